@@ -85,8 +85,17 @@ DIFFERENCES = [
     (
         "AlterConfigs, IncrementalAlterConfigs",
         (
-            "Any broker changes the configs of each broker; Kafka's only its own. A name that zkgroup brokers do not "
-            "know is kept as a plug-in's, also where Kafka reads it only at its start, as `log.dir` (Kafka: 42)."
+            "Any broker changes the configs of each broker; Kafka's only its own. What a zkgroup broker reads only at "
+            "its start gets 42, also where Kafka reads it again, as `listeners` or `max.connections`. A name that "
+            "zkgroup brokers do not know is kept as a plug-in's and not followed, also where Kafka reads it only at "
+            "its start, as `log.dir` (Kafka: 42). Of a null value AlterConfigs answers 42 (Kafka: -1)."
+        ),
+    ),
+    (
+        "CreateTopics, DescribeConfigs",
+        (
+            "Of a topic, `delete.retention.ms`, `file.delete.delay.ms`, `min.cleanable.dirty.ratio` and "
+            "`segment.index.bytes` are shown only where they are set, and not followed."
         ),
     ),
     (

@@ -4,7 +4,7 @@
 
 The broker listens on port TARGET and advertises LISTEN. SIGTERM ends it and writes the file, in the order
 of the requests: the first one of each client, API and version, and all of the client `by-hand`. The broker's
-own (client id `0`), and searches for a coordinator that is not there yet, are left out.
+own (its id is the client id), and searches for a coordinator that is not there yet, are left out.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         name, answer = (row["client"], row["key"], row["version"]), row["response"]
         is_by_hand = row["client"] == "by-hand"
-        if row["client"] == "0" or (not is_by_hand and (name in seen or answer is None)):
+        if row["client"].isdigit() or (not is_by_hand and (name in seen or answer is None)):
             continue
         if row["key"] == FIND_COORDINATOR and COORDINATOR_NOT_AVAILABLE in answer[16:30]:
             continue

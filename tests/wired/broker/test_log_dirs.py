@@ -50,9 +50,8 @@ def test_the_folder_is_described_with_the_sizes_of_its_replicas(
     assert (log_dir.error, log_dir.path, sizes[1]) == (0, "memory", 0)
     assert sizes[0] > 60
     asked = LogDirTopic("orders", (1, 7)), LogDirTopic("absent", (0,))
-    assert described(*asked) == (
-        LogDir(0, "memory", (TopicInLogDir("orders", (ReplicaInLogDir(1, 0, 0),)),)),
-    )
+    rows = TopicInLogDir("__consumer_offsets", ()), TopicInLogDir("orders", (ReplicaInLogDir(1, 0, 0),))
+    assert described(*asked) == (LogDir(0, "memory", rows),)
 
 
 def test_a_broker_with_files_names_its_folder(kafka_cluster_factory, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

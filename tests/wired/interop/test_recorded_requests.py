@@ -18,7 +18,7 @@ from zkgroup.wire.schema import NO_UUID
 
 OF_EACH_CLUSTER = {
     *("host", "port", "broker", "leader", "replicas", "isr", "controller_id", "cluster_id", "producer_id"),
-    *("session_id", "error_message", "documentation"),
+    *("session_id", "error_message", "documentation", "path"),
 }
 """Fields that differ from cluster to cluster, and words for people."""
 REFUSED = {(Api.PRODUCE, version) for version in range(3)} | {(Api.FETCH, version) for version in range(4)}
@@ -63,8 +63,8 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
     elif isinstance(value, tuple):
         yield (*path, "count"), len(value)
         for number, item in enumerate(value):
-            named = getattr(item, "name", getattr(item, "partition", number))
-            yield from leaves(item, (*path, str(named)))
+            named = [getattr(item, name, None) for name in ("name", "topic", "partition")]
+            yield from leaves(item, (*path, str(next((one for one in named if one is not None), number))))
     else:
         yield path, bytes(value) if isinstance(value, memoryview) else value
 
@@ -85,6 +85,8 @@ def is_exception(one: Recorded, path: tuple[str, ...], kafkas: Any, ours: Any) -
             return path[0] in ("apis", "finalized_features_epoch")
         case Api.CREATE_TOPICS if path[-1] == "topic_id":  # topics have no ids
             return bool(ours == NO_UUID)
+        case Api.ALTER_CONFIGS if kafkas == -1:  # a null value, at which Kafka fails
+            return bool(ours == 42)
         case (
             Api.CREATE_TOPICS | Api.DESCRIBE_CONFIGS
         ):  # configs that zkgroup has not, and defaults of its own
@@ -94,7 +96,7 @@ def is_exception(one: Recorded, path: tuple[str, ...], kafkas: Any, ours: Any) -
 
 
 def test_recorded_requests_get_the_answers_of_kafka_2_8_2() -> None:
-    """The requests of Java 0.11 to 4.0, kafka-python and librdkafka, byte for byte: errors and all fields."""
+    """The requests of Java 0.11 to 4.0, kafka-python, librdkafka and by hand: errors and all fields."""
     differences, compared = [], 0
     with KafkaCluster(1) as cluster:
         host, _, port = cluster.address(1).rpartition(":")
@@ -115,4 +117,4 @@ def test_recorded_requests_get_the_answers_of_kafka_2_8_2() -> None:
                         differences.append((name, ".".join(path), *pair))
             stream.close()
     assert sorted(differences, key=str) == []
-    assert compared >= 60
+    assert compared >= 560

@@ -34,7 +34,6 @@ from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import ConfigEntity, EntityConfig
 from zkgroup.znodes.config_settings import (
-    BROKER_SETTINGS,
     CLEANUP_POLICY,
     REPLICAS,
     SETTINGS,
@@ -306,10 +305,11 @@ def alter(
         set_to = {name: value for name, value in after.items() if before.get(name) != value}
         removed = sorted(before.keys() - after.keys())
         if set_to or removed:
+            if entity.kind == "brokers":
+                _refuse_read_only(set_to, known)
             with refused_as(_code_of_invalid(entity, set_to), ConfigError):
-                # As Kafka 2.8: it keeps unknown names, and refuses those that it reads only at its start.
-                custom = not (known.of_broker.keys() - BROKER_SETTINGS) & set_to.keys()
-                plan = plan_config(ensemble, entity, set_to, removed, allow_unknown=custom)
+                # As Kafka 2.8, which keeps the names that it does not know.
+                plan = plan_config(ensemble, entity, set_to, removed, allow_unknown=True)
                 change = alter_config_change(ensemble, plan)
             if not validate_only:
                 change.write(by)
@@ -318,6 +318,13 @@ def alter(
     except ZkGroupError as raised:
         error, message = failure_of(raised)
     return AlteredResourceResult(error=error, error_message=message, kind=resource.kind, name=resource.name)
+
+
+def _refuse_read_only(set_to: Iterable[str], known: KnownConfigs) -> None:
+    """Refuses what a broker reads only at its start, in Kafka's words."""
+    if read_only := [name for name in set_to if name in known.of_broker and known.of_broker[name].read_only]:
+        text = f"Cannot update these configs dynamically: {', '.join(read_only)}"
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _code_of_invalid(entity: ConfigEntity, set_to: Collection[str]) -> ErrorCode:

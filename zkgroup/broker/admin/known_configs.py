@@ -65,8 +65,11 @@ _FIXED_OF_TOPICS: Final[Mapping[str, tuple[int, str | None, str]]] = {
     "flush.ms": (LONG, _NO_LIMIT, "No log is forced to the disk by time."),
     "follower.replication.throttled.replicas": (LIST, "", "Replicas that are throttled as followers."),
     "leader.replication.throttled.replicas": (LIST, "", "Replicas that are throttled at their leaders."),
+    "max.compaction.lag.ms": (LONG, _NO_LIMIT, "Nothing is compacted."),
     "message.downconversion.enable": (BOOLEAN, "false", "No batch is converted to an older format."),
+    "message.format.version": (STRING, "2.8-IV1", "Record batches of Kafka 0.11 and later are kept."),
     "message.timestamp.difference.max.ms": (LONG, _NO_LIMIT, "Timestamps are not compared with the time."),
+    "min.compaction.lag.ms": (LONG, "0", "Nothing is compacted."),
     "preallocate": (BOOLEAN, "false", "Files grow with what is written."),
     "segment.jitter.ms": (LONG, "0", "Segments begin at their time."),
 }
@@ -83,8 +86,11 @@ _FIXED: Final[Mapping[str, tuple[int, str | None, str]]] = {
     "inter.broker.listener.name": (STRING, None, "There is one listener."),
     "listener.security.protocol.map": (STRING, "PLAINTEXT:PLAINTEXT", "There is one listener."),
     "log.cleaner.enable": (BOOLEAN, "false", "Nothing is compacted."),
+    "log.cleaner.max.compaction.lag.ms": (LONG, _NO_LIMIT, "Nothing is compacted."),
+    "log.cleaner.min.compaction.lag.ms": (LONG, "0", "Nothing is compacted."),
     "log.flush.interval.ms": (LONG, None, "No log is forced to the disk by time."),
     "log.message.downconversion.enable": (BOOLEAN, "false", "No batch is converted to an older format."),
+    "log.message.format.version": (STRING, "2.8-IV1", "Record batches of Kafka 0.11 and later are kept."),
     "log.message.timestamp.difference.max.ms": (
         LONG,
         _NO_LIMIT,

@@ -10,7 +10,7 @@ Sources: KIP-183, KIP-455, KIP-460, kafka/controller/KafkaController.scala@2.8.2
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from zkgroup.admin.elections import (
@@ -36,7 +36,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.wire.admin_apis import OngoingReassignment, TopicPartitions
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.admin_requests import Move, Reassignment
-from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.znodes.brokers import PartitionState, Topic, broker_ids_path
 
 PREFERRED: Final = 0
 """Election type: the first replica of each partition."""
@@ -167,31 +167,45 @@ def _leaders(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> dict[T
 def alter_reassignments(
     ensemble: Ensemble, wanted: Mapping[TopicPartition, Sequence[int] | None], by: ChangeRecord
 ) -> Results:
-    """Begins and cancels (None) reassignments; the controller goes on with them after the answer."""
-    known, found = _known_partitions(ensemble, list(wanted))
-    targets = {tp: replicas for tp in known if (replicas := wanted[tp]) is not None}
-    for tp, replicas in tuple(targets.items()):
-        if (why := _why_invalid(replicas)) is not None:
-            found[tp] = Failure(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-            del targets[tp]
-    cancelled = [tp for tp in known if wanted[tp] is None]
+    """Begins and cancels (None) reassignments; the controller goes on with them after the answer.
+
+    As in Kafka, a partition that does not exist gets 39 for invalid replicas, and 85 where it is cancelled.
+    """
+    found: Results = {}
+    targets: dict[TopicPartition, Sequence[int]] = {}
+    cancelled = [tp for tp, replicas in wanted.items() if replicas is None]
     try:
+        topics = topics_named(ensemble, sorted({tp.topic for tp in wanted}))
+        names, _ = ensemble.zk.children(broker_ids_path())
+        for tp, replicas in wanted.items():
+            if replicas is None:
+                continue
+            topic = topics.get(tp.topic)
+            present = topic.partitions.get(tp.partition) if topic is not None else None
+            if (why := _why_invalid(replicas, present or (), names)) is not None:
+                found[tp] = Failure(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+            elif present is None:
+                found[tp] = _no_partition(tp)
+            else:
+                targets[tp] = replicas
         if cancelled:
             found |= _cancel(ensemble, cancelled, by)
         if targets:
             found |= _begin(ensemble, targets, by)
     except ZkGroupError as error:
         failed = failure_of(error)
-        found |= {tp: failed for tp in known if tp not in found}
+        found |= {tp: failed for tp in wanted if tp not in found}
     return found
 
 
-def _why_invalid(replicas: Sequence[int]) -> str | None:
+def _why_invalid(replicas: Sequence[int], present: Sequence[int], registered: Collection[str]) -> str | None:
+    """`present`: the replicas now, which may be down; `registered`: names of the znodes of brokers."""
     if not replicas:
         return "the replica list is empty"
     if len(set(replicas)) != len(replicas):
         return f"a broker is named twice: {', '.join(map(str, replicas))}"
-    return "a broker id is below 0" if min(replicas) < 0 else None
+    down = [broker for broker in replicas if broker not in present and str(broker) not in registered]
+    return f"broker {', '.join(map(str, down))} is not registered" if down else None
 
 
 def _begin(ensemble: Ensemble, targets: Mapping[TopicPartition, Sequence[int]], by: ChangeRecord) -> Results:

@@ -50,19 +50,20 @@ class LogDirHandlers:
     ) -> DescribeLogDirsResponse:
         """The folder with the sizes of its replicas; error 56 where it cannot be read.
 
+        A topic that is not asked for is there without replicas, as in Kafka.
         Other calls of the replicas come between two of them.
         """
         try:
-            found: Collection[TopicPartition] = await self._replicas.call(ReplicaManager.partitions)
+            found = await self._replicas.call(ReplicaManager.partitions)
         except ReplicaStorageError:
             return DescribeLogDirsResponse((LogDir(ErrorCode.KAFKA_STORAGE_ERROR, self._path, ()),))
+        wanted: Collection[TopicPartition] = found
         if request.topics is not None:
             wanted = {TopicPartition(one.topic, each) for one in request.topics for each in one.partitions}
-            found = [tp for tp in found if tp in wanted]
-        topics: dict[str, list[ReplicaInLogDir]] = {}
+        topics: dict[str, list[ReplicaInLogDir]] = {tp.topic: [] for tp in found}
         for tp in found:
-            if (row := await self._replicas.call(partial(_described, tp=tp))) is not None:
-                topics.setdefault(tp.topic, []).append(row)
+            if tp in wanted and (row := await self._replicas.call(partial(_described, tp=tp))) is not None:
+                topics[tp.topic].append(row)
         rows = tuple(TopicInLogDir(topic, tuple(each)) for topic, each in topics.items())
         return DescribeLogDirsResponse((LogDir(ErrorCode.NONE, self._path, rows),))
 

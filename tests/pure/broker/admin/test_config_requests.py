@@ -50,7 +50,8 @@ KNOWN = KnownConfigs(
         "segment.bytes": KnownConfig("segment.bytes", INT, "4096", STATIC_BROKER_CONFIG, "size"),
     },
     {
-        "log.retention.ms": KnownConfig("log.retention.ms", LONG, "9", STATIC_BROKER_CONFIG, "age", True),
+        "listeners": KnownConfig("listeners", STRING, "a:1", STATIC_BROKER_CONFIG, "where", True),
+        "log.retention.ms": KnownConfig("log.retention.ms", LONG, "9", STATIC_BROKER_CONFIG, "age"),
         "num.partitions": KnownConfig("num.partitions", INT, "1", STATIC_BROKER_CONFIG, "count", True),
     },
 )
@@ -125,6 +126,8 @@ def test_a_config_without_a_value_is_null(cluster: MemoryCluster) -> None:
         ("", "log.message.timestamp.type", "Now"),
         ("", "min.insync.replicas", "0"),
         ("1", "num.partitions", "3"),
+        ("1", "listeners", "b:2"),
+        ("", "listeners", "b:2"),
         ("2147483648", "log.retention.ms", "1"),
         ("9" * 5000, "log.retention.ms", "1"),
         ("one", "log.retention.ms", "1"),
@@ -157,6 +160,7 @@ def test_a_broker_shows_its_own_settings_before_those_of_all(cluster: MemoryClus
     rate = "leader.replication.throttled.rate"
     assert _rows(_describe(cluster, BROKER_RESOURCE, "1")) == [
         (rate, "6", DYNAMIC_BROKER_CONFIG),
+        ("listeners", "a:1", STATIC_BROKER_CONFIG),
         ("log.retention.ms", "9", STATIC_BROKER_CONFIG),
         ("num.partitions", "1", STATIC_BROKER_CONFIG),
     ]

@@ -108,11 +108,12 @@ def test_an_election_of_an_unknown_type_is_refused(cluster: MemoryCluster) -> No
 
 def test_a_reassignment_is_one_request_to_the_controller(cluster: MemoryCluster) -> None:
     """Partitions with an error of their own are left out of it."""
-    wanted = {_tp(0): (3, 1), _tp(1): (2, 2), _tp(5): (1,), _tp(0, "absent"): (1,)}
+    wanted = {_tp(0): (3, 1), _tp(1): (2, 2), _tp(5): (1,), _tp(0, "absent"): (1,), _tp(1, "absent"): (9,)}
     found = alter_reassignments(cluster.world.ensemble, wanted, BY)
 
     assert _codes(found) == {
         "absent-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "absent-1": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "orders-0": None,
         "orders-1": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "orders-5": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -171,10 +172,11 @@ def test_a_move_without_a_request_is_in_progress(cluster: MemoryCluster) -> None
 
 
 def test_an_unknown_target_is_refused(cluster: MemoryCluster) -> None:
-    """Broker 9 is not registered."""
-    found = alter_reassignments(cluster.world.ensemble, {_tp(0): (9, 1)}, BY)
+    """Broker 9 is not registered. The other partitions of the request are moved."""
+    found = alter_reassignments(cluster.world.ensemble, {_tp(0): (9, 1), _tp(1): (3, 2)}, BY)
 
-    assert _codes(found) == {"orders-0": ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+    assert _codes(found) == {"orders-0": ErrorCode.INVALID_REPLICA_ASSIGNMENT, "orders-1": None}
+    assert cluster.requested() == {_tp(1): (3, 2)}
 
 
 def test_running_reassignments_show_what_comes_and_what_goes(cluster: MemoryCluster) -> None:
@@ -190,11 +192,12 @@ def test_running_reassignments_show_what_comes_and_what_goes(cluster: MemoryClus
 
 
 def test_a_cancelled_reassignment_goes_back(cluster: MemoryCluster) -> None:
-    """85 for a partition that does not move."""
+    """85 for a partition that does not move, or does not exist."""
     ensemble = cluster.world.ensemble
     alter_reassignments(ensemble, {_tp(0): (3, 1)}, BY)
 
-    found = alter_reassignments(ensemble, {_tp(0): None, _tp(1): None}, BY)
+    found = alter_reassignments(ensemble, {_tp(0): None, _tp(1): None, _tp(5): None}, BY)
 
-    assert _codes(found) == {"orders-0": None, "orders-1": ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+    idle = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert _codes(found) == {"orders-0": None, "orders-1": idle, "orders-5": idle}
     assert cluster.requested() == {_tp(0): (1, 2)}
