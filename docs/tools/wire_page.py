@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from docs.tools import markdown
 from zkgroup.broker.controller_only import ControllerServer
 from zkgroup.testing.kafka_cluster import KafkaCluster
-from zkgroup.wire.messages import decode_response, encode_request
+from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
-from zkgroup.wire.requests import REQUESTS
 from zkgroup.zookeeper.client import SystemClock
 
 DIFFERENCES = [
@@ -131,13 +130,14 @@ def page() -> str:
 def _served() -> Iterator[list[str]]:
     """What a broker answers to ApiVersions, and a controller without a broker."""
     brokers, controllers = asyncio.run(_versions_of_broker()), asyncio.run(_versions_of_controller())
+    names = {kind.API: kind.__name__ for kind in Request.__subclasses__()}
     yield [
         "As a broker answers ApiVersions, and a process with `--controller-only`. Another API or version closes the",
         "connection, except a later version of ApiVersions, which is answered with error 35 in version 0 (KIP-511).",
     ]
     rows = [
         (
-            REQUESTS[key].__name__.removesuffix("Request"),
+            names[key].removesuffix("Request"),
             str(key),
             _range(served),
             _range(controllers.get(key)),
@@ -150,24 +150,28 @@ def _served() -> Iterator[list[str]]:
 
 
 async def _versions_of_broker() -> Mapping[int, range]:
-    """The answer of a running broker."""
     with KafkaCluster(brokers=1) as cluster:
         host, _, port = cluster.bootstrap_servers.partition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(encode_request(ApiVersionsRequest("docs", "1"), 1, "docs", version=3))
-        frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-        writer.close()
-        await writer.wait_closed()
-    answer = decode_response(ApiVersionsResponse, frame, version=3)[1]
-    return {api.api_key: range(api.first, api.last + 1) for api in answer.apis}
+        return await _versions_at(host, int(port))
 
 
 async def _versions_of_controller() -> Mapping[int, range]:
     server = ControllerServer(0, SystemClock())
     try:
-        return server.listed
+        return await _versions_at(*await server.open("127.0.0.1", 0))
     finally:
         await server.close()
+
+
+async def _versions_at(host: str, port: int) -> Mapping[int, range]:
+    """The answer at a port."""
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(encode_request(ApiVersionsRequest("docs", "1"), 1, "docs", version=3))
+    frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    writer.close()
+    await writer.wait_closed()
+    answer = decode_response(ApiVersionsResponse, frame, version=3)[1]
+    return {api.api_key: range(api.first, api.last + 1) for api in answer.apis}
 
 
 def _range(versions: range | None) -> str:

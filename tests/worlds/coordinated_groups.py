@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.coordinator.slots import slot_of
+from tests.worlds.wire_requests import decode_request, encode_response
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete
-from zkgroup.wire.messages import FrameSplitter, Request, Response, encode_response
+from zkgroup.wire.messages import FrameSplitter, Request, Response
 from zkgroup.wire.metadata import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import (

@@ -50,8 +50,8 @@ from zkgroup.coordinator.events import (
     SlotUnloaded,
     WriteOutcome,
 )
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.coordinator.records import GroupRecord
-from zkgroup.coordinator.slots import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.ports import Instant
@@ -59,6 +59,7 @@ from zkgroup.runtime.events import LogEvent, TimerFired
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.wire import groups as wire
+from zkgroup.wire.messages import Request
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 ANSWERS = "answers"
@@ -206,7 +207,7 @@ class GroupServer:
     store: MemoryGroupStore
     server: BrokerServer
     clock: FakeClock
-    served: Mapping[int, range]
+    served: Mapping[int, type[Request]]
     address: tuple[str, int] = ("", 0)
     logged: list[LogEvent] = field(default_factory=list)
     crashes: list[Exception] = field(default_factory=list)
@@ -265,12 +266,12 @@ async def group_server(
     )
     handlers = GroupHandlers(service, is_known, clock, settings.offset_metadata_max_bytes)
     table = ApiTable(handlers.rows())
-    server = BrokerServer(around(table.respond), table.versions)
+    server = BrokerServer(around(table.respond), table.requests)
     service.start()
     for slot in range(slots if leads else 0):
         service.slot_led(slot, 0)
     address = await server.start("127.0.0.1")
-    found = GroupServer(service, groups, server, clock, table.versions, address, logged, crashes)
+    found = GroupServer(service, groups, server, clock, table.requests, address, logged, crashes)
     try:
         yield found
     finally:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model.requests import Create
@@ -23,7 +24,6 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.messages import Request, Response, decode_response, encode_request
-from zkgroup.wire.requests import READABLE
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -45,7 +45,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         self.answers.set()
         self._thread = LoopThread(f"led-broker-{broker}")
         self._thread.start()
-        self._server = BrokerServer(self._respond, READABLE)
+        self._server = BrokerServer(self._respond, REQUESTS)
         self.host, self.port = self._thread.run(self._server.start("127.0.0.1")).result(PATIENCE_S)
         self._client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=30_000))
         zk = Blocking(self._client)

@@ -176,7 +176,7 @@ class RecordBrokers:
                 return None
             return response
 
-        server = BrokerServer(respond, service.table.versions)
+        server = BrokerServer(respond, service.table.requests)
         address = await server.start("127.0.0.1")
         self._running[number] = _Running(server, service, thread, address, requests)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tests.worlds.golden_data import FOLDER
+from tests.worlds.wire_requests import decode_request
 from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import (
     CommitOffsetsResult,
@@ -59,7 +60,6 @@ from zkgroup.wire.groups import (
     SyncGroupResponse,
 )
 from zkgroup.wire.messages import decode_response
-from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 Comparable = dict[str, Any]

@@ -272,7 +272,7 @@ async def served(
         slots=slots,
         create_offsets_topic=create_offsets_topic,
     )
-    server = BrokerServer(service.respond, service.table.versions, limits)
+    server = BrokerServer(service.respond, service.table.requests, limits)
     address = await server.start("127.0.0.1")
     try:
         yield Served(address, server, service, receiver, cache, clock, noted, thread)

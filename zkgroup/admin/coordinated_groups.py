@@ -16,7 +16,7 @@ from zkgroup.admin.change import AdminChange, counted
 from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.admin.guards import clients_error, write
 from zkgroup.clients import coordinators
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import ConflictError, NotFoundError, OutcomeUnknownError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.group_ids import validate_group_id

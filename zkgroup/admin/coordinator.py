@@ -12,7 +12,7 @@ from typing import Final
 
 from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.clients import coordinators
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import NotFoundError, ZkGroupError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.group_ids import validate_group_id

@@ -9,7 +9,7 @@ from typing import Final
 
 from zkgroup.admin.coordinator import CoordinatedGroupDescription, CoordinatedMember, describe_coordinator
 from zkgroup.admin.finding import DoctorFinding
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import NotFoundError
 from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import Ensemble

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
@@ -278,12 +278,7 @@ class ControllerServer:
             slots=self._slots,
             claims=self._claims,
         )
-        self._server = BrokerServer(self._apis.respond, self._apis.table.versions, limits)
-
-    @property
-    def listed(self) -> Mapping[int, range]:
-        """The versions of each API that it serves, by API key."""
-        return self._apis.table.versions
+        self._server = BrokerServer(self._apis.respond, self._apis.table.requests, limits)
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""

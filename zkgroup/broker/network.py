@@ -163,7 +163,7 @@ class BrokerNetwork:
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self._apis = self._make_apis(controlled_shutdown)
         respond = telemetry.metered(self._apis.table.respond)
-        self._server = BrokerServer(respond, self._apis.table.versions, limits_of_process(settings))
+        self._server = BrokerServer(respond, self._apis.table.requests, limits_of_process(settings))
 
     def _make_fetchers(self, settings: BrokerSettings) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(

@@ -1,14 +1,13 @@
 """The group coordinator: members, generations and the rules of commits. Pure (docs/adr/0036).
 
-    coordinator        takes `events` and gives `effects`; `slots` has what it leads, with the groups
-    context            what its parts share: time, effects, writes in flight; `timers` as data
-    group_ids          which ids a group can have
+    coordinator        takes `events` and gives `effects`; has the slots that it leads, with their groups
+    context            what its parts share: time, effects, timers, writes in flight
+    group_ids          which ids a group can have, and the slot of each
     group              a group and its members; `records` as they are stored, `descriptions` as tools see them
-    join_group         JoinGroup; `sync_group` SyncGroup, `membership` Heartbeat and LeaveGroup
-    offsets            OffsetCommit, OffsetFetch and OffsetDelete; `subscriptions` says which are in use
+    join_group         JoinGroup; `membership` SyncGroup, Heartbeat and LeaveGroup
+    offsets            OffsetCommit, OffsetFetch and OffsetDelete
     rebalance          the phases of a rebalance
-    retention          which offsets have expired, and which groups are over
-    outcomes           which error code an outcome of a write becomes
+    retention          which topics are in use, which offsets have expired, which groups are over
 
 Names and rules: kafka/coordinator/group/*.scala@2.8.2.
 """

@@ -10,14 +10,16 @@ onGroupUnloaded).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import partial
 from typing import Final, assert_never
 
-from zkgroup.coordinator import join_group, membership, offsets, sync_group
+from zkgroup.coordinator import join_group, membership, offsets
 from zkgroup.coordinator.context import CoordinatorContext
 from zkgroup.coordinator.descriptions import describe
 from zkgroup.coordinator.effects import Effect, RemoveGroupResult
 from zkgroup.coordinator.events import (
+    DELETE_ERRORS,
     CommitOffsets,
     CoordinatorEvent,
     DescribeGroup,
@@ -45,8 +47,7 @@ from zkgroup.coordinator.events import (
     WriteOutcome,
 )
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
-from zkgroup.coordinator.group_ids import is_valid_group_id, is_znode_name
-from zkgroup.coordinator.outcomes import DELETE_ERRORS
+from zkgroup.coordinator.group_ids import is_valid_group_id, is_znode_name, slot_of
 from zkgroup.coordinator.rebalance import (
     answer_join,
     answer_sync,
@@ -58,7 +59,6 @@ from zkgroup.coordinator.rebalance import (
 from zkgroup.coordinator.records import GroupRecord, group_record, loaded_group
 from zkgroup.coordinator.retention import is_over
 from zkgroup.coordinator.settings import CoordinatorSettings
-from zkgroup.coordinator.slots import SlotState, SlotTable
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.wire.groups import (
     DescribedGroup,
@@ -69,10 +69,110 @@ from zkgroup.wire.groups import (
     SyncGroupResponse,
 )
 
+OnUnload = Callable[[GroupMetadata], None]
 _MAY_HAVE_NO_NAME: Final = (CommitOffsets, FetchOffsets, DescribeGroup, RemoveGroup)
 """Requests that accept the empty group id."""
 _MAKES_NO_GROUP: Final = (FetchOffsets, DescribeGroup, RemoveGroup, RemoveOffsets)
 """Requests that accept an id of more than `GROUP_ID_BYTES_MAX`: it may be that of ZooKeeper consumers."""
+
+
+class SlotState(Enum):
+    """The state of a slot in its coordinator."""
+
+    NOT_OWNED = "not owned"
+    LOADING = "loading"
+    OWNED = "owned"
+
+
+class _Slot:
+    __slots__ = ("epoch", "groups", "state")
+
+    def __init__(self) -> None:
+        self.state = SlotState.NOT_OWNED
+        self.epoch = -1
+        """The highest leader epoch that was seen."""
+        self.groups: dict[str, GroupMetadata] = {}
+
+
+class SlotTable:
+    """All slots. An event with an older leader epoch than the last one of its slot changes nothing."""
+
+    def __init__(self, count: int) -> None:
+        self._slots = [_Slot() for _ in range(count)]
+        self._numbers: dict[str, int] = {}
+        """The slot of each group that is there: most requests are about one of them."""
+
+    def of(self, group_id: str) -> int:
+        """The slot of a group."""
+        number = self._numbers.get(group_id)
+        return slot_of(group_id, len(self._slots)) if number is None else number
+
+    def group(self, group_id: str) -> GroupMetadata | None:
+        """A group; those of a slot that is not owned are not there."""
+        number = self._numbers.get(group_id)
+        return None if number is None else self._slots[number].groups[group_id]
+
+    def groups(self) -> Iterator[GroupMetadata]:
+        for slot in self._slots:
+            yield from slot.groups.values()
+
+    def size(self, group_id: str) -> int:
+        """Number of groups of the slot of a group."""
+        return len(self._slots[self.of(group_id)].groups)
+
+    def add(self, group: GroupMetadata) -> None:
+        number = self._numbers[group.group_id] = self.of(group.group_id)
+        self._slots[number].groups[group.group_id] = group
+
+    def remove(self, group: GroupMetadata) -> None:
+        del self._slots[self._numbers.pop(group.group_id)].groups[group.group_id]
+
+    def state(self, slot: int) -> SlotState:
+        return self._slots[slot].state
+
+    @property
+    def is_any_loading(self) -> bool:
+        """True if groups are missing from `groups` that soon will be there."""
+        return any(slot.state is SlotState.LOADING for slot in self._slots)
+
+    def loading(self, slot: int, epoch: int, on_unload: OnUnload) -> None:
+        """Begins to load a slot; what it had before is unloaded."""
+        if epoch >= self._slots[slot].epoch:
+            self._unload(slot, on_unload)
+            self._slots[slot].state = SlotState.LOADING
+            self._slots[slot].epoch = epoch
+
+    def loaded(self, slot: int, epoch: int) -> bool:
+        """Ends the load of a slot; False if it is not the one that runs."""
+        found = self._slots[slot]
+        if found.state is not SlotState.LOADING or found.epoch != epoch:
+            return False
+        found.state = SlotState.OWNED
+        return True
+
+    def kept(self, slot: int, epoch: int) -> None:
+        """Raises the epoch of a slot whose version still holds."""
+        self._slots[slot].epoch = max(self._slots[slot].epoch, epoch)
+
+    def unloaded(self, slot: int, epoch: int | None, on_unload: OnUnload) -> None:
+        """Gives a slot up."""
+        found = self._slots[slot]
+        if epoch is None or epoch >= found.epoch:
+            self._unload(slot, on_unload)
+            found.epoch = found.epoch if epoch is None else epoch
+
+    def unload_all(self, on_unload: OnUnload) -> None:
+        for slot in range(len(self._slots)):
+            self._unload(slot, on_unload)
+
+    def _unload(self, slot: int, on_unload: OnUnload) -> None:
+        found = self._slots[slot]
+        found.state = SlotState.NOT_OWNED
+        groups, found.groups = found.groups, {}
+        for group in groups.values():
+            del self._numbers[group.group_id]
+        for group in groups.values():
+            on_unload(group)
 
 
 class GroupCoordinator:
@@ -233,9 +333,9 @@ class GroupCoordinator:
         elif error is ErrorCode.NONE and group is None:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE and group is not None:
-            sync_group.sync_group(self._context, group, sync)
+            membership.sync_group(self._context, group, sync)
         else:
-            sync_group.refuse(self._context, sync, error)
+            membership.refuse_sync(self._context, sync, error)
 
     def _heartbeat(self, beat: Heartbeat, group: GroupMetadata | None, error: ErrorCode) -> None:
         if error is ErrorCode.NONE and group is not None:

@@ -1,4 +1,6 @@
-"""The events of a group coordinator: requests, outcomes of writes, slots. `effects` has what it gives.
+"""The events of a group coordinator: requests, outcomes of writes and their errors, slots.
+
+`effects` has what it gives.
 
 A request has a number that the server chooses; `effects.Reply` carries it back. What differs between the
 versions of a request is a field, so the coordinator knows no versions.
@@ -9,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from zkgroup.coordinator.group import Protocols
 from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model import TopicPartition
+from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.quick_init import quick_init
 from zkgroup.wire.groups import LeavingMember
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
@@ -176,6 +180,43 @@ class WriteOutcome(Enum):
     """No answer, and reading back did not show whether it is stored."""
 
     __hash__ = object.__hash__  # Enum's is a function of Python, called for each partition of a commit
+
+
+# The error code that an outcome becomes, for each API; Kafka's own choices, as far as it has the case:
+# kafka/coordinator/group/GroupMetadataManager.scala@2.8.2 (storeGroup, storeOffsets).
+JOIN_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
+    WriteOutcome.STORED: ErrorCode.NONE,
+    WriteOutcome.NOT_OWNER: ErrorCode.NOT_COORDINATOR,
+    WriteOutcome.CONFLICT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    WriteOutcome.TOO_LARGE: ErrorCode.UNKNOWN,
+    WriteOutcome.UNKNOWN: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+SYNC_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
+    **JOIN_ERRORS,
+    WriteOutcome.CONFLICT: ErrorCode.REBALANCE_IN_PROGRESS,
+    WriteOutcome.UNKNOWN: ErrorCode.REBALANCE_IN_PROGRESS,
+}
+COMMIT_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
+    WriteOutcome.STORED: ErrorCode.NONE,
+    WriteOutcome.NOT_OWNER: ErrorCode.NOT_COORDINATOR,
+    WriteOutcome.CONFLICT: ErrorCode.NOT_COORDINATOR,
+    WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.UNKNOWN_MEMBER_ID,
+    WriteOutcome.TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    WriteOutcome.SLOT_FULL: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    WriteOutcome.UNKNOWN: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+DELETE_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
+    **COMMIT_ERRORS,
+    WriteOutcome.HAS_OFFSETS: ErrorCode.NON_EMPTY_GROUP,
+    WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.NON_EMPTY_GROUP,
+    WriteOutcome.TOO_LARGE: ErrorCode.UNKNOWN,
+}
+DELETE_OFFSET_ERRORS: Final[Mapping[WriteOutcome, ErrorCode]] = {
+    **COMMIT_ERRORS,
+    WriteOutcome.ZOOKEEPER_MEMBERS: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    WriteOutcome.TOO_LARGE: ErrorCode.UNKNOWN,
+}
 
 
 @dataclass(frozen=True, slots=True)

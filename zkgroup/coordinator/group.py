@@ -10,12 +10,12 @@ MemberMetadata.scala@2.8.2.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from zkgroup.coordinator.settings import GENERATIONS_LEFT, GENERATIONS_RESERVED
-from zkgroup.coordinator.timers import Timer
 from zkgroup.errors import IllegalTransitionError
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
@@ -61,53 +61,40 @@ class GroupPhase(Enum):
     DEAD = "Dead"
 
 
+class Timer:
+    """A deadline and what is called when it has passed."""
+
+    __slots__ = ("deadline_ms", "on_expiry", "queued_ms")
+
+    def __init__(self, on_expiry: Callable[[], None]) -> None:
+        self.on_expiry = on_expiry
+        self.deadline_ms: int | None = None
+        """None while the timer is not set."""
+        self.queued_ms: int | None = None
+        """Of its entry in the heap that can still fire; None without one."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class MemberMetadata:
     """A member of a group."""
 
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "group_instance_id",
-        "is_new",
-        "member_id",
-        "parked_join",
-        "parked_sync",
-        "protocols",
-        "rebalance_timeout_ms",
-        "replaced_ms",
-        "session_timeout_ms",
-        "session_timer",
-    )
-
-    def __init__(
-        self,
-        *,
-        member_id: str,
-        group_instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.is_new = False
-        """True if its first join phase has not completed."""
-        self.parked_join: int | None = None
-        self.parked_sync: int | None = None
-        """Request id."""
-        self.replaced_ms: int | None = None
-        """Time at which a new process last took its group.instance.id."""
-        self.session_timer = Timer(_never_armed)
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    """True if its first join phase has not completed."""
+    parked_join: int | None = None
+    """Request id."""
+    parked_sync: int | None = None
+    """Request id."""
+    replaced_ms: int | None = None
+    """Time at which a new process last took its group.instance.id."""
+    session_timer: Timer = field(default_factory=lambda: Timer(_never_armed))
 
     @property
     def is_static(self) -> bool:

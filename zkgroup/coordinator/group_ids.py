@@ -1,8 +1,11 @@
-"""Checks of group ids: the ones that can be names of znodes, and those that a group can be made with."""
+"""Group ids: the ones that can be names of znodes, those that a group can be made with, and their slots."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
+
+from zkgroup.assignment.order import java_hash
 
 GROUP_ID_BYTES_MAX: Final = 255
 """Longest group id, in UTF-8.
@@ -11,6 +14,8 @@ ZooKeeper sends the names of all groups in one packet, and clients refuse one ab
 About 4,000 names of this length fit; of Kafka's longest group ids, of 32,767 bytes, 31. Offsets of a group
 of ZooKeeper consumers that has a longer id are read, described and deleted all the same.
 """
+GROUPS_REMEMBERED: Final = 4096
+"""Groups whose slot is computed once: the hash walks over the characters of the id."""
 
 
 def is_valid_group_id(group_id: str) -> bool:
@@ -28,3 +33,10 @@ def is_znode_name(group_id: str) -> bool:
 def _is_refused_in_paths(code: int) -> bool:
     """Characters that ZooKeeper refuses (PathUtils.validatePath); Java has two surrogates above U+FFFF."""
     return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
+
+
+@lru_cache(GROUPS_REMEMBERED)
+def slot_of(group_id: str, slots: int) -> int:
+    """The partition of `__consumer_offsets` that a group belongs to (Java's hash, `Utils.abs`)."""
+    value = java_hash(group_id)
+    return 0 if value == -(2**31) else abs(value) % slots

@@ -10,9 +10,8 @@ from functools import partial
 from typing import Final
 
 from zkgroup.coordinator.context import CoordinatorContext
-from zkgroup.coordinator.events import JoinGroup, WriteOutcome
-from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
-from zkgroup.coordinator.outcomes import JOIN_ERRORS
+from zkgroup.coordinator.events import JOIN_ERRORS, JoinGroup, WriteOutcome
+from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata, Timer
 from zkgroup.coordinator.rebalance import (
     add_session_timer,
     answer_join,
@@ -27,7 +26,6 @@ from zkgroup.coordinator.rebalance import (
     try_complete_join,
 )
 from zkgroup.coordinator.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
-from zkgroup.coordinator.timers import Timer
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.wire.groups import JoinGroupResponse, SyncGroupResponse
 

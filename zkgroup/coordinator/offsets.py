@@ -18,11 +18,10 @@ from zkgroup.coordinator.effects import (
     ReadOffsets,
     RemoveOffsetsResult,
 )
-from zkgroup.coordinator.events import CommitOffsets, FetchOffsets, RemoveOffsets, WriteOutcome
+from zkgroup.coordinator.events import COMMIT_ERRORS, CommitOffsets, FetchOffsets, RemoveOffsets, WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
-from zkgroup.coordinator.outcomes import COMMIT_ERRORS
 from zkgroup.coordinator.rebalance import restart_session
-from zkgroup.coordinator.subscriptions import subscribed_topics
+from zkgroup.coordinator.retention import subscribed_topics
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 

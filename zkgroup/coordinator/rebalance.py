@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from zkgroup.coordinator.context import CoordinatorContext, OnWritten
-from zkgroup.coordinator.events import WriteOutcome
+from zkgroup.coordinator.events import JOIN_ERRORS, WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
-from zkgroup.coordinator.outcomes import JOIN_ERRORS
 from zkgroup.coordinator.records import group_record
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.wire.groups import JoinedMember, JoinGroupResponse, SyncGroupResponse

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from zkgroup.admin.coordinator import CoordinatedGroupDescription, SlotDescription, describe_coordinator
 from zkgroup.clients import kafka_python
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.demo import kafka_tools
 from zkgroup.demo.cluster import SESSION_MS, ClusterStage
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC, MemberOutput, Reduction, reduce

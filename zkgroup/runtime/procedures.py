@@ -3,7 +3,7 @@
 A procedure belongs to one connection and one session. It ends with `ConnectionLossError` where a reply is
 missing. A component records each write with an unknown outcome *before* it sends the write, and a later
 procedure reads it back. A `Runner` drives one procedure at a time: while such a machine waits for a write it
-does nothing else, as in the exhaustive model. `concurrent_procedures` has many runners. `MachineContext` has
+does nothing else, as in the exhaustive model. `machine` has many runners. `MachineContext` has
 the requests, watches and timers of one machine, `ProcedureLoop` starts its procedures.
 """
 

@@ -7,17 +7,17 @@ ResponseHeader) and Kafka's protocol guide. A frame is an int32 size and so many
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
-from zkgroup.errors import CorruptFrameError, UnencodableError
+from zkgroup.errors import CorruptFrameError, UnencodableError, UnsupportedRequestError
 from zkgroup.model.error_codes import ErrorCode as ErrorCode
 from zkgroup.model.error_codes import describe as describe
 from zkgroup.wire.codec import codec_of
-from zkgroup.wire.primitives import Write, limit_items
+from zkgroup.wire.primitives import Read, Write, limit_items
 from zkgroup.wire.schema import Buffer, Int16, Int32, Text, Versions
 
 MessageT = TypeVar("MessageT")
@@ -194,14 +194,8 @@ def encode_request(
     return framed(head, encode(request, version) if body is None else body)
 
 
-def encode_response(response: Response, correlation_id: int, *, version: int = 0) -> bytes:
-    """A response as a frame. Raises UnencodableError."""
-    parts = _response_parts(response, correlation_id, version)
-    return framed(*parts)
-
-
 def response_buffers(response: Response, correlation_id: int, *, version: int = 0) -> list[Buffer]:
-    """Encodes as `encode_response`, in buffers to be sent one after the other. Raises UnencodableError.
+    """A response as a frame, in buffers to be sent one after the other. Raises UnencodableError.
 
     Large values (the records of a fetch) are passed on as they are, without a copy; what lies between them
     is joined.
@@ -246,15 +240,6 @@ def _response_writers(kind: Any, version: int) -> _Writers:
     return _Writers(head.pack, head.size - SIZE.size, codec_of(kind, version).write)
 
 
-def _response_parts(response: Response, correlation_id: int, version: int) -> list[Buffer]:
-    assert version in response.VERSIONS
-    kind: type = type(response)
-    parts: list[Buffer] = []
-    codec_of(ResponseHeader, response.header_version(version)).write(ResponseHeader(correlation_id), parts)
-    codec_of(kind, version).write(response, parts)
-    return parts
-
-
 LARGE_BYTES = 4 * 1024
 """From so many on a value is a buffer of its own: a system call for it costs less than its copy."""
 
@@ -288,6 +273,68 @@ def decode_rest(kind: type[MessageT], version: int, payload: bytes, at: int) -> 
     if end != len(payload):
         raise CorruptFrameError(kind.__name__, end, "the end", f"{len(payload) - end} bytes more")
     return value
+
+
+ITEMS_MAX: Final = 100_000
+"""Most items of arrays in one request, whatever its size; clients name tens of thousands of partitions.
+Without a limit 100 MB of empty names took 2.8 GB, and minutes in which no other request was answered."""
+CONTROL_ITEMS_MAX: Final = 250_000
+"""Those of a controller's request: one of 200,000 partitions names as many."""
+_START: Final = struct.Struct(">hhi")
+"""The first fields of every header: API key, version, correlation id."""
+_CONTROL: Final = (Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA)
+
+
+def decode_request(
+    payload: bytes, served: Mapping[int, type[Request]], items_max: int | None = None
+) -> tuple[RequestHeader, Request]:
+    """Header and body of a request, from a frame without its size.
+
+    The header's first fields are the same in all its versions, so an unknown API can be named. Bytes behind
+    the body are ignored, as Kafka does: librdkafka sends three in Metadata 9 to 11 for all topics.
+
+    Args:
+        served: requests by API key, with their `VERSIONS`; others are refused.
+        items_max: items of its arrays; an array of numbers counts as an eighth. By default the limit of the
+            API.
+
+    Raises:
+        UnsupportedRequestError: an API or version that is not served; Kafka closes the connection.
+        TooManyItemsError: it has more items.
+        CorruptFrameError: the bytes are not what they should be.
+    """
+    if len(payload) < _START.size:
+        decode_part(RequestHeader, 0, payload, 0)  # raises CorruptFrameError
+    api_key, version, correlation_id = _START.unpack_from(payload)
+    kind: Any = served.get(api_key)
+    if kind is None or version not in kind.VERSIONS:
+        raise UnsupportedRequestError(api_key, version, correlation_id)
+    if items_max is None:
+        items_max = CONTROL_ITEMS_MAX if api_key in _CONTROL else ITEMS_MAX
+    is_counted = len(payload) > items_max  # an item has at least one byte
+    readers = _readers(kind, version, is_counted)
+    header: list[RequestHeader] = []
+    body: list[Request] = []
+    if is_counted:
+        limit_items(items_max)
+    at = readers.header(payload, 0, header)
+    if is_counted:
+        limit_items(items_max)
+    readers.body(payload, at, body)
+    return header[0], body[0]
+
+
+class _Readers(NamedTuple):
+    """Those of one version of a request."""
+
+    header: Read
+    body: Read
+
+
+@cache
+def _readers(kind: Any, version: int, is_counted: bool) -> _Readers:
+    header = codec_of(RequestHeader, kind.header_version(version), is_counted=is_counted)
+    return _Readers(header.read, codec_of(kind, version, is_counted=is_counted).read)
 
 
 REQUEST_BYTES_MAX = 100 * 1024 * 1024

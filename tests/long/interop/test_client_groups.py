@@ -33,7 +33,7 @@ from tests.long.interop.conftest import fetched
 from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.tooled import OurBrokers
 from tests.waiting import PATIENCE_S, eventually
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 KAFKA = os.environ.get("ZKGROUP_INTEROP_GROUPS_AT", "")

@@ -127,7 +127,7 @@ async def _counted(members: int, rounds: int) -> Counter[str]:
     service = GroupCoordinatorService(1, store, clock, settings, on_crash=crashes.append)
     handlers = GroupHandlers(service, lambda tp: tp.partition < members, clock, 0)
     table = ApiTable(handlers.rows())
-    server = BrokerServer(table.respond, table.versions)
+    server = BrokerServer(table.respond, table.requests)
     service.start()
     service.slot_led(0, 0)
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import handled
 from tests.worlds.golden_data import Frame
+from tests.worlds.wire_requests import decode_request
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
@@ -23,7 +24,6 @@ from zkgroup.wire.control import (
     UpdateMetadataResponse,
 )
 from zkgroup.wire.messages import Api, Request, decode_response
-from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 WIRE = "kafka-0.8.2.2/wire"

@@ -9,6 +9,7 @@ import pytest
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, broker, brokers, state, update_metadata
 from tests.worlds.golden_data import Frame
+from tests.worlds.wire_requests import decode_request
 from zkgroup.assignment.order import java_hash
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
@@ -24,7 +25,6 @@ from zkgroup.wire.metadata import (
     TopicMetadata,
     body_in_pieces,
 )
-from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 

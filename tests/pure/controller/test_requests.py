@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.worlds import golden_data
 from tests.worlds.controller_clusters import broker, cluster, leadership, tp
+from tests.worlds.wire_requests import decode_request
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.events import BrokerRequest
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
@@ -19,7 +20,6 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Api, encode
-from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.brokers import PartitionState, Topic
 
 

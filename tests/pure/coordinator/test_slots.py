@@ -15,9 +15,8 @@ from zkgroup.coordinator.events import (
     Stopped,
     WriteOutcome,
 )
-from zkgroup.coordinator.group_ids import is_valid_group_id
+from zkgroup.coordinator.group_ids import is_valid_group_id, slot_of
 from zkgroup.coordinator.records import GroupRecord
-from zkgroup.coordinator.slots import slot_of
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.wire.groups import LeaveGroupResponse
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from zkgroup.coordinator.timers import STALE_MAX, Timer, TimerQueue
+from zkgroup.coordinator.context import STALE_MAX, TimerQueue
+from zkgroup.coordinator.group import Timer
 
 
 class Fired:

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.worlds.broker_requests import brokers, handled, state
+from tests.worlds.wire_requests import encode_response
 from zkgroup.broker.machine.isr import Isr
 from zkgroup.broker.replica_view import BecomeFollower, BecomeLeader, Follower
 from zkgroup.broker.server.control_requests import ControlRequestHandler
@@ -23,7 +24,7 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from zkgroup.wire.messages import decode_response, encode_response
+from zkgroup.wire.messages import decode_response
 from zkgroup.wire.metadata import MetadataResponse
 
 ME = 1

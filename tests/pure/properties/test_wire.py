@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.pure.properties.frame_memory import MemoryMeter
 from tests.pure.properties.frame_values import values_of_kind
+from tests.worlds.wire_requests import OF_0_8_2, REQUESTS, decode_request, encode_response
 from zkgroup.errors import CorruptFrameError, WireError
 from zkgroup.wire.messages import (
     SIZE,
@@ -23,12 +24,10 @@ from zkgroup.wire.messages import (
     decode_rest,
     encode,
     encode_request,
-    encode_response,
     framed,
 )
-from zkgroup.wire.requests import REQUESTS, VERSION_0, decode_request
 
-REQUESTS_0 = [REQUESTS[key] for key in VERSION_0]
+REQUESTS_0 = [REQUESTS[key] for key in sorted(OF_0_8_2)]
 """Those that have a version 0 of Kafka 0.8.2.2 or zkgroup; `test_wire_versions` draws from all versions."""
 MESSAGES: list[type[Request | Response]] = [
     message for request in REQUESTS_0 for message in (request, request.RESPONSE)
@@ -126,12 +125,14 @@ def test_any_damage_is_read_or_refused(kind: type, data: st.DataObject) -> None:
 
 @given(
     st.binary(max_size=60)
-    | st.sampled_from(list(VERSION_0)).map(lambda key: key.to_bytes(2, "big") + bytes(20))
+    | st.sampled_from(sorted(OF_0_8_2)).map(lambda key: key.to_bytes(2, "big") + bytes(20))
 )
 def test_any_frame_is_a_request_or_refused(payload: bytes) -> None:
     """The server has one kind of error to handle; bytes behind a request are ignored."""
     with suppress(WireError):
-        header, request = decode_request(payload, VERSION_0)
+        header, request = decode_request(payload)
+        if header.version or header.api_key not in OF_0_8_2:
+            return  # a record may end with tags that are not known
         read = encode_request(request, header.correlation_id, header.client_id)
         assert read == framed(payload[: len(read) - 4])
 

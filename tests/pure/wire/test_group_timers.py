@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.worlds.wire_requests import decode_request, encode_response
 from zkgroup.wire.groups import (
     DescribedGroup,
     DescribedMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from zkgroup.wire.messages import decode_response, encode_request, encode_response
-from zkgroup.wire.requests import decode_request
+from zkgroup.wire.messages import decode_response, encode_request
 
 MEMBER = DescribedMember(
     member_id="m-1", client_id="c", client_host="/127.0.0.1", metadata=b"", assignment=b""

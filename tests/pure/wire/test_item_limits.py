@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pure.properties.frame_values import values_of_kind
+from tests.worlds.wire_requests import REQUESTS, decode_request
 from zkgroup.errors import CorruptFrameError
 from zkgroup.wire.admin_apis import DeleteTopicsRequest
 from zkgroup.wire.control import PartitionStateInfo, UpdateMetadataRequest
-from zkgroup.wire.messages import Request, encode_request
+from zkgroup.wire.messages import ITEMS_MAX, Request, encode_request
 from zkgroup.wire.metadata import MetadataRequest, RequestedTopic
 from zkgroup.wire.records import (
     FetchPartition,
@@ -25,7 +26,6 @@ from zkgroup.wire.records import (
     ProducedTopic,
     ProduceRequest,
 )
-from zkgroup.wire.requests import ITEMS_MAX, READABLE, REQUESTS, decode_request
 
 LIMIT = 1_000
 FEW = 5
@@ -128,7 +128,7 @@ def test_limit_is_for_each_request() -> None:
 def test_counted_requests_are_read_as_others_are(data: st.DataObject) -> None:
     """In every version of every request."""
     key = data.draw(st.sampled_from(sorted(REQUESTS)))
-    version = data.draw(st.sampled_from(READABLE[key]))
+    version = data.draw(st.sampled_from(REQUESTS[key].VERSIONS))
     sent = frame(data.draw(values_of_kind(REQUESTS[key], version)), version)
 
     assert decode_request(sent, items_max=len(sent) - 1) == decode_request(sent)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kafka.protocol import consumer, metadata, producer
 
+from tests.worlds.wire_requests import REQUESTS, decode_request, encode_response
 from zkgroup.wire.messages import (
     ErrorCode,
     Request,
@@ -14,7 +15,6 @@ from zkgroup.wire.messages import (
     decode_response,
     describe,
     encode_request,
-    encode_response,
 )
 from zkgroup.wire.metadata import FindCoordinatorRequest, MetadataRequest
 from zkgroup.wire.records import (
@@ -37,7 +37,6 @@ from zkgroup.wire.records import (
     ProduceResult,
     ProduceTopicResult,
 )
-from zkgroup.wire.requests import REQUESTS, decode_request
 
 NOT_LEADER = ErrorCode.NOT_LEADER_FOR_PARTITION
 

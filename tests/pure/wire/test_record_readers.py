@@ -9,9 +9,8 @@ import pytest
 from zkgroup.errors import CorruptFrameError
 from zkgroup.wire.codec import codec_of
 from zkgroup.wire.groups import OffsetCommitRequest, OffsetToCommit, TopicToCommit
-from zkgroup.wire.messages import encode
+from zkgroup.wire.messages import ITEMS_MAX, encode
 from zkgroup.wire.primitives import limit_items
-from zkgroup.wire.requests import ITEMS_MAX
 
 
 def read(frame: bytes, version: int, *, is_counted: bool) -> object:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kafka.protocol import admin, consumer, metadata, producer
 
 from tests.pure.properties.frame_values import values_of_kind
-from zkgroup.wire.messages import Message, decode_rest, encode, encode_request, encode_response
-from zkgroup.wire.requests import REQUESTS
+from tests.worlds.wire_requests import REQUESTS, encode_response
+from zkgroup.wire.messages import Message, decode_rest, encode, encode_request
 from zkgroup.wire.schema import Array, Data, Field, Fixed, Integer, StructSchema, Text, Truth, schema_of
 
 OWN_TAGS = 10_000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.worlds import golden_data
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.wire.messages import Api, decode_response
 from zkgroup.wire.metadata import ApiVersionsResponse
-from zkgroup.wire.requests import REQUESTS
 
 OTHERS = {
     Api.LEADER_AND_ISR: range(1),

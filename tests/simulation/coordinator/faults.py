@@ -9,7 +9,7 @@ from tests.simulation.coordinator.client import GroupClient
 from tests.simulation.coordinator.world import CoordinatorWorld, OutsideClient
 from tests.simulation.coordinator.zookeeper_member import ZooKeeperMember
 from zkgroup.coordinator.group import ConsumerGroupState
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotOwner
 

@@ -22,7 +22,7 @@ from zkgroup.broker.groups.store_events import OffsetsRead
 from zkgroup.broker.groups.stored_coordinator import ServiceResult
 from zkgroup.coordinator.effects import CommitOffsetsResult
 from zkgroup.coordinator.events import CommitOffsets, FetchOffsets
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.requests import Create

@@ -21,6 +21,7 @@ from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.replica_managers import in_memory, on_disk
 from tests.worlds.serving import Client, context_of, on_a_loop, until
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.admin import apis as admin_apis
 from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.groups.broker_groups import BrokerGroups
@@ -40,7 +41,6 @@ from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import LeaderAndIsrResponse, PartitionStateInfo
 from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
-from zkgroup.wire.requests import REQUESTS
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper.client import SystemClock
 
@@ -123,7 +123,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
             is_known=lambda tp: cache.partition(tp) is not None,
             producer_ids=ProducerIdManager(lambda: None, claim_s=0.01),
         )
-        server = BrokerServer(apis.respond, apis.table.versions, LIMITS)
+        server = BrokerServer(apis.respond, apis.table.requests, LIMITS)
         return Running(loop, apis, server, replicas, admin, groups, crashes)
 
     running = loop.run_until_complete(started())
@@ -193,8 +193,8 @@ def aimed(value: Any) -> Any:
 
 def a_request(broker: Running, data: st.DataObject) -> tuple[type[Request], int, bytes]:
     """A request of any served API in any served version, with any values: its kind, version and frame."""
-    key = data.draw(st.sampled_from(sorted(broker.apis.table.versions)))
-    version = data.draw(st.sampled_from(broker.apis.table.versions[key]))
+    key = data.draw(st.sampled_from(sorted(broker.apis.table.requests)))
+    version = data.draw(st.sampled_from(REQUESTS[key].VERSIONS))
     request = without_waits(data.draw(values_of_kind(REQUESTS[key], version)))
     if data.draw(st.booleans()):
         request = aimed(request)

@@ -13,6 +13,7 @@ from contextlib import suppress
 import pytest
 
 from tests.worlds.serving import ALL, Client, ScriptedHost, Served, connected, on_a_loop, served, until
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server.connection import Connection, ConnectionLimits
 from zkgroup.broker.server.fetch_requests import DelayedFetch
@@ -22,7 +23,6 @@ from zkgroup.errors import WireError
 from zkgroup.wire.client import BrokerConnection
 from zkgroup.wire.messages import ErrorCode, Request, encode_request
 from zkgroup.wire.records import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from zkgroup.wire.requests import READABLE
 
 HALF = struct.pack(">i", 1_000_000) + bytes(50_000)
 
@@ -91,7 +91,7 @@ async def test_a_connection_with_a_request_that_waits_is_gone() -> None:
         return await waiting[-1]
 
     connections: list[weakref.ref[Connection]] = []
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     address = await server.start("127.0.0.1")
     for _ in range(2):
         reader, writer = await asyncio.open_connection(*address)

@@ -15,6 +15,7 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import in_memory
 from tests.worlds.serving import on_a_loop, until
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker import fetcher
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.log.data_dir import DataDir
@@ -36,7 +37,6 @@ from zkgroup.wire.records import (
     FetchRequest,
     FetchResponse,
 )
-from zkgroup.wire.requests import READABLE
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import FOLLOWER_RATE, FOLLOWER_REPLICAS
 
@@ -170,7 +170,7 @@ async def test_a_fetch_that_has_begun_is_not_sent_once_it_is_held() -> None:
         asked.append(request)
         return FetchResponse(())
 
-    server = BrokerServer(answer, READABLE)
+    server = BrokerServer(answer, REQUESTS)
     leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
     fetchers = _fetchers(host)
     busy = asyncio.create_task(host.call(lambda one: gate.wait(PATIENCE_S)))
@@ -255,7 +255,7 @@ async def test_throttled_partitions_take_turns_on_all_connections() -> None:
             (FetchedTopic("t", tuple(answered(number) for number in numbers)),) if numbers else ()
         )
 
-    server = BrokerServer(answer, READABLE)
+    server = BrokerServer(answer, REQUESTS)
     leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
     settings = replace(SETTINGS, num_replica_fetchers=3)
     fetchers = ReplicaFetcherManager(
@@ -317,7 +317,7 @@ class ScriptedLeader:
     def __init__(self) -> None:
         self.requests: list[FetchRequest] = []
         self._responses: asyncio.Queue[FetchResponse] = asyncio.Queue()
-        self._server = BrokerServer(self._answer, READABLE)
+        self._server = BrokerServer(self._answer, REQUESTS)
         self.cut_off = 0
 
     async def start(self) -> BrokerEndPoint:

@@ -57,10 +57,10 @@ async def test_what_is_listed_is_served(version: int) -> None:
 
         assert (answer.error, answer.supported_features, answer.finalized_features) == (0, (), ())
         keys = [api.api_key for api in answer.apis]
-        assert keys == sorted(key for key in broker.service.table.versions)
+        assert keys == sorted(key for key in broker.service.table.requests)
         assert {ApiVersion(18, 0, 3), ApiVersion(3, 0, 11), ApiVersion(10, 0, 3)} <= set(answer.apis)
         for api in answer.apis:
-            assert broker.service.table.versions[api.api_key] == range(api.first, api.last + 1)
+            assert range(api.first, api.last + 1) == broker.service.table.requests[api.api_key].VERSIONS
         await client.close()
 
 

@@ -13,6 +13,7 @@ from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
 from tests.worlds.serving import ALL, Client, closed, connected, on_a_loop, served, until
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.server.connection import AHEAD_BYTES_MAX, CHUNK_BYTES
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.broker.server.server import BrokerServer
@@ -26,7 +27,6 @@ from zkgroup.wire.records import (
     FetchRequest,
     FetchResponse,
 )
-from zkgroup.wire.requests import READABLE
 
 
 @on_a_loop
@@ -129,7 +129,7 @@ async def test_a_handler_knows_the_header_and_the_client() -> None:
         seen.append((context, request))
         return MetadataResponse((), (), cluster_id="c", controller_id=2)
 
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     client = Client(*await asyncio.open_connection(*await server.start("127.0.0.1")))
     address = client.writer.get_extra_info("sockname")
     for version in (0, 8, 11):
@@ -154,7 +154,7 @@ async def test_a_request_without_an_answer_is_followed_by_the_next_one() -> None
     async def respond(context: RequestContext, request: Request) -> Answer:
         return NO_ANSWER if context.client_id == "silent" else MetadataResponse((), ())
 
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     client = Client(*await asyncio.open_connection(*await server.start("127.0.0.1")))
     client.writer.write(encode_request(ALL, 1, "silent") * 3 + encode_request(ALL, 2, "asks"))
 
@@ -179,7 +179,7 @@ async def test_a_large_answer_is_sent_whole_to_a_slow_client() -> None:
     async def respond(context: RequestContext, request: Request) -> Answer:
         return fetched
 
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"), limit=1024)
     client = Client(reader, writer)
     client.writer.write(encode_request(FetchRequest(-1, 0, 1, ()), 1, None) * 2)
@@ -212,7 +212,7 @@ class Gate:
 async def test_one_request_of_a_connection_at_a_time_and_little_is_read_ahead() -> None:
     """The next request is parsed when the one before is answered."""
     gate = Gate()
-    server = BrokerServer(gate.respond, READABLE)
+    server = BrokerServer(gate.respond, REQUESTS)
     reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
     client = Client(reader, writer)
     frame = encode_request(MetadataRequest.of(*["t" * 249] * 400), 1, "test")
@@ -244,7 +244,7 @@ async def test_not_more_is_read_ahead_with_each_answer() -> None:
         await open_once.acquire()
         return MetadataResponse((), ())
 
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
     client = Client(reader, writer)
     frame = encode_request(MetadataRequest.of(*["t" * 249] * 400), 1, "test")
@@ -271,7 +271,7 @@ async def test_an_answer_that_is_being_sent_is_sent_to_its_end(caplog: pytest.Lo
     async def respond(context: RequestContext, request: Request) -> Answer:
         return fetched
 
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"), limit=1024)
     client = Client(reader, writer)
     client.writer.write(encode_request(FetchRequest(-1, 0, 1, ()), 1, None))
@@ -290,7 +290,7 @@ async def test_an_answer_that_is_being_sent_is_sent_to_its_end(caplog: pytest.Lo
 async def test_what_a_client_waited_for_is_dropped_when_it_leaves() -> None:
     """Also behind requests that it sent ahead."""
     gate = Gate()
-    server = BrokerServer(gate.respond, READABLE)
+    server = BrokerServer(gate.respond, REQUESTS)
     address = await server.start("127.0.0.1")
     for ahead in (0, 3):
         reader, writer = await asyncio.open_connection(*address)
@@ -309,7 +309,7 @@ async def test_an_exception_in_a_handler_closes_one_connection(caplog: pytest.Lo
         assert isinstance(request, MetadataRequest)
         return MetadataResponse((), (TopicMetadata(0, request.names[0], ()),))
 
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     address = await server.start("127.0.0.1")
     bad, good = [Client(*await asyncio.open_connection(*address)) for _ in range(2)]
     bad.send(ALL)
@@ -326,7 +326,7 @@ async def test_an_exception_in_a_handler_closes_one_connection(caplog: pytest.Lo
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_connection_that_is_being_accepted_is_closed_too(turns: int) -> None:
     """At each turn of the loop between the system's accept and the first read."""
-    server = BrokerServer(Gate().respond, READABLE)
+    server = BrokerServer(Gate().respond, REQUESTS)
     address = await server.start("127.0.0.1")
     client = socket.create_connection(address, timeout=PATIENCE_S)
     for _ in range(turns):
@@ -342,7 +342,7 @@ async def test_a_connection_that_is_being_accepted_is_closed_too(turns: int) -> 
 async def test_close_closes_all_connections_and_frees_the_port() -> None:
     """Idle, within a request, waiting for an answer, and not taking one."""
     gate = Gate()
-    server = BrokerServer(gate.respond, READABLE)
+    server = BrokerServer(gate.respond, REQUESTS)
     address = await server.start("127.0.0.1")
     idle, within, waiting = [Client(*await asyncio.open_connection(*address)) for _ in range(3)]
     within.writer.write(b"\0\0\1\0abc")
@@ -355,7 +355,7 @@ async def test_close_closes_all_connections_and_frees_the_port() -> None:
     for client in (idle, within, waiting):
         assert await client.is_closed()
     assert (gate.waiting, server.connections) == (0, 0)
-    again = BrokerServer(gate.respond, READABLE)
+    again = BrokerServer(gate.respond, REQUESTS)
     assert await again.start(*address) == address
     await again.close()
     await closed(idle, within, waiting)
@@ -384,7 +384,7 @@ async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
     """A conflict with another process, or an error in the setting."""
     async with served() as broker:
         host, port = broker.address
-        other = BrokerServer(broker.service.respond, READABLE)
+        other = BrokerServer(broker.service.respond, REQUESTS)
 
         with pytest.raises(ConflictError, match=f"cannot listen on {host}:{port}"):
             await other.start(host, port)
@@ -396,4 +396,4 @@ async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
 @on_a_loop
 async def test_a_server_that_never_started_can_be_closed() -> None:
     """The parts of a failed start are closed as those of a successful one."""
-    await BrokerServer(Gate().respond, READABLE).close()
+    await BrokerServer(Gate().respond, REQUESTS).close()

@@ -22,6 +22,7 @@ from tests.worlds.serving import (
     served,
     until,
 )
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.descriptors import shared
 from zkgroup.broker.hosted_controller import connection_limits
 from zkgroup.broker.replicas.replica import no_fetch
@@ -33,7 +34,7 @@ from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.wire.control import UpdateMetadataRequest, UpdateMetadataResponse
 from zkgroup.wire.groups import HeartbeatRequest, HeartbeatResponse
-from zkgroup.wire.messages import ErrorCode, Request, encode_request
+from zkgroup.wire.messages import ITEMS_MAX, ErrorCode, Request, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, RequestedTopic, TopicMetadata
 from zkgroup.wire.records import (
     FetchPartition,
@@ -41,7 +42,6 @@ from zkgroup.wire.records import (
     FetchResponse,
     FetchTopic,
 )
-from zkgroup.wire.requests import ITEMS_MAX, READABLE
 
 
 def test_each_limit_of_connections_is_a_setting() -> None:
@@ -75,7 +75,7 @@ async def test_a_client_at_a_full_port_displaces_the_idle_one_that_was_opened_la
         return MetadataResponse((), ())
 
     may_end = asyncio.Event()
-    server = BrokerServer(respond, READABLE, ConnectionLimits(connections_max=3))
+    server = BrokerServer(respond, REQUESTS, ConnectionLimits(connections_max=3))
     async with port_with(server, 3) as (address, (first, second, third)):
         third.send(waits)
         await until(lambda: server.held > 0)
@@ -102,7 +102,7 @@ async def test_the_controller_and_followers_find_a_place_at_a_full_port() -> Non
             return UpdateMetadataResponse(0)
         return MetadataResponse((), ())
 
-    server = BrokerServer(respond, READABLE, ConnectionLimits(connections_max=2))
+    server = BrokerServer(respond, REQUESTS, ConnectionLimits(connections_max=2))
     async with port_with(server, 2) as (address, clients):
         controller = await client_of(address)
         assert await controller.ask(UpdateMetadataRequest(1, 1, (), ()), UpdateMetadataResponse)
@@ -137,7 +137,7 @@ async def test_a_request_takes_one_turn_of_the_loop(monkeypatch: pytest.MonkeyPa
                 assert client.recv(4096)
 
     frame, count = encode_request(HeartbeatRequest(group="g", generation=1, member_id="m"), 1, "test"), 50
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     address = await server.start("127.0.0.1")
     monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "_run_once", counted)
 

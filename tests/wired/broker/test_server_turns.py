@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.worlds.serving import ALL, Client, closed, on_a_loop, until
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.server.connection import REQUESTS_AT_ONCE, SEND_BYTES
 from zkgroup.broker.server.handlers import Answer, Later, RequestContext, Respond, given
 from zkgroup.broker.server.server import BrokerServer
@@ -16,7 +17,6 @@ from zkgroup.wire.groups import (
 )
 from zkgroup.wire.messages import Request, encode_request
 from zkgroup.wire.metadata import MetadataResponse
-from zkgroup.wire.requests import READABLE
 
 ANSWER = MetadataResponse((), ())
 BEAT = HeartbeatRequest(group="g", generation=1, member_id="m")
@@ -24,7 +24,7 @@ HEARTBEAT = HeartbeatResponse(error=0)
 
 
 async def _clients(respond: Respond, count: int = 1) -> tuple[BrokerServer, list[Client]]:
-    server = BrokerServer(respond, READABLE)
+    server = BrokerServer(respond, REQUESTS)
     address = await server.start("127.0.0.1")
     clients = [Client(*await asyncio.open_connection(*address)) for _ in range(count)]
     await until(lambda: server.connections == count)

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from tests.worlds.wire_requests import decode_request, encode_response
 from zkgroup.wire.client import BrokerClient
-from zkgroup.wire.messages import Request, encode_response
+from zkgroup.wire.messages import Request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
-from zkgroup.wire.requests import decode_request
 
 PATIENCE_MS = 30_000
 

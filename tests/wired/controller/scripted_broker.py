@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.serving import until
+from tests.worlds.wire_requests import decode_request
 from zkgroup.controller.channels import Channel, ChannelSettings, SendDeadline
 from zkgroup.controller.machine.events import BrokerRequest
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.messages import Response
-from zkgroup.wire.requests import decode_request
 
 
 @dataclass

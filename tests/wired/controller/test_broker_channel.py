@@ -11,6 +11,7 @@ from tests.wired.controller.scripted_broker import channel_to_a_broker
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import leader_and_isr, state, stop_replica, update_metadata
 from tests.worlds.serving import on_a_loop, until
+from tests.worlds.wire_requests import decode_request, encode_response
 from zkgroup.controller.channels import ChannelSettings
 from zkgroup.controller.machine.events import BrokerRequest
 from zkgroup.model import TopicPartition
@@ -21,8 +22,7 @@ from zkgroup.wire.control import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from zkgroup.wire.messages import Api, encode, encode_response
-from zkgroup.wire.requests import decode_request
+from zkgroup.wire.messages import Api, encode
 
 METADATA = BrokerRequest(1, 5, update_metadata(state()))
 LEADS = BrokerRequest(1, 5, leader_and_isr(state()))

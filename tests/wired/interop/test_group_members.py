@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import eventually
 from tests.wired.interop.group_readers import READERS, DefaultAiokafkaReader, GroupReader, KafkaPythonReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import KafkaCluster

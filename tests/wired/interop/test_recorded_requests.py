@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
+from tests.worlds.wire_requests import REQUESTS
 from zkgroup.testing import KafkaCluster
 from zkgroup.wire.messages import Api, decode_response
-from zkgroup.wire.requests import REQUESTS
 from zkgroup.wire.schema import NO_UUID
 
 OF_EACH_CLUSTER = {

@@ -46,7 +46,6 @@ from zkgroup.znodes.consumers import (
     views_path,
 )
 from zkgroup.znodes.coordinated_groups import (
-    GroupHeader,
     OffsetAndMetadata,
     ProtocolMarker,
     meta_path,
@@ -72,8 +71,8 @@ class Deletions:
         if owner is None or owner.stat.version != slot.version:
             return WriteOutcome.NOT_OWNER
         match queued.change:
-            case DeleteGroup(_, group_id, keeps_offsets):
-                return (yield from self._delete_group(slot, group, group_id, keeps_offsets))
+            case DeleteGroup(_, _, keeps_offsets):
+                return (yield from self._delete_group(slot, group, keeps_offsets))
             case DeleteStoredOffsets(_, _, partitions):
                 return (yield from self._delete_offsets(slot, group, queued, partitions))
             case ExpireOffsets(_, recorded):
@@ -158,21 +157,16 @@ class Deletions:
             operations += [Delete(each.path, each.stat.version) for each in found]
         if operations:
             guard = yield from self._guard(group.group_id)
-            sent = [slot.check, *guard, *operations]
-            outcome = yield from write(sent, {slot.path})
-            if not isinstance(outcome, MultiDone):
-                is_member = outcome.code is Code.NOT_EMPTY and sent[outcome.index].path == ids_path(
-                    group.group_id
-                )
-                return WriteOutcome.ZOOKEEPER_MEMBERS if is_member else None
-            group.deleted(each.path for each in operations)
+            outcome = yield from self._delete(slot, group, guard, operations)
+            if outcome is not WriteOutcome.STORED:
+                return outcome
         for partition in deleted:
             slot.usage.put(group.group_id, partition, None)
         queued.deleted.update(deleted)
         return WriteOutcome.STORED
 
     def _delete_group(
-        self, slot: LedSlot, group: StoredGroup, group_id: str, keeps_offsets: bool
+        self, slot: LedSlot, group: StoredGroup, keeps_offsets: bool
     ) -> Procedure[WriteOutcome]:
         """Deletes offsets with their parents, metadata, chunks, marker and header.
 
@@ -180,12 +174,13 @@ class Deletions:
         refuses a transaction, because the parents are deleted too.
         What ZooKeeper consumers have left without a member goes too, so that no tool lists the group.
         """
+        group_id = group.group_id
         for _ in range(TRIES):
             topics, offsets = yield from self._list([offsets_path(group_id)])
             if keeps_offsets and offsets:
                 return WriteOutcome.HAS_OFFSETS
             meta_topics, metadata = yield from self._list([meta_path(slot.number, group_id)])
-            parents = yield from self._parents(slot, group_id)
+            parents = yield from self._parents(group)
             below_root, root = yield from self._root(group_id)
             below = [*offsets, *metadata, *topics, *meta_topics, *below_root]
             outcome = yield from self._delete_paths(slot, group, below, [*parents, *root])
@@ -202,14 +197,10 @@ class Deletions:
         grandchildren = (yield from _children(children)) if children else []
         return children, grandchildren
 
-    def _parents(self, slot: LedSlot, group_id: str) -> Procedure[list[str]]:
+    def _parents(self, group: StoredGroup) -> Procedure[list[str]]:
         """Returns the group's other znodes that exist, the deepest first; the header is the last."""
-        header = GroupHeader.path(slot.number, group_id)
-        (outcome,) = yield from ask(Query(ListMany((header,))))
-        assert isinstance(outcome, ListManyDone), outcome
-        below = outcome.children[0]
-        children = [f"{header}/{name}" for name in below] if isinstance(below, tuple) else []
-        paths = [offsets_path(group_id), ProtocolMarker.path(group_id), header]
+        children = yield from _children([group.path])
+        paths = [offsets_path(group.group_id), ProtocolMarker.path(group.group_id), group.path]
         (found,) = yield from ask(Query(ReadMany(tuple(paths))))
         assert isinstance(found, ReadManyDone), found
         existing = [path for path, znode in zip(paths, found.znodes, strict=True) if znode is not None]
@@ -243,28 +234,32 @@ class Deletions:
         """
         for paths in in_transactions(below):
             guard = yield from self._guard(group.group_id)
-            outcome = yield from self._delete_some(slot, group, guard, paths)
+            outcome = yield from self._delete(slot, group, guard, _deletes(paths))
             if outcome is not WriteOutcome.STORED:
                 return outcome
         if not last:
             return WriteOutcome.STORED
         has_guard = ids_path(group.group_id) in last
         guard = [] if has_guard else (yield from self._guard(group.group_id))
-        return (yield from self._delete_some(slot, group, guard, last))
+        return (yield from self._delete(slot, group, guard, _deletes(last)))
 
-    def _delete_some(
-        self, slot: LedSlot, group: StoredGroup, guard: Sequence[Operation], paths: Sequence[str]
+    def _delete(
+        self, slot: LedSlot, group: StoredGroup, guard: Sequence[Operation], deletes: Sequence[Operation]
     ) -> Procedure[WriteOutcome | None]:
-        """One transaction; None where a znode is not as it was listed."""
-        operations = [slot.check, *guard, *(Delete(path, -1) for path in paths)]
+        """One transaction; None where a znode is not as it was read."""
+        operations = [slot.check, *guard, *deletes]
         outcome = yield from write(operations, {slot.path})
         if isinstance(outcome, MultiDone):
-            group.deleted(paths)
+            group.deleted(each.path for each in deletes)
             return WriteOutcome.STORED
         is_member = outcome.code is Code.NOT_EMPTY and operations[outcome.index].path == ids_path(
             group.group_id
         )
         return WriteOutcome.ZOOKEEPER_MEMBERS if is_member else None
+
+
+def _deletes(paths: Iterable[str]) -> list[Operation]:
+    return [Delete(path, -1) for path in paths]
 
 
 def _children(parents: Sequence[str]) -> Procedure[list[str]]:

@@ -50,14 +50,17 @@ def header_of(group: ReadGroup) -> GroupHeader | None:
 
 
 def stored_group(
-    slot: int, group: ReadGroup, header: GroupHeader | None, named: list[str]
+    group: ReadGroup, header: GroupHeader | None, named: list[str]
 ) -> tuple[StoredGroup, list[str]]:
     """The group as the store keeps it, and the paths of the chunks that no header names."""
-    stored = StoredGroup(group.group_id)
-    stored.version, stored.header = group.header.stat.version, header
-    stored.is_marked = group.has_marker
-    path = GroupHeader.path(slot, group.group_id)
-    chunks = {f"{path}/{name}": parts for name in group.children if (parts := GroupChunk.parse(name))}
+    stored = StoredGroup(
+        group.group_id,
+        group.header.path,
+        version=group.header.stat.version,
+        header=header,
+        is_marked=group.has_marker,
+    )
+    chunks = {f"{stored.path}/{name}": parts for name in group.children if (parts := GroupChunk.parse(name))}
     for generation, number in chunks.values():
         stored.chunk_numbers[generation] = max(stored.chunk_numbers.get(generation, 0), number + 1)
     stored.chunk_paths = [each for each in named if each in chunks]

@@ -42,7 +42,7 @@ from zkgroup.model.requests import (
     SetData,
     Sync,
 )
-from zkgroup.runtime.concurrent_procedures import Job
+from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
     GuardRefusedError,
@@ -83,7 +83,7 @@ class GroupWrites:
     ) -> None:
         """
         Args:
-            on_done: called when a change of a group of this slot has its outcome.
+            on_done: called when a change of a group of this slot has its outcome, and commits wait.
             perform_other: makes the changes that are neither `WriteGroup` nor `ReserveGenerations`.
             finished_other: emits the result of a change that is no write of the coordinator.
         """
@@ -171,13 +171,14 @@ class GroupWrites:
             self._core.lost(slot, "a write was refused")
         elif outcome is WriteOutcome.ZOOKEEPER_MEMBERS:
             self._members.report(slot, group)
-        elif outcome is WriteOutcome.STORED and group.is_marked:
+        elif outcome is WriteOutcome.STORED and group.is_marked and not group.watches_members:
             self._members.watch(slot, group)
         if group.changes and group not in self._under_way:
             self._start(slot, group)
         elif isinstance(queued.change, DeleteGroup) and outcome is WriteOutcome.STORED:
             slot.groups.pop(group.group_id, None)
-        self._on_done(slot)
+        if slot.commits:
+            self._on_done(slot)
 
     def _report(self, queued: QueuedChange, outcome: WriteOutcome) -> None:
         change = queued.change
@@ -204,9 +205,9 @@ class GroupWrites:
 
     def _read_back(self, slot: LedSlot, group: StoredGroup) -> Procedure[WriteOutcome | None]:
         """Returns the outcome of a write without a reply; None: it was not done, and it can be made again."""
-        sent, path = group.sent, GroupHeader.path(slot.number, group.group_id)
+        sent = group.sent
         assert sent is not None
-        _, outcome = yield from ask(Query(Sync(slot.path)), Query(ReadMany((slot.path, path))))
+        _, outcome = yield from ask(Query(Sync(slot.path)), Query(ReadMany((slot.path, group.path))))
         assert isinstance(outcome, ReadManyDone), outcome
         owner, header = outcome.znodes
         if not isinstance(owner, Znode) or owner.stat.version != slot.version or isinstance(header, Code):
@@ -231,9 +232,9 @@ class GroupWrites:
         self, slot: LedSlot, group: StoredGroup, record: GroupRecord
     ) -> Procedure[WriteOutcome | None]:
         """One transaction; None where the marker, or what is above it, is not as it was known."""
-        yield from self._find_header(slot, group)
+        yield from self._find_header(group)
         if group.has_stray_chunks:
-            yield from self._list_chunks(slot, group)
+            yield from self._list_chunks(group)
         chunks, checksum = chunks_of(record.members)
         generation, first = record.generation, group.chunk_numbers.get(record.generation, 0)
         group.chunk_numbers[generation] = first + len(chunks)
@@ -263,7 +264,7 @@ class GroupWrites:
             guard = [Check(marker, -1)] if group.is_marked else (yield from self._claim(group))
         elif group.is_marked:
             removed.append(Delete(marker, -1))
-        operations = [slot.check, *guard, self._set_header(slot, group, sent), *creates, *removed]
+        operations = [slot.check, *guard, _set_header(group, sent), *creates, *removed]
         outcome = yield from self._send(slot, group, sent, operations)
         if isinstance(outcome, MultiDone):
             return WriteOutcome.STORED
@@ -283,10 +284,10 @@ class GroupWrites:
             return None
         return WriteOutcome.CONFLICT
 
-    def _find_header(self, slot: LedSlot, group: StoredGroup) -> Procedure[None]:
+    def _find_header(self, group: StoredGroup) -> Procedure[None]:
         """Reads the header that is not known: a commit without a reply may have created it, without data."""
         if group.version is None:
-            ((found,),) = yield from read_many([GroupHeader.path(slot.number, group.group_id)])
+            ((found,),) = yield from read_many([group.path])
             group.version = None if found is None or found.data else found.stat.version
 
     def _store_chunks(
@@ -294,8 +295,7 @@ class GroupWrites:
     ) -> Procedure[bool]:
         """Creates the chunks of a large group, before any header names them; False if one exists."""
         if group.version is None:
-            path = GroupHeader.path(slot.number, group.group_id)
-            made = yield from write([slot.check, Create(path, None)], {slot.path})
+            made = yield from write([slot.check, Create(group.path, None)], {slot.path})
             if isinstance(made, MultiRefused):
                 return False
             group.version = 0
@@ -305,19 +305,12 @@ class GroupWrites:
         require_answers(outcomes, transactions, {slot.path})
         return all(isinstance(outcome, MultiDone) for outcome in outcomes)
 
-    def _list_chunks(self, slot: LedSlot, group: StoredGroup) -> Procedure[None]:
+    def _list_chunks(self, group: StoredGroup) -> Procedure[None]:
         """Finds the chunks that exist; those of a write that is made again are removed with the former."""
-        path = GroupHeader.path(slot.number, group.group_id)
-        (outcome,) = yield from ask(Query(ListChildren(path)))
+        (outcome,) = yield from ask(Query(ListChildren(group.path)))
         names = [name for name in list_done(outcome).children if GroupChunk.parse(name)]
-        group.chunk_paths = [f"{path}/{name}" for name in sorted(names)]
+        group.chunk_paths = [f"{group.path}/{name}" for name in sorted(names)]
         group.has_stray_chunks = False
-
-    def _set_header(self, slot: LedSlot, group: StoredGroup, sent: SentHeader) -> Operation:
-        path = GroupHeader.path(slot.number, group.group_id)
-        if sent.version is None:
-            return Create(path, sent.data)
-        return SetData(path, sent.data, sent.version)
 
     def _send(
         self, slot: LedSlot, group: StoredGroup, sent: SentHeader, operations: Sequence[Operation]
@@ -339,13 +332,13 @@ class GroupWrites:
         self, slot: LedSlot, group: StoredGroup, change: ReserveGenerations
     ) -> Procedure[WriteOutcome]:
         for _ in range(TRIES):
-            yield from self._find_header(slot, group)
+            yield from self._find_header(group)
             header, is_anew = self._reserved_header(group, change)
             kept = [] if is_anew else group.chunk_paths
             sent = SentHeader(header, group.version, kept, is_marked=group.is_marked or change.marks)
             removed = [Delete(path, -1) for path in group.chunk_paths if is_anew]
             claim = (yield from self._claim(group)) if change.marks else []
-            operations = [slot.check, *claim, self._set_header(slot, group, sent), *removed]
+            operations = [slot.check, *claim, _set_header(group, sent), *removed]
             outcome = yield from self._send(slot, group, sent, operations)
             if isinstance(outcome, MultiDone):
                 return WriteOutcome.STORED
@@ -379,3 +372,9 @@ class GroupWrites:
         if members is None:
             return [Create(ids, None), create]
         return [Delete(ids, -1), Create(ids, None), create]
+
+
+def _set_header(group: StoredGroup, sent: SentHeader) -> Operation:
+    if sent.version is None:
+        return Create(group.path, sent.data)
+    return SetData(group.path, sent.data, sent.version)

@@ -25,7 +25,7 @@ from zkgroup.broker.groups.store_events import (
     ReadLegacyOffsets,
     WriteLegacyOffsets,
 )
-from zkgroup.broker.groups.stored_coordinator import DROPPED, OffsetsRemoved
+from zkgroup.broker.groups.stored_coordinator import DROPPED, DroppedRequest, OffsetsRemoved
 from zkgroup.broker.server.handlers import Answer, Later, RequestContext, ServedApi, given
 from zkgroup.coordinator import events
 from zkgroup.coordinator.effects import (
@@ -122,34 +122,25 @@ class GroupHandlers:
         yield ServedApi(DeleteGroupsRequest, self.delete_groups)
         yield ServedApi(OffsetDeleteRequest, self.offset_delete)
 
-    async def join_group(
+    def join_group(
         self, context: RequestContext, request: JoinGroupRequest
-    ) -> JoinGroupResponse | None:
-        """None, which closes the connection, for a join that a later one of the member has replaced."""
+    ) -> Later[JoinGroupResponse | None]:
         service = self._service
-        result = await service.ask(join_event(service.new_id(), context, request))
-        if result is DROPPED:
-            return None
-        assert isinstance(result, JoinGroupResponse)
-        if context.version < 7 and result.protocol is None:
-            return replace(result, protocol="")
-        return result
+        event = join_event(service.new_id(), context, request)
+        return service.answer(event, partial(join_answer, context.version))
 
-    async def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+    def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> Later[SyncGroupResponse]:
         service = self._service
-        result = await service.ask(sync_event(service.new_id(), context, request))
-        assert isinstance(result, SyncGroupResponse)
-        return result
+        return service.ask(sync_event(service.new_id(), context, request))
 
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
         service = self._service
         return service.ask(heartbeat_event(service.new_id(), request))
 
-    async def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> Later[LeaveGroupResponse]:
         service = self._service
-        result = await service.ask(leave_event(service.new_id(), context, request))
-        assert isinstance(result, LeaveGroupResponse)
-        return leave_response(context.version, result)
+        event = leave_event(service.new_id(), context, request)
+        return service.answer(event, partial(leave_response, context.version))
 
     def offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> Awaitable[Answer]:
         version = context.header.version
@@ -312,6 +303,16 @@ def join_event(number: int, context: RequestContext, request: JoinGroupRequest) 
         protocol_type=request.protocol_type,
         protocols=tuple((each.name, each.metadata) for each in request.protocols),
     )
+
+
+def join_answer(version: int, result: JoinGroupResponse | DroppedRequest) -> JoinGroupResponse | None:
+    """None, which closes the connection, for a join that a later one of the member has replaced."""
+    if result is DROPPED:
+        return None
+    assert isinstance(result, JoinGroupResponse)
+    if version < 7 and result.protocol is None:
+        return replace(result, protocol="")
+    return result
 
 
 def sync_event(number: int, context: RequestContext, request: SyncGroupRequest) -> events.SyncGroup:

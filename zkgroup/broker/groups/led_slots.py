@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from zkgroup.broker.groups.slot_usage import SlotBounds, SlotUsage
+from zkgroup.broker.groups.slot_usage import SlotUsage
 from zkgroup.broker.groups.store_events import DeleteStoredOffsets, Effect, ExpireOffsets, GroupStoreContext
 from zkgroup.coordinator.effects import DeleteGroup, ReserveGenerations, WriteGroup, WriteOffsets
 from zkgroup.coordinator.events import SlotLoading, WriteOutcome
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check
-from zkgroup.runtime.concurrent_procedures import ConcurrentProcedures, Job
+from zkgroup.runtime.machine import ConcurrentProcedures, Job
 from zkgroup.znodes.coordinated_groups import GroupHeader, SlotOwner
 
 GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteStoredOffsets | ExpireOffsets
@@ -36,25 +36,19 @@ class SlotPhase(Enum):
     """The partition's state names another leader, or none."""
 
 
+@dataclass(slots=True, eq=False)
 class SentHeader:
     """A write of a header whose outcome is not known."""
 
-    __slots__ = ("chunk_paths", "data", "header", "is_marked", "version")
+    header: GroupHeader
+    version: int | None
+    """The one that the header had before; None if there was none."""
+    chunk_paths: list[str]
+    is_marked: bool
+    data: bytes = field(init=False)
 
-    def __init__(
-        self,
-        header: GroupHeader,
-        version: int | None,
-        chunk_paths: list[str],
-        *,
-        is_marked: bool,
-    ) -> None:
-        """version: the one that the header had before; None if there was none."""
-        self.header = header
-        self.data = header.encode()
-        self.version = version
-        self.chunk_paths = chunk_paths
-        self.is_marked = is_marked
+    def __post_init__(self) -> None:
+        self.data = self.header.encode()
 
     @property
     def version_after(self) -> int:
@@ -89,49 +83,35 @@ class OffsetPaths(NamedTuple):
     """Of the paths of offset and metadata."""
 
 
+@dataclass(slots=True, eq=False)
 class StoredGroup:
     """The state of a group in ZooKeeper, as far as it was read or written, and the changes that wait."""
 
-    __slots__ = (
-        "changes",
-        "chunk_numbers",
-        "chunk_paths",
-        "complete",
-        "existing",
-        "group_id",
-        "has_stray_chunks",
-        "header",
-        "is_marked",
-        "paths",
-        "sent",
-        "version",
-        "watches_members",
-    )
-
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.version: int | None = None
-        """Of the header; None: there is none."""
-        self.header: GroupHeader | None = None
-        """None also for a header without data, which only has offsets below it, and for an unreadable one."""
-        self.chunk_paths: list[str] = []
-        """Chunks, to be deleted when the header is switched to others."""
-        self.chunk_numbers: dict[int, int] = {}
-        """By generation, the lowest number that no chunk has had."""
-        self.has_stray_chunks = False
-        """True if chunks may exist that are not in `chunk_paths`: written for a header that is not."""
-        self.is_marked = False
-        """True if the marker exists."""
-        self.existing: dict[str, bool] = {}
-        """The existence of znodes of offsets, and of their parents; without those that are not known."""
-        self.paths: dict[TopicPartition, OffsetPaths] = {}
-        """The znodes of an offset and their parents (`offset_batch.paths_of`), once it was committed."""
-        self.complete: dict[TopicPartition, OffsetPaths] = {}
-        """Those of `paths` that all exist."""
-        self.changes: deque[QueuedChange] = deque()
-        """The first one is being made, or waits for commits or a connection."""
-        self.sent: SentHeader | None = None
-        self.watches_members = False
+    group_id: str
+    path: str
+    """Of the header."""
+    version: int | None = None
+    """Of the header; None: there is none."""
+    header: GroupHeader | None = None
+    """None also for a header without data, which only has offsets below it, and for an unreadable one."""
+    chunk_paths: list[str] = field(default_factory=list)
+    """Chunks, to be deleted when the header is switched to others."""
+    chunk_numbers: dict[int, int] = field(default_factory=dict)
+    """By generation, the lowest number that no chunk has had."""
+    has_stray_chunks: bool = False
+    """True if chunks may exist that are not in `chunk_paths`: written for a header that is not."""
+    is_marked: bool = False
+    """True if the marker exists."""
+    existing: dict[str, bool] = field(default_factory=dict)
+    """The existence of znodes of offsets, and of their parents; without those that are not known."""
+    paths: dict[TopicPartition, OffsetPaths] = field(default_factory=dict)
+    """The znodes of an offset and their parents (`offset_batch.paths_of`), once it was committed."""
+    complete: dict[TopicPartition, OffsetPaths] = field(default_factory=dict)
+    """Those of `paths` that all exist."""
+    changes: deque[QueuedChange] = field(default_factory=deque)
+    """The first one is being made, or waits for commits or a connection."""
+    sent: SentHeader | None = None
+    watches_members: bool = False
 
     @property
     def has_members(self) -> bool:
@@ -162,59 +142,40 @@ class StoredGroup:
         self.sent, self.has_stray_chunks = None, False
 
 
+@dataclass(slots=True, eq=False)
 class LedSlot:
     """A slot from one load to the next."""
 
-    __slots__ = (
-        "commits",
-        "commits_accepted",
-        "commits_done",
-        "deleted_topics",
-        "epoch",
-        "groups",
-        "is_announced",
-        "is_closed",
-        "number",
-        "phase",
-        "reads_all_topics",
-        "topics_to_read",
-        "usage",
-        "version",
-        "waiting",
-        "watched_deletions",
-    )
+    number: int
+    epoch: int
+    """Leader epoch of the partition, as the controller sent it."""
+    usage: SlotUsage
+    """The usage of its offsets."""
+    path: str = field(init=False)
+    phase: SlotPhase = SlotPhase.LOADING
+    is_closed: bool = False
+    is_announced: bool = False
+    """True if the coordinator knows that it is loading."""
+    version: int | None = None
+    """Of the slot's znode, as set by this broker."""
+    groups: dict[str, StoredGroup] = field(default_factory=dict)
+    commits: deque[WriteOffsets] = field(default_factory=deque)
+    """Those that wait for the transaction in flight."""
+    commits_accepted: int = 0
+    commits_done: int = 0
+    deleted_topics: set[str] = field(default_factory=set)
+    """Those whose offsets have not been read since the controller reported their deletion."""
+    topics_to_read: set[str] = field(default_factory=set)
+    """Those whose offsets are to be read: their deletion may be over."""
+    reads_all_topics: bool = False
+    """True if the offsets of all topics are to be read, because the slot was loaded."""
+    watched_deletions: set[str] = field(default_factory=set)
+    """Topics with offsets whose request to delete them is watched."""
+    waiting: dict[StoredGroup, None] = field(default_factory=dict)
+    """Groups whose next change waits for commits."""
 
-    def __init__(self, number: int, epoch: int, bounds: SlotBounds) -> None:
-        self.number = number
-        self.usage = SlotUsage(bounds)
-        """The usage of its offsets."""
-        self.epoch = epoch
-        """Leader epoch of the partition, as the controller sent it."""
-        self.phase = SlotPhase.LOADING
-        self.is_closed = False
-        self.is_announced = False
-        """True if the coordinator knows that it is loading."""
-        self.version: int | None = None
-        """Of the slot's znode, as set by this broker."""
-        self.groups: dict[str, StoredGroup] = {}
-        self.commits: deque[WriteOffsets] = deque()
-        """Those that wait for the transaction in flight."""
-        self.commits_accepted = 0
-        self.commits_done = 0
-        self.deleted_topics: set[str] = set()
-        """Those whose offsets have not been read since the controller reported their deletion."""
-        self.topics_to_read: set[str] = set()
-        """Those whose offsets are to be read: their deletion may be over."""
-        self.reads_all_topics = False
-        """True if the offsets of all topics are to be read, because the slot was loaded."""
-        self.watched_deletions: set[str] = set()
-        """Topics with offsets whose request to delete them is watched."""
-        self.waiting: dict[StoredGroup, None] = {}
-        """Groups whose next change waits for commits."""
-
-    @property
-    def path(self) -> str:
-        return SlotOwner.path(self.number)
+    def __post_init__(self) -> None:
+        self.path = SlotOwner.path(self.number)
 
     @property
     def check(self) -> Check:
@@ -226,7 +187,7 @@ class LedSlot:
         """The group; a new entry where nothing is known of it."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = StoredGroup(group_id)
+            group = self.groups[group_id] = StoredGroup(group_id, GroupHeader.path(self.number, group_id))
         return group
 
 

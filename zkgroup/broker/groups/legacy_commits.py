@@ -22,7 +22,7 @@ from zkgroup.model.requests import (
     Operation,
     SetData,
 )
-from zkgroup.runtime.concurrent_procedures import Job
+from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import ConnectionLossError, Procedure, read_many, write
 from zkgroup.znodes.consumers import (
     Offset,

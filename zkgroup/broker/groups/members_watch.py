@@ -17,8 +17,8 @@ from zkgroup.broker.groups.led_slots import LedSlot, StoreCore, StoredGroup
 from zkgroup.broker.groups.store_events import ZooKeeperMembersNoticed
 from zkgroup.coordinator.events import MarkerLost
 from zkgroup.model.requests import Exists, ExistsDone, ListChildren, Outcome
-from zkgroup.runtime.concurrent_procedures import Job
 from zkgroup.runtime.events import Watch
+from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import PipelinedStep, Procedure, Query, list_done, run_pipelined
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
@@ -43,10 +43,9 @@ class MembersWatch:
         self._start(slot, groups, slot)
 
     def watch(self, slot: LedSlot, group: StoredGroup) -> None:
-        """Watches a group that has got the marker."""
-        if not group.watches_members:
-            group.watches_members = True
-            self._start(slot, [group], group)
+        """Watches a group that has got the marker, and is not watched."""
+        group.watches_members = True
+        self._start(slot, [group], group)
 
     def report(self, slot: LedSlot, group: StoredGroup) -> None:
         """Reads who the members are, because a write was refused for them.

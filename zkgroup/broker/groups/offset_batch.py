@@ -20,7 +20,7 @@ from zkgroup.znodes.consumers import (
     offsets_path,
     offsets_topic_path,
 )
-from zkgroup.znodes.coordinated_groups import GroupHeader, OffsetAndMetadata, meta_path, meta_topic_path
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata, meta_path, meta_topic_path
 
 TRANSACTION_BYTES: Final = 400 * 1024
 """Most bytes of one transaction of commits, roughly; ZooKeeper's limit is 1 MiB."""
@@ -180,7 +180,7 @@ def unknown_paths(slot: LedSlot, keys: Iterable[Key], guarded: Iterable[str]) ->
             paths = paths_of(slot.number, group, partition).every
             found.update((path, group) for path in paths if path not in group.existing)
         if group.version is None:
-            found[GroupHeader.path(slot.number, group.group_id)] = group
+            found[group.path] = group
     for group_id in guarded:
         group = slot.group(group_id)
         if ids_path(group_id) not in group.existing:
@@ -216,7 +216,7 @@ def transaction_of(
                 group.complete[key[1]] = paths
             transaction.creates = True  # or sets data of znodes that were not known to be complete
             made.update(_created(guard))
-            operations = _operations(slot.number, group, paths, value, metadata, made)
+            operations = _operations(group, paths, value, metadata, made)
             size = _size_of(guard) + _size_of(operations)
         if transaction.keys and transaction.bytes + size > bytes_max:
             break
@@ -248,15 +248,14 @@ def _data_of(offset: OffsetAndMetadata) -> tuple[bytes, bytes]:
 
 
 def _operations(
-    slot: int, group: StoredGroup, paths: OffsetPaths, value: bytes, metadata: bytes, made: set[str]
+    group: StoredGroup, paths: OffsetPaths, value: bytes, metadata: bytes, made: set[str]
 ) -> list[Operation]:
     """Sets an offset and its metadata; creates what is missing."""
-    header = GroupHeader.path(slot, group.group_id)
-    has_header = group.version is not None or header in made
+    has_header = group.version is not None or group.path in made
     return [
         *_missing(paths.parents, group, made),
         _put(paths.offset, value, group),
-        *([] if has_header else [Create(header, None)]),
+        *([] if has_header else [Create(group.path, None)]),
         *_missing(paths.metadata_parents, group, made),
         _put(paths.metadata, metadata, group),
     ]

@@ -37,7 +37,7 @@ from zkgroup.model.requests import (
     ReadManyDone,
     Unanswered,
 )
-from zkgroup.runtime.concurrent_procedures import Job
+from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
     GuardRefusedError,
@@ -45,7 +45,6 @@ from zkgroup.runtime.procedures import (
     Query,
     ask,
 )
-from zkgroup.znodes.coordinated_groups import GroupHeader
 
 TRIES: Final = 5
 """Tries of one batch for a group whose znodes are other than expected."""
@@ -85,7 +84,7 @@ class OffsetCommits:
 
     def changes_done(self, slot: LedSlot) -> None:
         """Starts the commits that waited for a change of a group."""
-        if slot.commits and ("commits", slot) not in self._core.procedures:
+        if ("commits", slot) not in self._core.procedures:
             self._start(slot)
 
     def _start(self, slot: LedSlot) -> None:
@@ -190,7 +189,7 @@ class OffsetCommits:
         (outcome,) = yield from ask(Query(ReadMany(tuple(paths))))
         assert isinstance(outcome, ReadManyDone), outcome
         for (path, group), found in zip(paths.items(), outcome.znodes, strict=True):
-            if path != GroupHeader.path(slot.number, group.group_id):
+            if path != group.path:
                 group.existing[path] = found is not None
             elif isinstance(found, Znode) and group.version is None:
                 group.version = found.stat.version
@@ -199,7 +198,7 @@ class OffsetCommits:
         for operation, owner in transaction.created():
             if owner is not None:
                 group = slot.group(owner if isinstance(owner, str) else owner[0])
-                if operation.path == GroupHeader.path(slot.number, group.group_id):
+                if operation.path == group.path:
                     group.version = 0
                 else:
                     group.existing[operation.path] = True
@@ -213,7 +212,7 @@ class OffsetCommits:
         operation = transaction.operations[refusal.index]
         group_id = owner if isinstance(owner, str) else None if owner is None else owner[0]
         batch.in_flight = ()
-        if group_id is None or operation.path == GroupHeader.path(slot.number, group_id):
+        if group_id is None or operation.path == slot.group(group_id).path:
             raise GuardRefusedError(slot.path)
         group = slot.group(group_id)
         if isinstance(owner, str) and refusal.code is Code.NOT_EMPTY:

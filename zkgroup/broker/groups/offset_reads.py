@@ -36,7 +36,7 @@ from zkgroup.model.requests import (
     ReadManyDone,
     Sync,
 )
-from zkgroup.runtime.concurrent_procedures import Job
+from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import Procedure, Query, ask, exists_done, list_done
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, ids_path, offset_path, offsets_path, offsets_topic_path

@@ -22,8 +22,8 @@ from zkgroup.broker.groups.slot_usage import metadata_size
 from zkgroup.broker.groups.store_events import OffsetsRecorded, Recorded, RetentionChecked
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Exists, Sync
-from zkgroup.runtime.concurrent_procedures import Job
 from zkgroup.runtime.events import Watch
+from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import Procedure, Query, ask, exists_done, read_allowed
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import topics_path

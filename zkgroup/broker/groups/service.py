@@ -35,8 +35,8 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.coordinator import GroupCoordinator
 from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import GroupRequest, ListGroups, Started, Stopped
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.coordinator.settings import CoordinatorSettings
-from zkgroup.coordinator.slots import slot_of
 from zkgroup.model.ports import Clock, Store
 from zkgroup.runtime.async_loop import AsyncMachineLoop, LoopTimer
 from zkgroup.runtime.events import LogEvent

@@ -8,8 +8,8 @@ from zkgroup.broker.groups.led_slots import StoreCore
 from zkgroup.broker.groups.store_events import SlotsCounted
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model.requests import Read
-from zkgroup.runtime.concurrent_procedures import Job
 from zkgroup.runtime.events import Watch
+from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import Procedure, Query, ask, read_done
 from zkgroup.znodes.coordinated_groups import SlotConfig
 

@@ -34,8 +34,8 @@ from zkgroup.model.requests import (
     SetData,
     Sync,
 )
-from zkgroup.runtime.concurrent_procedures import Job
 from zkgroup.runtime.events import Watch
+from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import (
     GuardRefusedError,
     Procedure,
@@ -196,7 +196,7 @@ class SlotLoader:
         slot.groups.clear()
         for group, header, paths in zip(groups, headers, named, strict=True):
             record = record_of(group, header, paths, chunks, self._core.machine_ms)
-            stored, orphans = stored_group(slot.number, group, header, paths)
+            stored, orphans = stored_group(group, header, paths)
             if group.corrupt is not None:
                 error = group.corrupt
                 self._core.context.note(
@@ -226,7 +226,7 @@ class SlotLoader:
         """Transactions: a group without members loses its marker; chunks that no header names go."""
         if group.is_marked and not record.members:
             assert group.version is not None
-            header = Check(GroupHeader.path(slot.number, group.group_id), group.version)
+            header = Check(group.path, group.version)
             yield [slot.check, header, Delete(ProtocolMarker.path(group.group_id), -1)]
             group.is_marked = False
         elif record.members and not group.is_marked:

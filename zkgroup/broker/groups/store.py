@@ -53,9 +53,8 @@ from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerat
 from zkgroup.coordinator.events import LeaseExtended, SlotUnloaded
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import MultiRefused
-from zkgroup.runtime.concurrent_procedures import Job
 from zkgroup.runtime.events import Submit
-from zkgroup.runtime.machine import SessionMachine
+from zkgroup.runtime.machine import Job, SessionMachine
 from zkgroup.runtime.procedures import Procedure, heartbeat_period_ms, lease_ms, write
 
 HEARTBEAT_TIMER: Final = "slots heartbeat"
@@ -217,7 +216,7 @@ class GroupStore(SessionMachine[Effect]):
         self._load(slot.number)
 
     def _slot(self, number: int) -> LedSlot:
-        return LedSlot(number, self._epochs[number], self._context.config.bounds)
+        return LedSlot(number, self._epochs[number], SlotUsage(self._context.config.bounds))
 
     def usage(self) -> Mapping[int, SlotUsage]:
         """Returns the usage by the offsets of each slot that is led."""

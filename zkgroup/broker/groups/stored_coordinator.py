@@ -45,6 +45,7 @@ from zkgroup.coordinator.effects import (
     WriteOffsets,
 )
 from zkgroup.coordinator.events import (
+    DELETE_OFFSET_ERRORS,
     CoordinatorEvent,
     ForgetGroup,
     LeaseExtended,
@@ -54,11 +55,9 @@ from zkgroup.coordinator.events import (
     Started,
 )
 from zkgroup.coordinator.group import GroupMetadata
-from zkgroup.coordinator.outcomes import DELETE_OFFSET_ERRORS
-from zkgroup.coordinator.retention import expired_offsets, is_over
+from zkgroup.coordinator.group_ids import slot_of
+from zkgroup.coordinator.retention import expired_offsets, is_over, subscribed_topics
 from zkgroup.coordinator.settings import CoordinatorSettings
-from zkgroup.coordinator.slots import slot_of
-from zkgroup.coordinator.subscriptions import subscribed_topics
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.ports import Clock

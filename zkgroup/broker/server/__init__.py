@@ -1,7 +1,7 @@
 """The port of a broker: its connections, their requests and the answers.
 
 * `server`: `BrokerServer` listens, `Connection` reads requests and sends answers
-* `handlers`: `ApiTable`, the served APIs with their versions and handlers; `RequestContext`; `Later`
+* `handlers`: `ApiTable`, the served APIs with their requests and handlers; `RequestContext`; `Later`
 * `apis`: `BrokerApis`, the table of a broker
 * `control_requests`: what LeaderAndIsr, StopReplica and UpdateMetadata do; `control_queue`: one at a time
 * `metadata_cache`: the metadata of the last UpdateMetadata; `metadata_requests` answers clients with it,

@@ -176,7 +176,7 @@ class BrokerApis:
     async def _api_versions(
         self, context: RequestContext, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
-        return api_versions(context.version, request, self.table.versions)
+        return api_versions(context.version, request, self.table.requests)
 
     async def _shut_down(
         self, context: RequestContext, request: ControlledShutdownRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 from zkgroup.broker.server.connection_choice import Doing, Peer
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Later, RequestContext, Respond
-from zkgroup.broker.server.metadata_requests import unsupported_api_versions
+from zkgroup.broker.server.metadata_requests import UNSUPPORTED_VERSION
 from zkgroup.errors import (
     CorruptFrameError,
     UnencodableError,
@@ -23,16 +23,17 @@ from zkgroup.wire.messages import (
     SIZE,
     Api,
     FrameSplitter,
+    Request,
     RequestHeader,
     Response,
     ResponseHeader,
+    decode_request,
     encode,
     framed,
     response_buffers,
 )
 from zkgroup.wire.metadata import MetadataResponse, body_in_pieces
 from zkgroup.wire.primitives import TooManyItemsError
-from zkgroup.wire.requests import decode_request
 from zkgroup.wire.schema import Buffer
 
 _log = get_logger("zkgroup.broker")
@@ -75,14 +76,16 @@ class Port:
     limits: ConnectionLimits
     respond: Respond
     """Answers one request."""
-    served: Mapping[int, range]
-    """The versions that are served, by API key."""
-    on_held: Callable[[int], None]
-    """Called with each change of `Connection.held` in bytes, positive or negative."""
+    served: Mapping[int, type[Request]]
+    """The requests that are served, by API key."""
+    on_full: Callable[[], None]
+    """Called where `held` is above its limit."""
     on_confirmed: Callable[[Peer], None]
     """See `Peer`."""
     chunk: memoryview = field(default_factory=lambda: memoryview(bytearray(CHUNK_BYTES)))
     """The buffer that a read of any connection fills; its bytes are copied at once."""
+    held: int = 0
+    """Buffered bytes of all connections: requests without an answer, and answers not yet received."""
     moves: int = 0
     """Of all connections so far; see `Connection.moved`."""
 
@@ -102,7 +105,6 @@ class Connection(asyncio.BufferedProtocol):
         self._limits = port.limits
         self._respond = port.respond
         self._served = port.served
-        self._on_held = port.on_held
         self._on_confirmed = port.on_confirmed
         self._port = port
         self.opened_s = self._loop.time()
@@ -226,7 +228,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hold(self, more: int) -> None:
         self.held += more
-        self._on_held(more)
+        self._port.held += more
+        if self._port.held > self._limits.buffered_bytes_max:
+            self._port.on_full()
 
     def _end_by(self, error: Exception) -> None:
         """Ends the task. A request that was read before reaches its handler first."""
@@ -447,10 +451,9 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _refuse_version(self, error: UnsupportedRequestError) -> None:
         """Tells a client the versions of ApiVersions that are served; raises the error of another request."""
-        served = self._served.get(error.api_key)
-        if error.api_key != Api.API_VERSIONS or served is None:
+        if error.api_key != Api.API_VERSIONS or error.api_key not in self._served:
             raise error
-        await self._send_buffers(response_buffers(unsupported_api_versions(served), error.correlation_id))
+        await self._send_buffers(response_buffers(UNSUPPORTED_VERSION, error.correlation_id))
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -478,8 +481,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._writable is not None:
                 self._is_sending = True
                 return self._until_taken(len(buffers[0]))
-        self.held -= self._answered_bytes
-        self._on_held(-self._answered_bytes)
+        self._hold(-self._answered_bytes)
         return None
 
     async def _send_in_pieces(self, header: RequestHeader, response: MetadataResponse) -> None:

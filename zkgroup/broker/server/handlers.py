@@ -128,7 +128,7 @@ class ServedApi(Generic[RequestT]):
 
 
 class ApiTable:
-    """The served APIs: their versions, and the handler of each."""
+    """The served APIs: the requests, and the handler of each."""
 
     def __init__(self, rows: Iterable[ServedApi[Any]]) -> None:
         self._rows: dict[int, ServedApi[Any]] = {}
@@ -136,10 +136,10 @@ class ApiTable:
             key = row.kind.API.value
             assert key not in self._rows, f"two handlers of {row.kind.__name__}"
             self._rows[key] = row
-        self.versions: Mapping[int, range] = {
-            key: row.kind.VERSIONS for key, row in sorted(self._rows.items())
+        self.requests: Mapping[int, type[Request]] = {
+            key: row.kind for key, row in sorted(self._rows.items())
         }
-        """Served versions by API key in ascending order."""
+        """The served requests by API key, in ascending order."""
 
     def respond(self, context: RequestContext, request: Request) -> Awaitable[Answer]:
         """The answer of the request's handler; None for an API that is not served."""

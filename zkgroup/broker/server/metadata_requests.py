@@ -13,7 +13,7 @@ from typing import Final
 
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.metadata_cache import TRANSACTIONS_TOPIC, MetadataCache
-from zkgroup.wire.messages import Api, ErrorCode
+from zkgroup.wire.messages import Api, ErrorCode, Request
 from zkgroup.wire.metadata import (
     GROUP_KEY,
     TRANSACTION_KEY,
@@ -157,7 +157,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(
-    version: int, request: ApiVersionsRequest, listed: Mapping[int, range]
+    version: int, request: ApiVersionsRequest, served: Mapping[int, type[Request]]
 ) -> ApiVersionsResponse:
     """The answer to ApiVersions: the versions of each API, or error 42 for an invalid name of the client."""
     names = (request.client_software_name, request.client_software_version)
@@ -165,17 +165,15 @@ def api_versions(
         return ApiVersionsResponse(ErrorCode.INVALID_REQUEST, ())
     return ApiVersionsResponse(
         ErrorCode.NONE,
-        tuple(ApiVersion(key, it[0], it[-1]) for key, it in listed.items()),
+        tuple(ApiVersion(key, kind.VERSIONS[0], kind.VERSIONS[-1]) for key, kind in served.items()),
     )
 
 
-def unsupported_api_versions(served: range) -> ApiVersionsResponse:
-    """The answer to a version of ApiVersions that is not served (KIP-511), to be sent in version 0."""
-    return ApiVersionsResponse(
-        ErrorCode.UNSUPPORTED_VERSION, (ApiVersion(Api.API_VERSIONS, served[0], served[-1]),)
-    )
-
-
+UNSUPPORTED_VERSION: Final = ApiVersionsResponse(
+    ErrorCode.UNSUPPORTED_VERSION,
+    (ApiVersion(Api.API_VERSIONS, ApiVersionsRequest.VERSIONS[0], ApiVersionsRequest.VERSIONS[-1]),),
+)
+"""The answer to a version of ApiVersions that is not served (KIP-511), to be sent in version 0."""
 SlotSource = Callable[[], Awaitable[int | None]]
 """Returns the number of slots; None if no broker has written it yet, or it cannot be read now."""
 

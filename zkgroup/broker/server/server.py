@@ -12,6 +12,7 @@ from zkgroup.broker.server.connection_choice import ClusterPeers, slowest, to_ma
 from zkgroup.broker.server.handlers import Respond
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.runtime.acceptor import Acceptor
+from zkgroup.wire.messages import Request
 
 
 class BrokerServer:
@@ -22,12 +23,12 @@ class BrokerServer:
     """
 
     def __init__(
-        self, respond: Respond, served: Mapping[int, range], limits: ConnectionLimits | None = None
+        self, respond: Respond, served: Mapping[int, type[Request]], limits: ConnectionLimits | None = None
     ) -> None:
         """
         Args:
             respond: answers one request (`BrokerApis.respond`).
-            served: the versions that are served, by API key; another request closes the connection.
+            served: the requests that are served, by API key; another one closes the connection.
         """
         self._limits = limits or ConnectionLimits()
         self._acceptor = Acceptor(self._serve, self._has_room)
@@ -36,9 +37,7 @@ class BrokerServer:
         self._displaced: set[Connection] = set()
         """Those that are being closed for others."""
         self._cluster = ClusterPeers()
-        self._port = Port(self._limits, respond, served, self._on_held, self._cluster.confirmed)
-        self.held = 0
-        """Buffered bytes of all connections: requests without an answer, and answers not yet received."""
+        self._port = Port(self._limits, respond, served, self._close_slowest, self._cluster.confirmed)
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
         """Opens the port and returns its host and number; port 0 lets the system choose.
@@ -50,6 +49,11 @@ class BrokerServer:
         except OSError as error:
             kind = ConflictError if error.errno == errno.EADDRINUSE else ConfigError
             raise kind(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+    @property
+    def held(self) -> int:
+        """Buffered bytes of all connections."""
+        return self._port.held
 
     @property
     def connections(self) -> int:
@@ -86,9 +90,8 @@ class BrokerServer:
         goes.cut_off(f"the port has {places} connections of clients, and one more came")
         return True
 
-    def _on_held(self, more: int) -> None:
+    def _close_slowest(self) -> None:
         """Closes the slowest connections until the total is within the limit."""
-        self.held += more
         while self.held > self._limits.buffered_bytes_max:
             if (slow := slowest(self._connections, self.held)) is None:
                 return

@@ -16,7 +16,7 @@ from zkgroup.broker.broker import HOST_DEFAULT, Broker
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import ConfigError, ConflictError, RefusedError, StoreUnavailableError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, MultiRefused

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.programs.chaos.groups.history import Seen
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.history import ServerTransaction
 from zkgroup.znodes.coordinated_groups import GroupHeader, slot_groups_path, slots_path

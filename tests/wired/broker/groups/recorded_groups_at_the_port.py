@@ -24,12 +24,12 @@ from tests.worlds.recorded_groups import (
     recorded,
 )
 from tests.worlds.serving import until
+from tests.worlds.wire_requests import decode_request
 from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import CorruptFrameError, UnsupportedRequestError
 from zkgroup.wire import groups as wire
 from zkgroup.wire.messages import Request, decode_response
-from zkgroup.wire.requests import decode_request
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
 TURNS = 5

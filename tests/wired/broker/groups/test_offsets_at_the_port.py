@@ -30,7 +30,7 @@ from zkgroup.coordinator import events
 from zkgroup.coordinator.descriptions import GROUP_OPERATIONS
 from zkgroup.coordinator.effects import DeleteGroup
 from zkgroup.coordinator.events import WriteOutcome
-from zkgroup.coordinator.slots import slot_of
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
 from zkgroup.wire import groups as wire
 from zkgroup.wire.groups import NO_TIMER

@@ -7,7 +7,7 @@ import weakref
 from types import SimpleNamespace
 from typing import Any
 
-from zkgroup.runtime.concurrent_procedures import ConcurrentProcedures, Job
+from zkgroup.runtime.machine import ConcurrentProcedures, Job
 from zkgroup.runtime.procedures import Procedure
 
 
