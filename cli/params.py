@@ -190,7 +190,7 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> Sequence[CompletionItem]:
     """Names of topics that begin so."""
-    from zkgroup.admin.topics.listing import topic_names
+    from zkgroup.admin.cluster.brokers import topic_names
 
     return _names(ctx, incomplete, topic_names)
 

@@ -13,7 +13,7 @@ from zkgroup.admin.files import reassignment_json
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
 from zkgroup.admin.reassign.execution import ReassignmentOutcome
 from zkgroup.admin.reassign.progress import ReassignmentProgress, ReassignmentStatus
-from zkgroup.admin.reassign.proposals import PhasedPlan, Proposal
+from zkgroup.admin.reassign.proposals import PhasedPlan
 from zkgroup.admin.reassign.stored_plans import PlanDescription
 from zkgroup.admin.reassign.submission import ReassignmentPlan
 from zkgroup.errors import CorruptZnodeError
@@ -135,9 +135,9 @@ _KAFKA_FILE = object_of(
 PROPOSAL = Document(
     "reassignment_proposal",
     Shape(
-        Proposal,
-        JsonKey("current", _KAFKA_FILE, lambda found: reassignment_json(found.current)),
-        JsonKey("proposed", _KAFKA_FILE, lambda found: reassignment_json(found.proposed)),
+        ReassignmentPlan,
+        JsonKey("current", _KAFKA_FILE, lambda found: reassignment_json(found.before)),
+        JsonKey("proposed", _KAFKA_FILE, lambda found: reassignment_json(found.after)),
         "moves",
     ),
 )

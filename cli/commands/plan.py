@@ -31,7 +31,6 @@ from zkgroup.admin.reassign.stored_plans import (
     FAILED,
     FINISHED,
     PlanDescription,
-    Storing,
     cancel_plan_change,
     list_plans,
     pause_plan_change,
@@ -346,7 +345,7 @@ def _make(
         if change is not None and save:
             stored = run_at_once(change, dry_run=dry_run).written
         elif change is not None:
-            stored, rollback = _start(change, found, wait_s, consent)
+            stored, rollback = _start(change, wait_s, consent)
     shown = reassignments.ShownPhases(found, files, execute and stored is not None, rollback, stored)
     if not reassignments.PLAN.print(out, found.as_of, shown):
         reassignments.phased(out, found, files)
@@ -383,7 +382,7 @@ def _storing(
     *,
     save: bool,
     for_files: bool,
-) -> AdminChange[Storing, PlanDescription, Any] | None:
+) -> AdminChange[PhasedPlan, PlanDescription, Any] | None:
     """The change that stores the plan, and starts it unless `save`; a preview makes it too, to be refused.
 
     None where nothing changes, and for files alone: of these only the throttle can be refused.
@@ -401,8 +400,7 @@ def _storing(
 
 
 def _start(
-    change: AdminChange[Storing, PlanDescription, Any],
-    found: PhasedPlan,
+    change: AdminChange[PhasedPlan, PlanDescription, Any],
     wait_s: float | None,
     consent: Consent,
 ) -> tuple[PlanDescription | None, str | None]:
@@ -410,7 +408,7 @@ def _start(
     if not consent.execute:
         echo_notes(change)
         return None, None
-    show = lambda stderr, _: reassignments.phased(stderr, found, [])  # noqa: E731
+    show = lambda stderr, result: reassignments.phased(stderr, result.plan, [])  # noqa: E731
     result = run_change(change, show, consent, wait_s or 0.0)
     return result.outcome, result.rollback_file
 

@@ -126,10 +126,10 @@ def generate(
         )
     if not reassignments.PROPOSAL.print(out, found.as_of, found):
         out.line("Current partition replica assignment")
-        out.line(reassignment_text(found.current))
+        out.line(reassignment_text(found.before))
         out.line()
         out.line("Proposed partition reassignment configuration")
-        out.line(reassignment_text(found.proposed))
+        out.line(reassignment_text(found.after))
     for note in (*found.notes, f"{counted(found.moves, 'replica')} would be copied"):
         echo_err(f"note: {note}")
 

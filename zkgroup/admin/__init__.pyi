@@ -21,7 +21,6 @@ from zkgroup.admin.reassign.execution import ReassignmentOutcome as Reassignment
 from zkgroup.admin.reassign.progress import ReassignmentStatus as ReassignmentStatus
 from zkgroup.admin.reassign.proposals import PhasedPlan as PhasedPlan
 from zkgroup.admin.reassign.proposals import PlanRequest as PlanRequest
-from zkgroup.admin.reassign.proposals import Proposal as Proposal
 from zkgroup.admin.reassign.stored_plans import PlanDescription as PlanDescription
 from zkgroup.admin.status import Status as Status
 from zkgroup.admin.topics.listing import TopicDescription as TopicDescription

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from zkgroup.admin.files import reassignment_text
 from zkgroup.admin.undo_records import ChangeRecord, UndoFolder, UndoRecord, new_undo_id, write_whole
 from zkgroup.errors import ConfigError, PartlyDoneError, ZkGroupError
-from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition, Znode
 
 PlanT = TypeVar("PlanT")
@@ -28,6 +28,16 @@ OutcomeT = TypeVar("OutcomeT")
 
 def nothing(*_: object) -> None:
     """The progress of a wait that is reported to no caller; the check of a change that nothing refuses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePlan:
+    """The base of the plans of changes: nothing has been done yet."""
+
+    as_of: AsOf
+    """The moment at which what it changes was read."""
+    notes: tuple[str, ...] = ()
+    """Warnings for the operator, one sentence each; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

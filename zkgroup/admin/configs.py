@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from zkgroup.admin.change import AdminChange, as_they_are, undo_record
+from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, undo_record
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     note_on_entity,
@@ -51,11 +51,9 @@ class ConfigDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigPlan:
+class ConfigPlan(ChangePlan):
     """A configuration as it would become. Nothing has been written."""
 
-    as_of: AsOf
-    """The moment at which the configuration was read."""
     entity: ConfigEntity
     """The topic, client, user, broker or address that changes."""
     znode: Znode | None
@@ -66,8 +64,6 @@ class ConfigPlan:
     """The configuration as it would become."""
     format: NotifyFormat
     """Of the notification."""
-    notes: tuple[str, ...] = ()
-    """Warnings for the operator, one sentence each; empty for none."""
     is_deleted: bool = False
     """The znode goes, as nothing is left in it."""
 
@@ -267,7 +263,7 @@ def _check_topic(ensemble: Ensemble, name: str | None) -> None:
 
 def _all_of(ensemble: Ensemble, kind: EntityKind) -> list[ConfigEntity]:
     parent = entities_path(kind)
-    names = sorted(ensemble.zk.list_many([parent])[parent] or ())
+    names = sorted(ensemble.names_below(parent))
     found = [ConfigEntity(kind, name) for name in names]
     if kind != "users":
         return found

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zkgroup.admin.change import AdminChange, counted
+from zkgroup.admin.change import AdminChange, ChangePlan, counted
 from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.admin.guards import clients_error, write
 from zkgroup.clients import coordinators
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import ConflictError, NotFoundError, OutcomeUnknownError, RefusedError
-from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
 from zkgroup.groups.slots import SlotView, read_slot_count, read_slots
@@ -39,13 +39,11 @@ OPERATOR: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasePlan:
+class ReleasePlan(ChangePlan):
     """The marker that would be taken off. Nothing has been."""
 
     group: str
     """The group."""
-    as_of: AsOf
-    """The moment at which the group was read."""
     slot: int
     """Its slot."""
     leader: int | None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.change import AdminChange, counted
+from zkgroup.admin.change import AdminChange, ChangePlan, counted
 from zkgroup.admin.cluster.brokers import (
     held_topics,
     is_controller_only,
@@ -36,7 +36,7 @@ from zkgroup.errors import (
     PartlyDoneError,
     RefusedError,
 )
-from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Create
@@ -89,15 +89,11 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionPlan:
+class ElectionPlan(ChangePlan):
     """The plan of a change: nothing has been asked for yet."""
 
-    as_of: AsOf
-    """The moment at which the partitions were read."""
     rows: tuple[Candidate, ...]
     """Every partition that was asked for, by topic and number."""
-    notes: tuple[str, ...]
-    """Warnings for the operator, one sentence each; empty for none."""
     unreadable: tuple[CorruptZnodeError, ...] = ()
     """Topics of which not even the partitions are known, where all are meant."""
 
@@ -148,7 +144,7 @@ def _plan(
         if hidden := [tp for tp in missing if tp.topic in broken]:
             raise broken[hidden[0].topic]
         raise no_partitions_error(missing)
-    marked = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    marked = ensemble.names_below(delete_topics_path())
     bars = dict.fromkeys(unhosted, UNHOSTED) | dict.fromkeys(marked, BEING_DELETED)
     rows = []
     for tp in chosen:

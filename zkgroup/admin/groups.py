@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zkgroup.admin.change import AdminChange, counted, undo_record
+from zkgroup.admin.change import AdminChange, ChangePlan, counted, undo_record
 from zkgroup.admin.coordinated_groups import delete_stored_group, stored_znodes
 from zkgroup.admin.guards import clients_error, idle_guard, living_group_error, members_error, read_back
 from zkgroup.admin.offsets.planning import NONE
@@ -26,7 +26,7 @@ from zkgroup.errors import (
     PersistentZnodeError,
     RefusedError,
 )
-from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
 from zkgroup.groups.snapshot import decode_or_error
@@ -48,13 +48,11 @@ from zkgroup.znodes.sessions import is_leftover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionPlan:
+class DeletionPlan(ChangePlan):
     """The plan of a deletion of a group: nothing has been removed yet."""
 
     group: str
     """The group."""
-    as_of: AsOf
-    """The moment at which the group was read."""
     members: tuple[str, ...]
     """Registered members, and stored ones of Kafka's group protocol; the deletion is refused if there are
     any."""
@@ -96,7 +94,7 @@ def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
     coordinated = snapshot.coordinated
     is_marked = coordinated is not None and coordinated.has_members
     clients = coordinated.names if coordinated is not None else ()
-    members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
+    members = ensemble.names_below(ids_path(group))
     znodes = tuple(_below(ensemble, group))
     offsets = dict(_offsets(group, znodes))
     return DeletionPlan(
@@ -199,7 +197,7 @@ def _refusal(ensemble: Ensemble, group: str, error: OperationRefusedError) -> Ex
 def _owned_error(ensemble: Ensemble, path: str) -> RefusedError:
     """A partition is owned although no member is registered: says by whom."""
     holders = []
-    for name in ensemble.zk.list_many([path])[path] or ():
+    for name in ensemble.names_below(path):
         znode = ensemble.zk.find(f"{path}/{name}")
         if znode is not None:
             session = znode.stat.ephemeral_owner
@@ -212,7 +210,7 @@ def _below(ensemble: Ensemble, group: str) -> Iterator[Znode]:
     """Everything persistent below the group, level by level; owner leaves are neither listed nor read."""
     level = [
         path
-        for name in ensemble.zk.list_many([group_path(group)])[group_path(group)] or ()
+        for name in ensemble.names_below(group_path(group))
         if (path := f"{group_path(group)}/{name}") != ids_path(group)
     ]
     while level:
@@ -246,13 +244,11 @@ NUDGE_EVERY_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NudgePlan:
+class NudgePlan(ChangePlan):
     """The members that a nudge would reach. Nothing has been done."""
 
     group: str
     """The group."""
-    as_of: AsOf
-    """The moment at which the group was read."""
     members: tuple[str, ...]
     """Registered members, sorted."""
     views_version: int

@@ -123,7 +123,7 @@ def members_error(ensemble: Ensemble, group: str) -> RefusedError:
     if ensemble.zk.exists(ProtocolMarker.path(group)) is not None:
         coordinated = snapshot.coordinated if snapshot else None
         return clients_error(group, coordinated.names if coordinated else ())
-    members = ensemble.zk.list_many([ids_path(group)])[ids_path(group)] or ()
+    members = ensemble.names_below(ids_path(group))
     return living_group_error(group, members, snapshot.persistent_paths if snapshot else ())
 
 

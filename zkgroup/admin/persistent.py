@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from zkgroup.admin.change import AdminChange, as_they_are, counted, undo_record
+from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, counted, undo_record
 from zkgroup.admin.guards import read_back
 from zkgroup.errors import ConflictError, OperationRefusedError, OutcomeUnknownError, PartlyDoneError
-from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import group_names, read_permitted_snapshots
 from zkgroup.model import Znode
 from zkgroup.model.requests import Code, Create, Delete, Operation
@@ -47,11 +47,9 @@ class PersistentZnode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemovalPlan:
+class RemovalPlan(ChangePlan):
     """The znodes that would be removed. Nothing has been."""
 
-    as_of: AsOf
-    """The moment at which they were read."""
     znodes: tuple[Znode, ...]
     """Persistent znodes that belong to sessions, by path."""
     hidden: tuple[str, ...] = ()

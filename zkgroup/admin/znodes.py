@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from zkgroup.admin.change import AdminChange
+from zkgroup.admin.change import AdminChange, ChangePlan
 from zkgroup.errors import ConfigError, NotFoundError
-from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import Znode
 
 PATHS_AT_ONCE = 5000
@@ -91,13 +91,11 @@ def _nearest(ensemble: Ensemble, path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChrootPlan:
+class ChrootPlan(ChangePlan):
     """The znodes that a chroot needs. Nothing has been created."""
 
     chroot: str
     """The chroot, an absolute path."""
-    as_of: AsOf
-    """The moment at which its parents were read."""
     missing: tuple[str, ...]
     """Paths that do not exist yet, parents first, as the servers name them."""
 

@@ -28,6 +28,10 @@ class Ensemble:
         self.zk.sync("/")
         return self.zk.exists(path) is not None
 
+    def names_below(self, path: str) -> tuple[str, ...]:
+        """The names of the children of a znode; none where it does not exist."""
+        return self.zk.list_many([path])[path] or ()
+
     def read_until(
         self, read: Callable[[], T], is_over: Callable[[T], object], timeout_s: float, every_s: float
     ) -> T:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zkgroup.errors import AccessDeniedError, CorruptZnodeError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.snapshot import DecodedZnode, decode_ephemeral, decode_or_error
+from zkgroup.groups.snapshot import DecodedZnode, decode_ephemeral, decode_or_error, value_of
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig, SlotOwner
@@ -61,7 +61,7 @@ def read_slot_count(ensemble: Ensemble) -> int | None:
         znode = ensemble.zk.find(SlotConfig.path())
     except AccessDeniedError:
         return None
-    config = decode_or_error(znode, SlotConfig.decode).value if znode else None
+    config = value_of(znode, SlotConfig.decode)
     return config.slots if config else None
 
 

@@ -48,6 +48,11 @@ def decode_or_error(znode: Znode, decode: Callable[[str, bytes | None], T]) -> D
         return DecodedZnode(znode=znode, value=None, error=error)
 
 
+def value_of(znode: Znode | None, decode: Callable[[str, bytes | None], T]) -> T | None:
+    """The value of a znode; None where there is none, or it cannot be read."""
+    return None if znode is None else decode_or_error(znode, decode).value
+
+
 def decode_ephemeral(znode: Znode, decode: Callable[[str, bytes | None], T]) -> DecodedZnode[T]:
     """The same of a znode that belongs to a session: a persistent one has no value, its error says why."""
     if is_leftover(znode):

@@ -83,7 +83,7 @@ READS: dict[str, Callable[[Admin], object]] = {
     "describe_configs": lambda admin: (
         [dict(one.configs) for one in admin.describe_configs("topics")] == [{"retention.ms": "5"}]
     ),
-    "propose_reassignment": lambda admin: len(admin.propose_reassignment(["orders"], [3, 4]).proposed) == 2,
+    "propose_reassignment": lambda admin: len(admin.propose_reassignment(["orders"], [3, 4]).after) == 2,
     "verify_reassignment": lambda admin: (
         [one.status for one in admin.verify_reassignment({ORDERS_0: [1, 2]})] == ["done"]
     ),

@@ -203,8 +203,8 @@ def test_a_proposal_deals_anew_and_shows_what_is(world: MemoryGroups) -> None:
 
     found = propose(world.ensemble, ["orders"], [1, 2, 3])
 
-    assert list(found.proposed.values()) == [(1, 2), (2, 3), (3, 1), (1, 3)]
-    assert set(found.current.values()) == {(1, 2)}
+    assert list(found.after.values()) == [(1, 2), (2, 3), (3, 1), (1, 3)]
+    assert set(found.before.values()) == {(1, 2)}
     assert found.moves == 3
     with pytest.raises(ConfigError, match="broker 9: not registered, or hosting nothing; there are 1, 2, 3"):
         propose(world.ensemble, ["orders"], [1, 9])

@@ -18,14 +18,13 @@ from zkgroup.admin.reassign.stored_plans import (
     PAUSED,
     cancel_plan_change,
     pause_plan_change,
-    plan_storing,
     resume_plan_change,
     save_plan_change,
     start_plan_change,
     stop,
-    store,
 )
 from zkgroup.admin.topics.deletion import delete_topic_change, plan_topic_deletion
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import ConflictError, RefusedError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration
@@ -86,8 +85,8 @@ def _found(world: MemoryGroups) -> PhasedPlan:
 
 
 def _stored(world: MemoryGroups, name: str, state: str, throttle: int | None = None) -> None:
-    storing = plan_storing(world.ensemble, _found(world), by="ada", throttle=throttle, begin=False)
-    one = store(world.ensemble, name, storing)
+    change = save_plan_change(world.ensemble, _found(world), user="ada", throttle=throttle)
+    one = change.write(ChangeRecord(undo_id=name, command="", user="ada"))
     if state == CANCELLED:
         stop(world.ensemble, one, CANCELLED)
 
@@ -98,7 +97,7 @@ def _resumed(world: MemoryGroups) -> Change:
 
 def _beside_another(world: MemoryGroups) -> Change:
     start = start_plan_change(world.ensemble, _found(world), user="ada")
-    store(world.ensemble, "q", start.plan)
+    start.write(ChangeRecord(undo_id="q", command="", user="ada"))
     return _resumed(world)
 
 

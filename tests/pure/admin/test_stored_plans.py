@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
+from zkgroup.admin.change import AdminChange
 from zkgroup.admin.reassign.progress import ReassignmentProgress, ReassignmentStatus
 from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest, make_plan, planner_decommission
 from zkgroup.admin.reassign.stored_plans import (
@@ -18,14 +20,15 @@ from zkgroup.admin.reassign.stored_plans import (
     find_plan,
     list_plans,
     next_step,
-    plan_storing,
     prune,
     run_plan,
     running_plans,
+    save_plan_change,
+    start_plan_change,
     stop,
-    store,
     take_throttles_off,
 )
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -52,8 +55,18 @@ def _found(world: MemoryGroups) -> PhasedPlan:
 def _kept(
     world: MemoryGroups, *, start: bool = True, throttle: int | None = None, name: str = "p"
 ) -> PlanDescription:
-    storing = plan_storing(world.ensemble, _found(world), by="ada", throttle=throttle, begin=start)
-    return store(world.ensemble, name, storing)
+    return _stored(_change(world, start=start, throttle=throttle), name)
+
+
+def _change(
+    world: MemoryGroups, *, start: bool = True, throttle: int | None = None
+) -> AdminChange[PhasedPlan, PlanDescription, Any]:
+    make = start_plan_change if start else save_plan_change
+    return make(world.ensemble, _found(world), user="ada", throttle=throttle)
+
+
+def _stored(change: AdminChange[PhasedPlan, PlanDescription, Any], name: str) -> PlanDescription:
+    return change.write(ChangeRecord(undo_id=name, command="", user="ada"))
 
 
 def _finishing(world: MemoryGroups, cluster: MemoryCluster) -> Ensemble:
@@ -102,9 +115,9 @@ def test_the_next_command_continues_where_the_last_one_ended(
 
 def test_a_zkgroup_controller_continues_a_plan(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """The command only waits; with a Kafka controller it prints a note first."""
-    told = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
+    told = _change(world).notes
     cluster.ours()
-    silent = plan_storing(world.ensemble, _found(world), by="ada", begin=True).notes
+    silent = _change(world).notes
     _kept(world)
 
     waited = run_plan(world.ensemble, "p", 3, QUIET)
@@ -180,11 +193,11 @@ def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: MemoryCluster) ->
     paused = _kept(world, start=False, name="q")
 
     with pytest.raises(ConflictError, match="plan p is running"):
-        plan_storing(world.ensemble, _found(world), by="ada", begin=True)
+        _change(world)
     with pytest.raises(ConflictError, match="plan pause p"):
         begin(world.ensemble, paused)
     with pytest.raises(ConflictError):
-        store(world.ensemble, "p", plan_storing(world.ensemble, _found(world), by="ada", begin=False))
+        _kept(world, start=False)
     cancelled = stop(world.ensemble, running, "cancelled", "because")
     with pytest.raises(RefusedError, match="is cancelled"):
         begin(world.ensemble, cancelled)
@@ -202,17 +215,15 @@ def test_one_plan_runs_at_a_time(world: MemoryGroups, cluster: MemoryCluster) ->
 def test_of_two_plans_that_begin_at_once_one_does(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """Neither tool sees the other's plan at its read: a started or resumed plan refuses the others."""
     paused = _kept(world, start=False, name="q")
-    first, second, third = [
-        plan_storing(world.ensemble, _found(world), by=by, begin=True) for by in ("ada", "bob", "eve")
-    ]
+    first, second, third = [_change(world) for _ in range(3)]
 
-    begun = store(world.ensemble, "p", first)
+    begun = _stored(first, "p")
     with pytest.raises(ConflictError, match="run the command again"):
-        store(world.ensemble, "r", second)
+        _stored(second, "r")
     stop(world.ensemble, begun, "paused")
     begin(world.ensemble, paused)
     with pytest.raises(ConflictError, match="run the command again"):
-        store(world.ensemble, "s", third)
+        _stored(third, "s")
 
     assert running_plans(world.ensemble) == ("q",)
     assert [one.plan for one in list_plans(world.ensemble)[0]] == ["p", "q"]
@@ -260,7 +271,7 @@ def test_brokers_that_ignore_a_throttle_are_noted(world: MemoryGroups) -> None:
 
     for start in (True, False):
         with pytest.raises(RefusedError, match=r"0\.10\.1 ignore it"):
-            plan_storing(world.ensemble, _found(world), by="ada", throttle=1000, begin=start)
+            _change(world, throttle=1000, start=start)
 
 
 def test_a_znode_that_is_no_plan_is_distinguished(world: MemoryGroups, cluster: MemoryCluster) -> None:
@@ -296,10 +307,7 @@ def test_a_broker_that_is_gone_stops_the_command_not_the_plan(
 
 def test_of_plans_that_are_over_the_last_hundred_stay(world: MemoryGroups, cluster: MemoryCluster) -> None:
     """By their ends; one with throttles stays until they are off; a controller of zkgroup prunes itself."""
-    over = _found(world)
-    assert over.phases
-    stored = plan_storing(world.ensemble, over, by="ada", begin=False).stored
-    _kept(world, start=False, name="resting")
+    stored = _kept(world, start=False, name="resting").stored
     for number in range(103):
         throttle = 1000 if number == 0 else None
         data = dataclasses.replace(stored, state="done", throttle=throttle).encode()

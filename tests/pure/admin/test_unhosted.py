@@ -164,7 +164,7 @@ def test_plans_leave_it_where_it_is_not(world: MemoryGroups, maker: Maker) -> No
     with pytest.raises(ConfigError, match="topic alter work --replica-assignment"):
         make_plan(world.ensemble, planner_set_rf(2, ["work"]), PlanRequest(topics=["work"]))
     proposed = propose(world.ensemble, ["work"], [1, 2, 3])
-    assert {tp.topic for tp in proposed.proposed} == {"work"}
+    assert {tp.topic for tp in proposed.after} == {"work"}
 
 
 @makers

@@ -39,9 +39,6 @@ class ClusterMethods(AdminBase):
         """Removes registrations, owners and other znodes of sessions that are persistent, as a restored
         backup has them.
 
-        Args:
-            dry_run: only plan.
-
         Raises:
             ConflictError: one has changed since it was read, or a session holds it by now.
             PartlyDoneError: the same after the first of several transactions.
@@ -79,9 +76,6 @@ class ClusterMethods(AdminBase):
     def describe_broker(self, broker: int) -> brokers.BrokerDescription:
         """The registration of a broker and what it hosts.
 
-        Args:
-            broker: the broker id.
-
         Raises:
             NotFoundError: the broker is not known.
         """
@@ -91,10 +85,6 @@ class ClusterMethods(AdminBase):
         self, broker: int, *, dry_run: bool = False
     ) -> ChangeResult[ForgettingPlan, None, None]:
         """Removes the records of what a broker that never comes back may still have. It cannot be undone.
-
-        Args:
-            broker: the broker id.
-            dry_run: only plan.
 
         Raises:
             RefusedError: the broker is registered.
@@ -121,7 +111,6 @@ class ClusterMethods(AdminBase):
         """Asks the controller to resign, so that another one is elected. It cannot be undone.
 
         Args:
-            dry_run: only plan.
             wait_s: seconds to wait until another one is elected.
 
         Raises:
@@ -172,9 +161,6 @@ class ClusterMethods(AdminBase):
         Call it before `with`, which needs the chroot. No other method creates one: a misspelt chroot would be
         an empty ensemble. It cannot be undone.
 
-        Args:
-            dry_run: only plan.
-
         Raises:
             ConfigError: an address without a chroot, or an open client.
 
@@ -216,7 +202,6 @@ class ClusterMethods(AdminBase):
         Args:
             undo_id: the id of the record; by default the last change on this ensemble.
             force: also undoes what has been changed since, and writes offsets of a group with members.
-            dry_run: only plan.
             wait_s: seconds to wait, as the method that undoes the change does.
 
         Raises:

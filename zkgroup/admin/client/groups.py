@@ -49,7 +49,6 @@ class GroupMethods(AdminBase):
         """Members, partitions, owners and offsets of a group; its coordinator is asked, if it has one.
 
         Args:
-            group: the group.
             log_ends: is asked for the next offset of each partition, to compute the lag.
 
         Raises:
@@ -61,7 +60,6 @@ class GroupMethods(AdminBase):
         """Returns whether every partition is owned by the thread that the strategy names; waits until it is.
 
         Args:
-            group: the group.
             wait_s: seconds to wait; by default it reads once.
         """
         return reads.verify(self._ensemble, group, wait_s=wait_s, live=live_reader(self._ensemble))
@@ -84,10 +82,6 @@ class GroupMethods(AdminBase):
 
         Only where no live broker leads the slot of the group. It cannot be undone.
 
-        Args:
-            group: the group.
-            dry_run: only plan.
-
         Raises:
             NotFoundError: there is no marker.
             RefusedError: a live broker leads the slot.
@@ -99,18 +93,12 @@ class GroupMethods(AdminBase):
         """Says who would own what after members come and go, partitions are added or the strategy changes.
 
         Args:
-            group: the group.
             change: the members that come and go, the new partitions and the other strategy.
         """
         return reads.preview(self._ensemble, group, change)
 
     def nudge_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[NudgePlan, None, None]:
-        """Makes every member read its group again, at most once in ten seconds. It cannot be undone.
-
-        Args:
-            group: the group.
-            dry_run: only plan.
-        """
+        """Makes every member read its group again, at most once in ten seconds. It cannot be undone."""
         plan = group_changes.plan_nudge(self._ensemble, group)
         return self._run(group_changes.nudge_group_change(self._ensemble, plan), dry_run)
 
@@ -118,10 +106,6 @@ class GroupMethods(AdminBase):
         """Deletes a group with its offsets; an undo puts the offsets back.
 
         `written` is the number of znodes removed.
-
-        Args:
-            group: the group.
-            dry_run: only plan.
 
         Raises:
             RefusedError: the group has members.
@@ -135,7 +119,6 @@ class GroupMethods(AdminBase):
         """The committed offsets of a group.
 
         Args:
-            group: the group.
             log_ends: is asked for the next offset of each partition, to compute the lag.
 
         Raises:
@@ -160,13 +143,11 @@ class GroupMethods(AdminBase):
         """Gives partitions these offsets; a group that does not exist yet is made.
 
         Args:
-            group: the group.
             offsets: the next offset to read, by partition.
             allow_missing: also for partitions that do not exist, and for a new group that only Kafka's
                 clients can join.
             force: also where the group has members: those of zkgroup seek to the new offsets, others
                 overwrite them with their next commit.
-            dry_run: only plan.
             wait_s: seconds to wait until it is known whether the offsets stand; by default it does not wait.
 
         Raises:
@@ -193,7 +174,6 @@ class GroupMethods(AdminBase):
         """Moves offsets to a target.
 
         Args:
-            group: the group.
             target: an offset, a time, or `earliest`, `latest`, `+N`, `-N`.
             partitions: topics and partitions; by default all that the group has offsets of.
             log: where records are, for `earliest`, `latest` and times, by default the registered brokers;
@@ -202,7 +182,6 @@ class GroupMethods(AdminBase):
                 clients can join.
             force: also where the group has members: those of zkgroup seek to the new offsets, others
                 overwrite them with their next commit.
-            dry_run: only plan.
             wait_s: seconds to wait until it is known whether the offsets stand; by default it does not wait.
 
         Raises:
@@ -226,9 +205,7 @@ class GroupMethods(AdminBase):
         """Deletes offsets, of topics that are gone too.
 
         Args:
-            group: the group.
             partitions: topics and partitions; a topic means all of its partitions.
-            dry_run: only plan.
 
         Raises:
             RefusedError: the group has members.
@@ -278,7 +255,6 @@ class GroupMethods(AdminBase):
                 clients can join.
             force: also where a group has members: those of zkgroup seek to the new offsets, others overwrite
                 them with their next commit.
-            dry_run: only plan.
             wait_s: seconds to wait until it is known whether the offsets stand; by default it does not wait.
 
         Raises:

@@ -9,8 +9,8 @@ from zkgroup.admin.change import ChangeResult, nothing
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, moves_of
 from zkgroup.admin.reassign import cancellation, execution, progress, proposals, stored_plans, submission
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
-from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest, Proposal
-from zkgroup.admin.reassign.stored_plans import PlanDescription, Storing
+from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest
+from zkgroup.admin.reassign.stored_plans import PlanDescription
 from zkgroup.admin.reassign.submission import ReassignmentPlan
 from zkgroup.admin.reassign.throttles import Throttled
 from zkgroup.admin.undo import executions
@@ -28,11 +28,10 @@ class ReassignmentMethods(AdminBase):
         *,
         compat: Compat = "0.10",
         rack_aware: bool = True,
-    ) -> Proposal:
+    ) -> ReassignmentPlan:
         """Whole topics distributed anew over these brokers, as Kafka's `--generate` does. Changes nothing.
 
         Args:
-            topics: the topics.
             brokers: ids of the brokers that get the replicas.
             compat: the release whose placement is used: "0.8" takes the brokers in the order given and knows
                 no racks.
@@ -63,7 +62,6 @@ class ReassignmentMethods(AdminBase):
             throttle: bytes a second at each broker; a wait removes it when the moves have ended.
             force: also to brokers that are not registered now.
             notify_format: of the notifications of a throttle; by default by the registered brokers.
-            dry_run: only plan.
             wait_s: seconds to wait for the end of the moves.
 
         Raises:
@@ -108,7 +106,6 @@ class ReassignmentMethods(AdminBase):
         Args:
             partitions: topics and partitions; None means all.
             former: the lists as they were; by default the newest rollback file that fits gives them.
-            dry_run: only plan.
             wait_s: seconds to wait until the moves have ended.
 
         Raises:
@@ -126,9 +123,6 @@ class ReassignmentMethods(AdminBase):
     def remove_unreadable_reassignment(self, *, dry_run: bool = False) -> ChangeResult[Removal, None, None]:
         """Removes a reassignment request that cannot be read.
 
-        Args:
-            dry_run: only plan.
-
         Raises:
             NotFoundError: there is no such request.
         """
@@ -142,7 +136,6 @@ class ReassignmentMethods(AdminBase):
 
         Args:
             topics: the topics; none means all.
-            dry_run: only plan.
 
         Raises:
             RefusedError: replicas are being moved.
@@ -215,13 +208,12 @@ class ReassignmentMethods(AdminBase):
 
     def save_plan(
         self, plan: PhasedPlan, *, throttle: int | None = None, dry_run: bool = False
-    ) -> ChangeResult[Storing, PlanDescription, None]:
+    ) -> ChangeResult[PhasedPlan, PlanDescription, None]:
         """Stores a plan in ZooKeeper without starting it; `resume_plan(result.written.plan)` starts it.
 
         Args:
             plan: what one of the `plan_` methods returned.
             throttle: bytes a second at each broker.
-            dry_run: only plan.
         """
         change = stored_plans.save_plan_change(
             self._ensemble, plan, user=self._recorder.user, throttle=throttle
@@ -235,7 +227,7 @@ class ReassignmentMethods(AdminBase):
         throttle: int | None = None,
         dry_run: bool = False,
         wait_s: float | None = None,
-    ) -> ChangeResult[Storing, PlanDescription, PlanDescription]:
+    ) -> ChangeResult[PhasedPlan, PlanDescription, PlanDescription]:
         """Stores a plan in ZooKeeper and starts it: its phases are submitted one after the other.
 
         A controller of zkgroup does that; beside one of Kafka only `wait_s` and `resume_plan` do.
@@ -243,7 +235,6 @@ class ReassignmentMethods(AdminBase):
         Args:
             plan: what one of the `plan_` methods returned.
             throttle: bytes a second at each broker.
-            dry_run: only plan.
             wait_s: seconds to wait for the end of the plan.
         """
         change = stored_plans.start_plan_change(
@@ -263,7 +254,6 @@ class ReassignmentMethods(AdminBase):
 
         Args:
             plan_id: the id that `list_plans` returns.
-            dry_run: only plan.
             wait_s: seconds to wait for the end of the plan.
 
         Raises:
@@ -279,7 +269,6 @@ class ReassignmentMethods(AdminBase):
 
         Args:
             plan_id: the id that `list_plans` returns.
-            dry_run: only plan.
         """
         return self._run(stored_plans.pause_plan_change(self._ensemble, plan_id), dry_run)
 
@@ -290,6 +279,5 @@ class ReassignmentMethods(AdminBase):
 
         Args:
             plan_id: the id that `list_plans` returns.
-            dry_run: only plan.
         """
         return self._run(stored_plans.cancel_plan_change(self._ensemble, plan_id), dry_run)

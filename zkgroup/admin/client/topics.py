@@ -50,13 +50,11 @@ class TopicMethods(AdminBase):
         """Creates a topic; the wait is until every partition has a leader.
 
         Args:
-            topic: the name.
             partitions: how many; not needed beside `replica_assignment`.
             replication_factor: replicas of each partition.
             replica_assignment: brokers of each partition, the preferred leader first.
             configs: overrides, by name.
             rack_aware: whether replicas are spread over racks.
-            dry_run: only plan.
             wait_s: seconds to wait for leaders.
 
         Raises:
@@ -92,7 +90,6 @@ class TopicMethods(AdminBase):
         Only overrides can be undone. The wait is until new partitions have leaders.
 
         Args:
-            topic: the name.
             partitions: how many in all; not needed beside `replica_assignment`.
             replica_assignment: brokers of each new partition, the preferred leader first.
             set_configs: overrides to set, by name.
@@ -101,7 +98,6 @@ class TopicMethods(AdminBase):
                 position and knows no racks.
             rack_aware: whether the replicas of new partitions are spread over racks.
             notify_format: of the notification; by default the one that the registered brokers read.
-            dry_run: only plan.
             wait_s: seconds to wait for leaders.
         """
         added = AddedPartitions(
@@ -128,9 +124,7 @@ class TopicMethods(AdminBase):
         Only a deletion without a controller can be undone.
 
         Args:
-            topic: the name.
             without_brokers: lost brokers that the controller does not wait for.
-            dry_run: only plan.
             wait_s: seconds to wait for the end of the deletion.
 
         Raises:
@@ -177,7 +171,6 @@ class TopicMethods(AdminBase):
             client_default: of a user: its quota for client ids that have none of their own.
             notify_format: of the notification; by default the one that the registered brokers read.
             allow_unknown: of a broker, also settings that Kafka's brokers do not know.
-            dry_run: only plan.
         """
         plan = configs.plan_config(
             self._ensemble,
@@ -202,7 +195,6 @@ class TopicMethods(AdminBase):
 
         Args:
             partitions: topics and partitions; None means all.
-            dry_run: only plan.
             wait_s: seconds to wait until the first replicas lead.
         """
         chosen = None if partitions is None else self._partitions(partitions)
@@ -218,7 +210,6 @@ class TopicMethods(AdminBase):
 
         Args:
             partitions: topics and partitions.
-            dry_run: only plan.
             wait_s: seconds to wait for the controller's answer.
 
         Raises:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.change import AdminChange
+from zkgroup.admin.change import AdminChange, ChangePlan
 from zkgroup.admin.guards import Guard, read_back
 from zkgroup.errors import (
     ConflictError,
@@ -17,7 +17,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import DecodedZnode, decode_ephemeral, decode_or_error
+from zkgroup.groups.snapshot import DecodedZnode, decode_ephemeral, decode_or_error, value_of
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Code, Create, Delete
 from zkgroup.placement import Broker
@@ -150,7 +150,7 @@ def _leader(path: str, znode: Znode | Code | None) -> int | str:
 
 def registrations(ensemble: Ensemble) -> dict[int, DecodedZnode[BrokerRegistration]]:
     """Every child of `/brokers/ids` that is a broker id, ascending; unreadable and persistent ones too."""
-    names = ensemble.zk.list_many([broker_ids_path()])[broker_ids_path()] or ()
+    names = ensemble.names_below(broker_ids_path())
     numbers = sorted(number for name in names if (number := number_of(name)) is not None)
     znodes = ensemble.zk.read_many([BrokerRegistration.path(number) for number in numbers])
     found = {number: znodes[BrokerRegistration.path(number)] for number in numbers}
@@ -256,19 +256,29 @@ def describe_broker(ensemble: Ensemble, broker: int) -> tuple[AsOf, BrokerDescri
     )
 
 
+def topic_names(ensemble: Ensemble) -> tuple[str, ...]:
+    """Names of all topics, sorted."""
+    return tuple(sorted(ensemble.names_below(topics_path())))
+
+
+def read_topics(ensemble: Ensemble, names: Sequence[str]) -> dict[str, DecodedZnode[Topic]]:
+    """Those of these topics that exist, in one bulk read."""
+    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
+    return {
+        name: decode_or_error(znode, Topic.decode) for name in names if (znode := znodes[Topic.path(name)])
+    }
+
+
+def readable_topics(ensemble: Ensemble, names: Sequence[str]) -> dict[str, Topic]:
+    """Those of these topics that exist and can be read."""
+    return {name: entry.value for name, entry in read_topics(ensemble, names).items() if entry.value}
+
+
 def held_topics(ensemble: Ensemble) -> tuple[dict[str, Topic], dict[str, CorruptZnodeError]]:
     """Every readable topic, and what is wrong with each of the others, by name."""
-    names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
-    topics, errors = {}, {}
-    for name in names:
-        znode = znodes[Topic.path(name)]
-        entry = decode_or_error(znode, Topic.decode) if znode else None
-        if entry and entry.value:
-            topics[name] = entry.value
-        elif entry and entry.error:
-            errors[name] = entry.error
-    return topics, errors
+    entries = read_topics(ensemble, topic_names(ensemble))
+    topics = {name: entry.value for name, entry in entries.items() if entry.value}
+    return topics, {name: entry.error for name, entry in entries.items() if entry.error}
 
 
 def partitions_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
@@ -390,11 +400,9 @@ class LeftReplicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgettingPlan:
+class ForgettingPlan(ChangePlan):
     """The plan of a change: nothing has been forgotten yet."""
 
-    as_of: AsOf
-    """The moment at which the records were read."""
     broker: int
     """The broker whose stray replicas are forgotten."""
     left: tuple[LeftReplicas, ...]
@@ -439,7 +447,7 @@ def plan_forgetting(ensemble: Ensemble, broker: int) -> ForgettingPlan:
             unreadable += [] if value is not None else [path]
     for path in earlier:
         znode = found[path]
-        record = decode_or_error(znode, AbandonedReplicas.decode).value if znode is not None else None
+        record = value_of(znode, AbandonedReplicas.decode)
         if znode is not None and record is not None and record.broker == broker:
             znodes.append(znode)
             topics.append(StrayTopic(record.topic, 0, record.partitions, record.epoch))

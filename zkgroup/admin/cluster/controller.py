@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from zkgroup.admin.change import AdminChange
+from zkgroup.admin.change import AdminChange, ChangePlan
 from zkgroup.admin.cluster.brokers import is_controller_only, oldest_format, readable, registrations
 from zkgroup.admin.guards import write
 from zkgroup.errors import ConflictError, NotFoundError, RefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import decode_ephemeral, decode_or_error
+from zkgroup.groups.snapshot import decode_ephemeral, decode_or_error, value_of
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, topics_path
@@ -215,7 +215,7 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
     )
     znode = found[ControllerRegistration.path()]
     epoch_znode, status_znode = found[ControllerEpoch.path()], found[ControllerStatus.path()]
-    epoch = decode_or_error(epoch_znode, ControllerEpoch.decode).value if epoch_znode else None
+    epoch = value_of(epoch_znode, ControllerEpoch.decode)
     if znode is None:
         last = f"; the last epoch was {epoch.epoch}" if epoch else ""
         raise NotFoundError(
@@ -241,7 +241,7 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
 
 def controller_history(ensemble: Ensemble) -> tuple[AsOf, tuple[PastController, ...], tuple[str, ...]]:
     """The epochs of controllers of zkgroup, the latest first, and the records that cannot be read."""
-    names = ensemble.zk.list_many([controller_history_path()])[controller_history_path()] or ()
+    names = ensemble.names_below(controller_history_path())
     epochs = sorted(
         (epoch for name in names if (epoch := ControllerRecord.epoch_of(name)) is not None), reverse=True
     )
@@ -396,7 +396,7 @@ def _broker(what: str) -> int | None:
 
 def _changes(ensemble: Ensemble) -> list[tuple[int, int]]:
     """Returns what any controller processes at once: topics that were written, brokers that have started."""
-    names = ensemble.zk.list_many([topics_path()])[topics_path()] or ()
+    names = ensemble.names_below(topics_path())
     topics = ensemble.zk.read_many([Topic.path(name) for name in names])
     return [
         *((znode.stat.mzxid, znode.stat.mtime) for znode in topics.values() if znode),
@@ -430,11 +430,9 @@ POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResignationPlan:
+class ResignationPlan(ChangePlan):
     """The controller that would be asked to resign."""
 
-    as_of: AsOf
-    """The moment at which `/controller` was read."""
     controller: int
     """Broker id of the controller that would be asked."""
     epoch: int | None
@@ -443,8 +441,6 @@ class ResignationPlan:
     """Of its `/controller`."""
     earlier_request: Znode | None
     """A request that an earlier controller has left: this one replaces it."""
-    notes: tuple[str, ...]
-    """Warnings for the operator, one sentence each; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -478,7 +474,7 @@ def plan_resignation(ensemble: Ensemble) -> ResignationPlan:
             f"{request.path}: broker {controller.broker} has been asked already and has not resigned yet; "
             "`zkgroup controller describe` shows how far it has come"
         )
-    number = decode_or_error(epoch, ControllerEpoch.decode).value if epoch else None
+    number = value_of(epoch, ControllerEpoch.decode)
     return ResignationPlan(
         as_of=ensemble.as_of(),
         controller=controller.broker,
@@ -548,7 +544,7 @@ def _means(request: Znode, czxid: int) -> bool:
 
 def _notes(ensemble: Ensemble, info: ControllerInfo, controller: int) -> Iterator[str]:
     """The notes about the brokers that may be elected after `controller`."""
-    names = ensemble.zk.list_many([standby_controllers_path()])[standby_controllers_path()] or ()
+    names = ensemble.names_below(standby_controllers_path())
     waiting = sorted(number for name in names if (number := number_of(name)) is not None)
     hosts = sorted(
         number for number, one in info.brokers.items() if number != controller and not is_controller_only(one)

@@ -16,7 +16,7 @@ from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_inf
 from zkgroup.admin.znodes import PATHS_AT_ONCE, join
 from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.snapshot import decode_or_error, value_of
 from zkgroup.model.requests import Code
 from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
@@ -267,7 +267,7 @@ def _count(ensemble: Ensemble, hidden: set[str]) -> Counts:
         decode_or_error(znode, Topic.decode).value for name in names if (znode := found[Topic.path(name)])
     ]
     request, election = found[Reassignment.path()], found[PreferredElection.path()]
-    moves = decode_or_error(request, Reassignment.decode).value if request else None
+    moves = value_of(request, Reassignment.decode)
     return Counts(
         brokers=sum(number_of(name) is not None for name in listed[broker_ids_path()] or ()),
         topics=len(names),

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from zkgroup.admin.change import ChangePlan
 from zkgroup.errors import ConfigError, NotFoundError
-from zkgroup.groups.ensemble import AsOf
 from zkgroup.groups.reads import offset_of
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
@@ -175,13 +175,11 @@ class AffectedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetPlan:
+class OffsetPlan(ChangePlan):
     """The plan of a change: nothing has been written yet."""
 
     group: str
     """The group."""
-    as_of: AsOf
-    """The moment at which the offsets were read."""
     members: tuple[AffectedMember, ...]
     """Registered members at that moment, by id: with any, it takes force."""
     persistent: tuple[str, ...] = ()
@@ -191,8 +189,6 @@ class OffsetPlan:
     that protocol, it is refused. None without."""
     changes: tuple[OffsetChange, ...]
     """One row for each partition that was named, by topic and number."""
-    notes: tuple[str, ...] = ()
-    """Warnings for the operator, one sentence each; empty for none."""
     sweep: tuple[str, ...] = ()
     """Persistent znodes, parents first, that go with the offsets where nothing is left below them."""
     topics: frozenset[str] = frozenset()

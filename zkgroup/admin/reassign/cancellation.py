@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.admin.change import AdminChange, as_they_are, counted, nothing, undo_record
+from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, counted, nothing, undo_record
+from zkgroup.admin.cluster.brokers import readable_topics, topic_names
 from zkgroup.admin.cluster.controller import (
     ZKGROUP_VERSION,
     ControllerInfo,
@@ -21,7 +22,6 @@ from zkgroup.admin.reassign.execution import ReassignmentOutcome, end_of_moves, 
 from zkgroup.admin.reassign.progress import ReassignmentProgress
 from zkgroup.admin.reassign.submission import former_replicas, order_is_known, topics_named
 from zkgroup.admin.reassign.throttles import read_throttles
-from zkgroup.admin.topics.listing import topic_names
 from zkgroup.errors import (
     ConflictError,
     CorruptZnodeError,
@@ -30,7 +30,7 @@ from zkgroup.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
-from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Delete, Operation, SetData
@@ -51,11 +51,9 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelPlan:
+class CancelPlan(ChangePlan):
     """A running request as it would be changed. Nothing has been."""
 
-    as_of: AsOf
-    """The moment at which the request was read."""
     version: int
     """Data version of `/admin/reassign_partitions` as read; the write is conditional on it."""
     before: Reassignment
@@ -159,11 +157,9 @@ def cancel(ensemble: Ensemble, plan: CancelPlan) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class Removal(ChangePlan):
     """A request that cannot be read, and that would be removed. Nothing has been."""
 
-    as_of: AsOf
-    """The moment at which the request was read."""
     znode: Znode
     """`/admin/reassign_partitions` as read; its deletion is conditional on the version."""
     error: CorruptZnodeError
@@ -277,13 +273,8 @@ def _topics_of(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> dict
 def _refuse_others(ensemble: Ensemble, partitions: Collection[TopicPartition]) -> None:
     """Moves that no request in ZooKeeper has asked for show in their topics only."""
     names = sorted({tp.topic for tp in partitions}) or topic_names(ensemble)
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
-    topics = {
-        name: decode_or_error(znode, Topic.decode).value
-        for name in names
-        if (znode := znodes[Topic.path(name)])
-    }
-    moving = [TopicPartition(name, each) for name, topic in topics.items() if topic for each in topic.moving]
+    topics = readable_topics(ensemble, names)
+    moving = [TopicPartition(name, each) for name, topic in topics.items() for each in topic.moving]
     if found := sorted(set(moving) & set(partitions or moving)):
         raise RefusedError(
             f"{Topic.path(found[0].topic)}: the move of {named(found)} was asked for through the brokers' "

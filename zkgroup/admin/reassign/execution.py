@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.change import AdminChange, as_they_are, counted, nothing, undo_record
+from zkgroup.admin.cluster.brokers import topic_names
 from zkgroup.admin.reassign.progress import (
     DONE,
     FAILED,
@@ -20,7 +21,6 @@ from zkgroup.admin.reassign.stored_plans import running_plans
 from zkgroup.admin.reassign.submission import ReassignmentPlan, submit
 from zkgroup.admin.reassign.throttles import Throttled, clear_throttles, read_throttles
 from zkgroup.admin.topics.alteration import NO_LEAVING_BROKERS
-from zkgroup.admin.topics.listing import topic_names
 from zkgroup.errors import RefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.znodes.admin_requests import Move

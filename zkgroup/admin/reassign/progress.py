@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.cluster.brokers import read_states
+from zkgroup.admin.cluster.brokers import read_states, read_topics, topic_names
 from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
 from zkgroup.admin.reassign.submission import former_replicas
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
+from zkgroup.groups.snapshot import DecodedZnode, decode_or_error, value_of
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Move, Reassignment
-from zkgroup.znodes.brokers import PartitionState, Topic, topics_path
+from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
 
 POLL_S = 1.0
@@ -101,8 +101,7 @@ def list_reassignments(
 ) -> tuple[AsOf, tuple[ReassignmentStatus, ...], tuple[CorruptZnodeError, ...]]:
     """Every move under way, in order, and what of it cannot be read."""
     ensemble.zk.sync("/")
-    names = sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
-    seen = _read(ensemble, names, [])
+    seen = _read(ensemble, topic_names(ensemble), [])
     moving = {
         TopicPartition(name, number): tuple(
             broker
@@ -166,15 +165,10 @@ def progress_of(
 def _read(ensemble: Ensemble, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> _Snapshot:
     znode = ensemble.zk.find(Reassignment.path())
     finished = _finished(ensemble)
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in topics])
     return _Snapshot(
         request=decode_or_error(znode, Reassignment.decode) if znode else None,
         finished=finished,
-        topics={
-            name: decode_or_error(found, Topic.decode)
-            for name in topics
-            if (found := znodes[Topic.path(name)])
-        },
+        topics=read_topics(ensemble, topics),
         states=read_states(ensemble, partitions),
         info=read_controller_info(ensemble),
     )
@@ -183,7 +177,7 @@ def _read(ensemble: Ensemble, topics: Sequence[str], partitions: Sequence[TopicP
 def _finished(ensemble: Ensemble) -> dict[TopicPartition, FinishedReassignment]:
     """The last record of each partition that controllers of zkgroup have left."""
     parent = finished_reassignments_path()
-    names = ensemble.zk.list_many([parent])[parent] or ()
+    names = ensemble.names_below(parent)
     numbers = sorted(
         number for name in names if (number := FinishedReassignment.sequence_of(name)) is not None
     )
@@ -191,7 +185,7 @@ def _finished(ensemble: Ensemble) -> dict[TopicPartition, FinishedReassignment]:
     found = {}
     for number in numbers:
         znode = znodes[FinishedReassignment.path(number)]
-        record = decode_or_error(znode, FinishedReassignment.decode).value if znode else None
+        record = value_of(znode, FinishedReassignment.decode)
         if record:
             found[record.topic_partition] = record
     return found

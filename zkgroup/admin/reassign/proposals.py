@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from dataclasses import replace as replaced
 
+from zkgroup.admin.change import ChangePlan
 from zkgroup.admin.cluster.brokers import (
     held_topics,
     notes_on_unreadable,
@@ -15,9 +16,9 @@ from zkgroup.admin.cluster.brokers import (
     unhosted_topics,
 )
 from zkgroup.admin.cluster.controller import read_controller_info, refuse_kraft
-from zkgroup.admin.reassign.submission import refuse_second
+from zkgroup.admin.reassign.submission import ReassignmentPlan, refuse_second, topics_named
 from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError
-from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
 from zkgroup.placement import (
@@ -25,6 +26,7 @@ from zkgroup.placement import (
     Compat,
     Phase,
     Plan,
+    PlannedMove,
     PlanViolation,
     RackMode,
     balance,
@@ -51,25 +53,6 @@ HOST_IT = "`zkgroup topic alter {} --replica-assignment ... --execute` gives it 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """Holds what `generate` proposes, beside what is."""
-
-    as_of: AsOf
-    """The moment at which the topics were read."""
-    current: Mapping[TopicPartition, tuple[int, ...]]
-    """Partition to its replica list now."""
-    proposed: Mapping[TopicPartition, tuple[int, ...]]
-    """Partition to its replica list as proposed."""
-    notes: tuple[str, ...]
-    """Warnings for the operator, one sentence each; empty for none."""
-
-    @property
-    def moves(self) -> int:
-        """Replicas that would be copied."""
-        return sum(len(set(lists) - set(self.current[tp])) for tp, lists in self.proposed.items())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
     """Says how a plan is to be made."""
 
@@ -89,17 +72,13 @@ class PlanRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhasedPlan:
+class PhasedPlan(ChangePlan):
     """A plan, and the requests that carry it out one after the other."""
 
-    as_of: AsOf
-    """The moment at which the cluster was read."""
     plan: Plan
     """The changes and their costs."""
     phases: tuple[Phase, ...]
     """The phases in the order in which they are submitted."""
-    notes: tuple[str, ...] = field(default=())
-    """Warnings for the operator, one sentence each; empty for none."""
     unreadable: tuple[CorruptZnodeError, ...] = ()
     """Topics that cannot be read: the plan leaves them where they are, whatever brokers that is."""
 
@@ -111,7 +90,7 @@ def propose(
     *,
     compat: Compat = "0.10",
     rack_mode: RackMode = "enforced",
-) -> Proposal:
+) -> ReassignmentPlan:
     """Deals whole topics anew over these brokers, as Kafka's `--generate` does. Writes nothing.
 
     Raises:
@@ -127,22 +106,20 @@ def propose(
             f"{broker_ids_path()}: {brokers_named(unknown)}: not registered, or hosting nothing; there are "
             f"{', '.join(map(str, sorted(able))) or 'none'}"
         )
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in topics])
-    if missing := [name for name in topics if znodes[Topic.path(name)] is None]:
+    found = topics_named(ensemble, topics)
+    if missing := [name for name in topics if name not in found]:
         raise NotFoundError(
             f"{Topic.path(missing[0])}: there is no topic {', '.join(missing)}; "
             "`zkgroup topic list` shows those there are"
         )
-    found = {
-        name: Topic.decode(znode.path, znode.data) for name in topics if (znode := znodes[Topic.path(name)])
-    }
     lists = {name: topic.partitions for name, topic in found.items()}
     chosen = [able[broker] for broker in brokers]
     proposed, notes = generate(lists, chosen, compat=compat, rack_mode=rack_mode)
-    current = {
-        TopicPartition(name, number): held for name, parts in lists.items() for number, held in parts.items()
-    }
-    return Proposal(as_of=ensemble.as_of(), current=current, proposed=proposed, notes=notes)
+    rows = (
+        PlannedMove(topic_partition=tp, before=lists[tp.topic][tp.partition], after=after)
+        for tp, after in proposed.items()
+    )
+    return ReassignmentPlan(as_of=ensemble.as_of(), rows=tuple(rows), notes=notes)
 
 
 def read_cluster_snapshot(
@@ -171,7 +148,7 @@ def read_cluster_snapshot(
         raise ConflictError(
             f"{Topic.path(moving[0].topic)}: {moving[0]} is being moved; `zkgroup reassign list` shows it"
         )
-    marked = set(ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ())
+    marked = set(ensemble.names_below(delete_topics_path()))
     going = sorted(marked & set(topics))
     unhosted = unhosted_topics(ensemble, topics, states)
     if asked := sorted(unhosted & set(request.topics)):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.admin.change import AdminChange, nothing, undo_record
+from zkgroup.admin.cluster.brokers import readable_topics
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     check_throttle,
@@ -49,7 +50,6 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import Move, Reassignment, delete_topics_path
-from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.paths import zkgroup_path
 from zkgroup.znodes.reassignment_records import PlanState, StoredPlan, plans_path, surplus_plans
 
@@ -89,57 +89,41 @@ class PlanDescription:
         return None if self.stored.state == CANCELLED else sum(row.status == DONE for row in self.rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storing:
-    """A plan that would be stored. Nothing has been."""
+def _to_store(
+    ensemble: Ensemble, found: PhasedPlan, by: str, throttle: int | None, state: PlanState
+) -> tuple[StoredPlan, tuple[str, ...]]:
+    """Returns what would be stored of a plan, and notes.
 
-    as_of: AsOf
-    """The moment at which the cluster was read."""
-    stored: StoredPlan
-    """The plan as it would be stored."""
-    notes: tuple[str, ...]
-    """Warnings for the operator, one sentence each; empty for none."""
-    begin_check: SetData | None
-    """The operation that fails if another plan began meanwhile; None for a plan that does not begin."""
-
-
-def plan_storing(
-    ensemble: Ensemble, found: PhasedPlan, *, by: str, throttle: int | None = None, begin: bool
-) -> Storing:
-    """Plans what would be stored of a plan, to begin at once or when it is resumed.
-
-    Raises ConfigError where it is more than one znode holds, ConflictError where another plan is running,
-    RefusedError where no broker here would obey the throttle.
+    Raises ConfigError where it is more than one znode holds, RefusedError where no broker here would obey
+    the throttle.
     """
     info = read_controller_info(ensemble)
     refuse_kraft(info)
-    phases = tuple(
-        tuple(Move(change.topic_partition, change.after) for change in phase.changes)
-        for phase in found.phases
-    )
     stored = StoredPlan(
-        phases=phases,
-        state=RUNNING if begin else PAUSED,
+        phases=tuple(
+            tuple(Move(change.topic_partition, change.after) for change in phase.changes)
+            for phase in found.phases
+        ),
+        state=state,
         next_phase=0,
         time_ms=ensemble.clock.wall_ms(),
         by=by,
         throttle=throttle,
     )
     stored.encode()
-    notes = [who_goes_on(info)] if begin or not info.is_zkgroup else []
-    begin_check = _begin_check(ensemble) if begin else None
+    notes = [who_goes_on(info)] if state == RUNNING or not info.is_zkgroup else []
     if throttle is not None:
         notes.append(check_throttle(info))
-    return Storing(
-        as_of=ensemble.as_of(), stored=stored, notes=tuple(filter(None, notes)), begin_check=begin_check
-    )
+    return stored, tuple(filter(None, notes))
 
 
-def store(ensemble: Ensemble, plan: str, storing: Storing) -> PlanDescription:
-    """Stores the plan. Raises ConflictError where a plan of this name exists, or another has begun since."""
-    path, data = StoredPlan.path(StoredPlan.validate_id(plan)), storing.stored.encode()
+def _store(ensemble: Ensemble, plan: str, stored: StoredPlan, *begins: SetData) -> PlanDescription:
+    """Stores the plan; `begins` is the operation that fails if another plan began meanwhile.
+
+    Raises ConflictError where it fails, or a plan of this name exists.
+    """
+    path, data = StoredPlan.path(StoredPlan.validate_id(plan)), stored.encode()
     ensemble.zk.create_missing(zkgroup_path(), plans_path())
-    begins = [] if storing.begin_check is None else [storing.begin_check]
     write(ensemble, [*begins, Create(path, data)], path, data)
     return find_plan(ensemble, plan)
 
@@ -175,7 +159,7 @@ def running_plans(ensemble: Ensemble) -> tuple[str, ...]:
 
 def _stored(ensemble: Ensemble) -> dict[str, DecodedZnode[StoredPlan]]:
     """Every plan by name, in the order of names."""
-    names = sorted(ensemble.zk.list_many([plans_path()])[plans_path()] or ())
+    names = sorted(ensemble.names_below(plans_path()))
     znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
     return {
         name: decode_or_error(znode, StoredPlan.decode)
@@ -240,14 +224,9 @@ def check_stop(one: PlanDescription, state: PlanState) -> None:
 
 def existing(ensemble: Ensemble, moves: Sequence[Move]) -> dict[TopicPartition, tuple[int, ...]]:
     """The replicas now of those partitions that exist, can be read, and are not about to be deleted."""
-    going = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    going = ensemble.names_below(delete_topics_path())
     names = sorted({move.topic_partition.topic for move in moves} - set(going))
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
-    topics = {
-        name: decode_or_error(znode, Topic.decode).value
-        for name in names
-        if (znode := znodes[Topic.path(name)])
-    }
+    topics = readable_topics(ensemble, names)
     found = {}
     for tp in sorted({move.topic_partition for move in moves}):
         topic = topics.get(tp.topic)
@@ -432,47 +411,49 @@ def start_plan_change(
     throttle: int | None = None,
     progress: Callable[[ReassignmentProgress], object] = nothing,
     throttle_removed: Callable[[int], object] = nothing,
-) -> AdminChange[Storing, PlanDescription, PlanDescription]:
+) -> AdminChange[PhasedPlan, PlanDescription, PlanDescription]:
     """Stores a plan in ZooKeeper and starts it: its phases are submitted one after the other.
 
-    The id of the plan is that of the undo record. Raises what `plan_storing` raises.
+    The id of the plan is that of the undo record. Raises ConfigError where it is more than one znode holds,
+    ConflictError where another plan is running, RefusedError where no broker here would obey the throttle.
     """
-    storing = plan_storing(ensemble, found, by=user, throttle=throttle, begin=True)
+    stored, notes = _to_store(ensemble, found, user, throttle, RUNNING)
+    begins = _begin_check(ensemble)
     return AdminChange(
         ensemble=ensemble,
         subject=f"plan {found.plan.intent}",
         question=f"Begin {found.plan.intent}?",
-        plan=storing,
-        notes=storing.notes,
+        plan=found,
+        notes=notes,
         is_effective=bool(found.plan.changes),
         undo=undo_record(targets={one.topic_partition: one.after for one in found.plan.changes}),
         rollback={one.topic_partition: one.before for one in found.plan.changes},
-        write=lambda by: store(ensemble, by.undo_id, storing),
+        write=lambda by: _store(ensemble, by.undo_id, stored, begins),
         wait=lambda one, longest_s: run_to_end(ensemble, one, longest_s, progress, throttle_removed),
     )
 
 
 def save_plan_change(
     ensemble: Ensemble, found: PhasedPlan, *, user: str, throttle: int | None = None
-) -> AdminChange[Storing, PlanDescription, None]:
+) -> AdminChange[PhasedPlan, PlanDescription, None]:
     """Stores a plan in ZooKeeper without starting it; `resume_plan_change` starts it.
 
     The id of the plan is that of the undo record: the undo cancels a plan that was not resumed meanwhile.
     """
-    storing = plan_storing(ensemble, found, by=user, throttle=throttle, begin=False)
+    stored, notes = _to_store(ensemble, found, user, throttle, PAUSED)
     return AdminChange(
         ensemble=ensemble,
         subject=f"plan {found.plan.intent} --save",
         question=f"Save {found.plan.intent}?",
-        plan=storing,
-        notes=storing.notes,
+        plan=found,
+        notes=notes,
         is_effective=bool(found.plan.changes),
         undo=lambda by: undo_record(
             undo_command=("plan", "cancel", by.undo_id),
-            left=((StoredPlan.path(by.undo_id), storing.stored.encode()),),
+            left=((StoredPlan.path(by.undo_id), stored.encode()),),
         ),
         undo_is_required=False,
-        write=lambda by: store(ensemble, by.undo_id, storing),
+        write=lambda by: _store(ensemble, by.undo_id, stored),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from zkgroup.admin.change import ChangePlan
 from zkgroup.admin.cluster.brokers import is_controller_only, read_states, unhosted_topics
 from zkgroup.admin.cluster.controller import (
     ZKGROUP_VERSION,
@@ -24,8 +25,8 @@ from zkgroup.admin.configs import ConfigPlan, operations_of, prepare
 from zkgroup.admin.guards import no_partitions_error, write
 from zkgroup.admin.reassign.throttles import plan_throttle
 from zkgroup.errors import ConfigError, ConflictError, RefusedError
-from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.snapshot import decode_or_error, value_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Operation, SetData
 from zkgroup.model.text import named
@@ -41,32 +42,30 @@ OVERHEAD_BYTES = 300
 """Room for a configuration's path and its notification in the transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningRequest:
-    """The request that runs."""
-
-    targets: Mapping[TopicPartition, tuple[int, ...]]
-    """Replicas that each of its partitions is to have."""
-    version: int
-    """Data version; the write is conditional on it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReassignmentPlan:
+class ReassignmentPlan(ChangePlan):
     """The plan of a change: nothing has been asked for yet."""
 
-    as_of: AsOf
-    """The moment at which the topics were read."""
     rows: tuple[PlannedMove, ...]
     """Every partition of the file, in order; those with nothing to do are not asked for."""
-    throttle: int | None
+    throttle: int | None = None
     """Bytes a second for each broker."""
-    configs: tuple[ConfigPlan, ...]
+    configs: tuple[ConfigPlan, ...] = ()
     """The configurations that set the throttle; empty without a throttle."""
-    notes: tuple[str, ...]
-    """Warnings for the operator, one sentence each; empty for none."""
-    running: RunningRequest | None = None
+    running: Reassignment | None = None
     """The request that the moves are added to; None for one of their own."""
+    version: int = -1
+    """Data version of that request; the write is conditional on it."""
+
+    @property
+    def before(self) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """Partition to its replica list now."""
+        return {row.topic_partition: row.before for row in self.rows}
+
+    @property
+    def after(self) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """Partition to its replica list as planned."""
+        return {row.topic_partition: row.after for row in self.rows}
 
     @property
     def effective(self) -> tuple[PlannedMove, ...]:
@@ -124,7 +123,8 @@ def plan_reassignment(
     ensemble.zk.sync("/")
     info = read_controller_info(ensemble)
     refuse_kraft(info)
-    running = _running(ensemble) if beside_running and info.is_zkgroup else None
+    znode = ensemble.zk.find(Reassignment.path()) if beside_running and info.is_zkgroup else None
+    running = value_of(znode, Reassignment.decode)
     if running is None:
         refuse_second(ensemble)
     names = sorted({move.topic_partition.topic for move in moves})
@@ -133,7 +133,7 @@ def plan_reassignment(
     asked = running.targets if running else {}
     _refuse_moving([move for move in moves if move.topic_partition not in asked], topics)
     notes = [*notes_on_requests(info), *_check_targets(moves, info, force=force)]
-    marked = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    marked = ensemble.names_below(delete_topics_path())
     notes += [f"topic {name} is being deleted: its moves will be dropped" for name in names if name in marked]
     unhosted = unhosted_topics(ensemble, topics)
     notes += _notes_on_unhosted(topics, unhosted, moves, info)
@@ -151,6 +151,7 @@ def plan_reassignment(
         configs=configs,
         notes=tuple(dict.fromkeys(notes)),
         running=running,
+        version=znode.stat.version if znode else -1,
     )
     _check_size(plan)
     return plan
@@ -194,7 +195,7 @@ def submit(ensemble: Ensemble, plan: ReassignmentPlan, beside: Sequence[Operatio
     if plan.running is not None:
         operations += [
             Check(ControllerRegistration.path(), ZKGROUP_VERSION),
-            SetData(path, data, plan.running.version),
+            SetData(path, data, plan.version),
         ]
         return write(ensemble, operations, path, data)
     ensemble.zk.create_missing(admin_path())
@@ -205,13 +206,6 @@ def submit(ensemble: Ensemble, plan: ReassignmentPlan, beside: Sequence[Operatio
     except ConflictError:
         refuse_second(ensemble)
         raise
-
-
-def _running(ensemble: Ensemble) -> RunningRequest | None:
-    """The request that runs; None where there is none, or it cannot be read."""
-    znode = ensemble.zk.find(Reassignment.path())
-    request = decode_or_error(znode, Reassignment.decode).value if znode else None
-    return RunningRequest(request.targets, znode.stat.version) if znode and request else None
 
 
 def refuse_second(ensemble: Ensemble) -> None:

@@ -15,7 +15,7 @@ from zkgroup.admin.configs import ConfigPlan, operations_of, plan_configs, prepa
 from zkgroup.admin.guards import write
 from zkgroup.errors import ConfigError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.snapshot import value_of
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.config import ConfigEntity, EntityConfig, TopicConfig, entities_path
 from zkgroup.znodes.config_settings import (
@@ -115,7 +115,7 @@ def plan_throttle(
 def read_throttles(ensemble: Ensemble, topics: Iterable[str]) -> Throttled:
     """The rates of all brokers, and throttled replicas of these topics; what is unreadable is left out."""
     parent = entities_path("brokers")
-    names = ensemble.zk.list_many([parent])[parent] or ()
+    names = ensemble.names_below(parent)
     numbers = sorted(number for name in names if (number := number_of(name)) is not None)
     brokers = {number: f"{parent}/{number}" for number in numbers}
     paths = {topic: TopicConfig.path(topic) for topic in sorted(set(topics))}
@@ -123,7 +123,7 @@ def read_throttles(ensemble: Ensemble, topics: Iterable[str]) -> Throttled:
 
     def chosen(path: str, wanted: Sequence[str]) -> dict[str, str]:
         znode = znodes[path]
-        config = decode_or_error(znode, EntityConfig.decode).value if znode else None
+        config = value_of(znode, EntityConfig.decode)
         return {name: value for name, value in (config.overrides if config else {}).items() if name in wanted}
 
     rates = {broker: found for broker, path in brokers.items() if (found := chosen(path, RATES))}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from zkgroup.admin.change import AdminChange, as_they_are, nothing, undo_record
+from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, nothing, undo_record
 from zkgroup.admin.cluster.brokers import placeable, unhosted_topics
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
@@ -22,8 +22,8 @@ from zkgroup.admin.guards import write
 from zkgroup.admin.topics.creation import PARTITIONS_MAX, LeadersSeen, given_lists, until_led
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, RefusedError
-from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.snapshot import value_of
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.placement import Compat, RackMode, grow, grow_by_hand
@@ -54,11 +54,9 @@ class AddedPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterationPlan:
+class AlterationPlan(ChangePlan):
     """The plan of a change: nothing has been written yet."""
 
-    as_of: AsOf
-    """The moment at which the topic was read."""
     topic: str
     """The topic that changes."""
     znode: Znode
@@ -69,8 +67,6 @@ class AlterationPlan:
     """New partitions; of a topic that gets its first brokers, all of them."""
     config: ConfigPlan | None = None
     """The change of the overrides; None if they do not change."""
-    notes: tuple[str, ...] = ()
-    """Warnings for the operator, one sentence each; empty for none."""
     gets_brokers: bool = False
     """No broker has hosted the topic; those that are named do from now on."""
     unhosted: bool = False
@@ -194,7 +190,7 @@ def _refuse_growth(topic: str, before: Topic, request: Znode | None) -> None:
             f"{Topic.path(topic)}: groups and transactions find their partition by its number of "
             "partitions, so it cannot grow"
         )
-    running = decode_or_error(request, Reassignment.decode).value if request else None
+    running = value_of(request, Reassignment.decode)
     requested = [move.topic_partition for move in running.moves] if running else []
     if before.moving or any(tp.topic == topic for tp in requested):
         raise RefusedError(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zkgroup.admin.change import AdminChange, as_they_are, nothing, undo_record, zkgroup_text
+from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, nothing, undo_record, zkgroup_text
 from zkgroup.admin.cluster.brokers import registrations, unhosted_topics
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
@@ -29,7 +29,7 @@ from zkgroup.errors import (
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.membership import stored_membership
 from zkgroup.groups.reader import group_names, read_snapshots
-from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.snapshot import decode_or_error, value_of
 from zkgroup.groups.verify import evaluate_members
 from zkgroup.model import Znode
 from zkgroup.model import text as naming
@@ -47,13 +47,11 @@ DELETES_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDeletionPlan:
+class TopicDeletionPlan(ChangePlan):
     """Says what the deletion would do. Nothing has been done."""
 
     topic: str
     """The topic."""
-    as_of: AsOf
-    """The moment at which the topic was read."""
     controller: int | None
     """Broker that would be asked; None: there is no active controller, and the znodes are removed here."""
     users: tuple[tuple[str, str], ...]
@@ -62,8 +60,6 @@ class TopicDeletionPlan:
     """Groups without members that keep owners or offsets of it; they must stay without."""
     znodes: tuple[Znode, ...]
     """These would be removed without a controller, parents first; also what the undo file keeps."""
-    notes: tuple[str, ...] = ()
-    """Says what the controller here will ignore or wait for."""
     unhosted: bool = False
     """It was made without brokers, and the controller that would be asked knows it as such."""
     leftover: bool = False
@@ -184,7 +180,7 @@ def _check_lost(
             f"{ControllerRegistration.path()}: expected a zkgroup controller, found one of Kafka, which "
             f"waits for every broker: start broker {', '.join(map(str, named))}, or an empty one with that id"
         )
-    known = decode_or_error(found, Topic.decode).value if found else None
+    known = value_of(found, Topic.decode)
     if known is None:
         raise RefusedError(f"{Topic.path(topic)}: expected the replicas of a topic, found none to read")
     replicas = {broker for brokers in known.partitions.values() for broker in brokers}
@@ -204,7 +200,7 @@ def _check_lost(
 
 def _with_earlier(topic: str, request: Znode | None, named: tuple[int, ...]) -> tuple[int, ...]:
     """The brokers together with those of the request that waits. Raises ConflictError where it names all."""
-    asked = decode_or_error(request, TopicDeletion.decode).value if request else None
+    asked = value_of(request, TopicDeletion.decode)
     earlier = asked.without_brokers if asked else ()
     if request is not None and set(named) <= set(earlier):
         brokers = ", ".join(map(str, named))
@@ -248,8 +244,7 @@ def _notes(
         yield f"{znode.path} cannot be read: the controller ignores it, and the deletion waits"
         return
     name = znode.path.rpartition("/")[2]
-    request = ensemble.zk.find(Reassignment.path())
-    asked = decode_or_error(request, Reassignment.decode).value if request else None
+    asked = value_of(ensemble.zk.find(Reassignment.path()), Reassignment.decode)
     if topic.moving or (asked and any(tp.topic == name for tp in asked.targets)):
         yield f"partitions of {name} are being moved: the deletion begins when that has ended"
     replicas = {broker for brokers in topic.partitions.values() for broker in brokers if not unhosted}

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zkgroup.admin.cluster.brokers import partitions_of, readable, registrations, states_of, unhosted_topics
+from zkgroup.admin.cluster.brokers import (
+    partitions_of,
+    read_topics,
+    readable,
+    registrations,
+    states_of,
+    topic_names,
+    unhosted_topics,
+)
 from zkgroup.admin.cluster.controller import read_controller_health
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import DecodedZnode, decode_or_error
+from zkgroup.groups.snapshot import DecodedZnode, decode_or_error, value_of
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState, Topic, topics_path
@@ -91,13 +99,9 @@ def list_topics(ensemble: Ensemble) -> tuple[AsOf, tuple[TopicSummary, ...]]:
     listed = ensemble.zk.list_many([topics_path(), delete_topics_path()])
     names = sorted(listed[topics_path()] or ())
     marked = set(listed[delete_topics_path()] or ())
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
     rows = []
-    for name in names:
-        znode = znodes[Topic.path(name)]
-        if znode is None:
-            continue
-        topic = decode_or_error(znode, Topic.decode).value
+    for name, entry in read_topics(ensemble, names).items():
+        topic = entry.value
         sizes = {len(replicas) for replicas in topic.partitions.values()} if topic else set()
         rows.append(
             TopicSummary(
@@ -109,11 +113,6 @@ def list_topics(ensemble: Ensemble) -> tuple[AsOf, tuple[TopicSummary, ...]]:
             )
         )
     return ensemble.as_of(), tuple(rows)
-
-
-def topic_names(ensemble: Ensemble) -> tuple[str, ...]:
-    """Names of all topics, sorted."""
-    return tuple(sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ()))
 
 
 def partitions_named(
@@ -141,7 +140,7 @@ def describe_topics(
     """
     for name in topics:
         validate_topic(name)
-    names = list(topics) or sorted(ensemble.zk.list_many([topics_path()])[topics_path()] or ())
+    names = list(topics) or topic_names(ensemble)
     found = ensemble.zk.read_many(
         [path for name in names for path in (Topic.path(name), TopicConfig.path(name))]
     )
@@ -284,15 +283,14 @@ class PendingDeletion:
 
 def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> dict[str, PendingDeletion]:
     """Those of the topics that are to be deleted. One request where none is."""
-    listed = ensemble.zk.list_many([delete_topics_path()])[delete_topics_path()] or ()
+    listed = ensemble.names_below(delete_topics_path())
     found = ensemble.zk.read_many([TopicDeletion.path(name) for name in sorted(topics.keys() & set(listed))])
     markers = {path.rpartition("/")[2]: znode for path, znode in found.items() if znode is not None}
     if not markers:
         return {}
     info = read_controller_health(ensemble)
     live = readable(registrations(ensemble)).keys()
-    request = ensemble.zk.find(Reassignment.path())
-    asked = decode_or_error(request, Reassignment.decode).value if request else None
+    asked = value_of(ensemble.zk.find(Reassignment.path()), Reassignment.decode)
     moving = {each.topic for each in asked.targets} if asked else set()
     pending = {}
     for name, marker in markers.items():

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from zkgroup.admin.cluster.brokers import topic_names
 from zkgroup.admin.elections import (
     BEING_DELETED,
     ELECTS,
@@ -27,7 +28,6 @@ from zkgroup.admin.elections import (
 from zkgroup.admin.reassign.cancellation import cancel_reassignments_change, plan_cancel
 from zkgroup.admin.reassign.execution import reassign_change
 from zkgroup.admin.reassign.submission import plan_reassignment, topics_named
-from zkgroup.admin.topics.listing import topic_names
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, ZkGroupError

@@ -120,7 +120,7 @@ def _create(
 
 def _check_names(ensemble: Ensemble, topic: str) -> None:
     """Refuses a topic that exists, or collides with another, in Kafka's words, which scripts look for."""
-    others = ensemble.zk.list_many([topics_path()])[topics_path()] or ()
+    others = ensemble.names_below(topics_path())
     if topic in others:
         raise RequestPartError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.")
     if found := colliding(topic, others):
