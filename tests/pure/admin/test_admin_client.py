@@ -453,15 +453,20 @@ def test_an_open_client_stays_open(world: MemoryGroups) -> None:
         Admin(client=client, connection=ClientSettings())
 
 
+PLAIN = ("group", "topic", "topics", "broker", "dry_run")
+"""Arguments that are what they are called; `Admin` itself says what a dry run is."""
+
+
 def test_every_argument_is_in_the_docstring() -> None:
-    """Each has its line below `Args:`, and no line is about an argument that is gone."""
+    """Each whose name does not say all has its line below `Args:`; no line is about one that is gone."""
     for name in ("__init__", *METHODS):
         method = getattr(Admin, name)
         _, _, section = (inspect.getdoc(method) or "").partition("\nArgs:\n")
         lines = section.partition("\n\n")[0].split("\n")
 
         described = [found[1] for line in lines if (found := re.match(r"    (\w+): \S", line))]
-        assert described == list(inspect.signature(method).parameters)[1:], name
+        arguments = list(inspect.signature(method).parameters)[1:]
+        assert described == [one for one in arguments if one in described or one not in PLAIN], name
 
 
 def test_every_field_of_a_type_is_documented() -> None:
