@@ -60,7 +60,7 @@ def test_nothing_is_left_of_topics_that_come_and_go(by_hand: bool) -> None:
             len(active.context.topic_czxids),
             len(active.features.topic_deletions._requested),
             len(active.parts.events.blocked),
-            len(active.parts.events),
+            len(active.parts.events.queue),
         )
 
     before = kept()

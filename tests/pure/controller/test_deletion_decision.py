@@ -12,7 +12,6 @@ from zkgroup.controller.machine.deletion.decision import (
     DeletionState,
     DeletionWait,
     GiveUp,
-    RemoveMarker,
     decide,
     stop_replica_results,
 )
@@ -33,7 +32,7 @@ INELIGIBLE = ReplicaPhase.DELETION_INELIGIBLE
 
 def topic(*phases: ReplicaPhase, **changes: object) -> DeletionState:
     """A topic of one partition with replicas on 1, 2 and 3, all brokers up."""
-    now = DeletionState("t", True, True, dict(zip((ONE, TWO, THREE), phases, strict=False)), {1, 2, 3})
+    now = DeletionState("t", dict(zip((ONE, TWO, THREE), phases, strict=False)), {1, 2, 3})
     return now._replace(**changes)
 
 
@@ -42,12 +41,6 @@ def test_a_deletion_from_beginning_to_end() -> None:
     assert decide(topic(ONLINE, ONLINE, ONLINE)) == DeletionStart((ONE, TWO, THREE), ())
     assert decide(topic(STARTED, DELETED, STARTED)) == DeletionWait("waits for the answer of brokers 1, 3")
     assert decide(topic(DELETED, DELETED, DELETED)) == DeletionFinish()
-
-
-def test_a_request_that_comes_to_nothing_is_removed() -> None:
-    """Deletion disabled (K19), and a topic that there is not."""
-    assert decide(topic(ONLINE, enabled=False)) == RemoveMarker("deletion of topics is disabled")
-    assert decide(topic(known=False)) == RemoveMarker("there is no such topic")
 
 
 def test_the_answer_of_a_stray_replica_is_waited_for_last() -> None:
@@ -230,8 +223,3 @@ def test_what_others_have_made_below_a_topic_goes_first() -> None:
             zk.multi(*single(fence, write).request.operations)
 
         assert zk.children("/brokers/topics")[0] == ()
-
-
-def test_a_marker_goes_by_itself() -> None:
-    """With the version that was read."""
-    assert decision.remove_marker("t", 4).operations == (Delete("/admin/delete_topics/t", 4),)

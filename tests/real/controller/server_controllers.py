@@ -123,7 +123,7 @@ class RunningController(ElectorThread):
             return (
                 idle
                 and active is not None
-                and not len(active.parts.events)
+                and not len(active.parts.events.queue)
                 and not active.parts.requests.queues.waiting
             )
 

@@ -23,13 +23,7 @@ from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity, Elector
 from zkgroup.controller.machine.deletion.deletion import EpochBump, TopicDeletions
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
-from zkgroup.controller.machine.event_manager import (
-    EventHandler,
-    EventKind,
-    EventManager,
-    EventProcessor,
-    Handler,
-)
+from zkgroup.controller.machine.event_manager import EventKind, EventManager, EventProcessor, Handler
 from zkgroup.controller.machine.events import BrokerAnswered
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
 from zkgroup.controller.machine.failover.loading import Loading
@@ -152,8 +146,7 @@ class ActiveController:
             core,
             self.parts.context,
             self.parts.events,
-            self.parts.states,
-            [EventHandler(row.kind, row.handler(self.features), row.reason) for row in EVENT_HANDLERS],
+            {row.kind: (row.handler(self.features), row.reason) for row in EVENT_HANDLERS},
             forget_watches=self.parts.reader.forget_watches,
             after_event=self.parts.requests.send_unsent,
         )
@@ -187,15 +180,8 @@ class ActiveController:
 
     def responded(self, event: BrokerAnswered) -> None:
         """Passes the response of a broker to the features."""
-        requests, features = self.parts.requests, self.parts.features
-        delivered = requests.responded(event)
-        if delivered is None:
-            return
-        for earlier in delivered.resolved:
-            requests.delete_is_over(earlier)
-            features.responded(earlier)
-        if requests.settle_delete(delivered):
-            features.responded(delivered.response)
+        for response in self.parts.requests.responded(event):
+            self.parts.features.responded(response)
 
     def flush(self) -> None:
         """Sends what is due, while it may be sent."""

@@ -9,11 +9,11 @@ it. Source: kafka/controller/ControllerEventManager.scala@2.8.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.fenced_writes import Denied
@@ -199,7 +199,7 @@ class EventManager:
     def __init__(self, core: ElectorContext, kinds: Sequence[EventKind]) -> None:
         """kinds: in the order of their ranks."""
         self._core = core
-        self._queue = EventQueue(kinds)
+        self.queue = EventQueue(kinds)
         self.blocked: dict[str, str] = {}
         """Says what waits (`move of t-0`, `deletion of t`, `leader of t-0`), and for what; for the status."""
         self._delayed: dict[QueuedEvent, int] = {}
@@ -210,12 +210,16 @@ class EventManager:
         """Says why the running handler has to run again."""
         self._is_reported = False
         """The running handler has named in `blocked` what waits for it."""
+        self.reason = ""
+        """Why the running handler changes leaders; for the log."""
+        self.leaders_changed = 0
+        """Leaders that the running handler has changed."""
 
     def enqueue(self, kind: EventKind, subject: str = "") -> None:
         """Something may have changed; the handler of the kind reads it when its turn comes."""
         if not self._is_in_handler:
             self._backoffs.changed()
-        self._queue.add(QueuedEvent(kind, subject), self._core.now.ms, is_own=self._is_in_handler)
+        self.queue.add(QueuedEvent(kind, subject), self._core.now.ms, is_own=self._is_in_handler)
 
     def enqueue_later(self, kind: EventKind, ms: int, subject: str = "") -> None:
         """`enqueue`, after this time; an earlier time that was given before stays."""
@@ -225,11 +229,11 @@ class EventManager:
 
     def discard(self, kind: EventKind, subject: str = "") -> None:
         """Removes an event from the queue, if it waits."""
-        self._queue.discard(QueuedEvent(kind, subject))
+        self.queue.discard(QueuedEvent(kind, subject))
 
     def enqueue_load(self) -> None:
         """Everything has to be read again. That is no change: backoffs stay as they are."""
-        self._queue.add(QueuedEvent(LOAD), self._core.now.ms)
+        self.queue.add(QueuedEvent(LOAD), self._core.now.ms)
 
     def set_blocked(self, what: str, why: str | None) -> None:
         """`what` waits for something, for the status; None: it waits no more."""
@@ -254,20 +258,11 @@ class EventManager:
             backoff_ms = self._backoffs.before_ms(QueuedEvent(kind), self._core.now.ms)
             self.enqueue_later(kind, max(BACKOFF_MS, backoff_ms))
 
-    def __len__(self) -> int:
-        """The number of events that wait."""
-        return len(self._queue)
-
-    @property
-    def oldest_ms(self) -> int | None:
-        """Since when the oldest event has waited; None where none waits."""
-        return self._queue.oldest_ms
-
     def timer_fired(self) -> None:
         """Some of the delayed events are due."""
         for event in [event for event, at_ms in self._delayed.items() if at_ms <= self._core.now.ms]:
             del self._delayed[event]
-            self._queue.add(event, self._core.now.ms)
+            self.queue.add(event, self._core.now.ms)
         if self._delayed:
             self._core.set_timer(EVENT_TIMER, min(self._delayed.values()))
 
@@ -277,7 +272,7 @@ class EventManager:
 
     def take(self, *, load_only: bool) -> QueuedEvent | None:
         """Removes and returns the next event; those that are in a backoff are delayed."""
-        while (taken := self._queue.take(first_kind_only=load_only)) is not None:
+        while (taken := self.queue.take(first_kind_only=load_only)) is not None:
             event, waited = taken
             backoff_ms = self._backoffs.before_ms(event, self._core.now.ms)
             if not backoff_ms or not waited.is_own or event.kind == STATUS:
@@ -286,10 +281,11 @@ class EventManager:
             self.enqueue_later(event.kind, backoff_ms, event.subject)
         return None
 
-    def begin(self, event: QueuedEvent) -> None:
-        """The handler of the event starts."""
+    def begin(self, event: QueuedEvent, reason: str) -> None:
+        """The handler of the event starts; it changes leaders for this reason."""
         self._backoffs.begun(event, self._core.now.ms)
         self._refusal, self._is_reported = None, False
+        self.reason, self.leaders_changed = reason or str(event), 0
 
     @contextmanager
     def in_handler(self) -> Iterator[None]:
@@ -306,7 +302,7 @@ class EventManager:
 
     def repeat(self, event: QueuedEvent) -> None:
         """The handler of the event could not finish: it runs again after loading."""
-        self._queue.add(event, self._core.now.ms, is_own=True)
+        self.queue.add(event, self._core.now.ms, is_own=True)
 
     def end(self, event: QueuedEvent, refused: str | None) -> None:
         """The handler has ended; `refused`: a request of it was refused, so it runs again after a backoff."""
@@ -323,24 +319,6 @@ Handler = Callable[[str], Procedure[None]]
 """Handles an event; the text is its subject, the topic for `TOPIC`."""
 
 
-class EventHandler(NamedTuple):
-    """The handler of one kind, and the reason that the log gives for the leaders that it changes."""
-
-    kind: EventKind
-    handle: Handler
-    reason: str
-
-
-class LeaderChanges(Protocol):
-    """The writer of states, which counts the leaders that a handler changes."""
-
-    reason: str
-    leaders_changed: int
-
-    def begin(self, reason: str) -> None:
-        """A handler begins, which changes leaders for this reason."""
-
-
 class EventProcessor:
     """Takes the next event and runs its handler as a procedure."""
 
@@ -349,18 +327,20 @@ class EventProcessor:
         core: ElectorContext,
         context: ControllerContext,
         events: EventManager,
-        states: LeaderChanges,
-        handlers: Iterable[EventHandler],
+        handlers: Mapping[EventKind, tuple[Handler, str]],
         *,
         forget_watches: Callable[[], None],
         after_event: Callable[[], None],
     ) -> None:
-        """after_event: follows every handler; sends to the brokers what it has written and not sent."""
+        """
+        Args:
+            handlers: kind to its handler, and why that changes leaders; the kind's name where it is empty.
+            after_event: follows every handler; sends to the brokers what it has written and not sent.
+        """
         self._core = core
         self._context = context
         self._events = events
-        self._states = states
-        self._handlers = {each.kind: each for each in handlers}
+        self._handlers = handlers
         self._forget_watches = forget_watches
         self._after_event = after_event
 
@@ -376,12 +356,11 @@ class EventProcessor:
         return None if event is None else (str(event), partial(self._handle, event))
 
     def _handle(self, event: QueuedEvent) -> Procedure[None]:
-        handler, begun_ms = self._handlers[event.kind], self._core.now.ms
-        self._events.begin(event)
-        self._states.begin(handler.reason or str(event))
+        (handle, reason), begun_ms = self._handlers[event.kind], self._core.now.ms
+        self._events.begin(event, reason)
         why = None
         try:
-            yield from self._run(event, handler.handle(event.subject))
+            yield from self._run(event, handle(event.subject))
         except ConnectionLossError as error:
             if not error.too_big:
                 self.load_again()
@@ -390,9 +369,9 @@ class EventProcessor:
             why = str(error)
         except (NoAuthError, UnexpectedReplyError) as error:
             why = str(error)
-        if leaders := self._states.leaders_changed:
+        if leaders := self._events.leaders_changed:
             took_ms = self._core.now.ms - begun_ms
-            self._core.note("election.done", leaders=leaders, reason=self._states.reason, ms=took_ms)
+            self._core.note("election.done", leaders=leaders, reason=self._events.reason, ms=took_ms)
         if why is not None:
             self._forget_watches()
         with self._events.in_handler():

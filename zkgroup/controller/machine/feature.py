@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity
-from zkgroup.controller.machine.event_manager import EventManager
+from zkgroup.controller.machine.event_manager import EventKind, EventManager
+from zkgroup.controller.machine.fenced_writes import Refusal
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.requests.sender import BrokerResponse, RequestSender
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
@@ -19,6 +21,9 @@ from zkgroup.controller.machine.state_machines import PartitionAndReplica, Parti
 from zkgroup.controller.machine.state_writes import StateWriter
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model import TopicPartition
+
+AGAIN_MS: Final = 1_000
+"""Pause before a handler runs again because another client has written meanwhile."""
 
 
 class FeatureList:
@@ -113,6 +118,17 @@ class Feature:
 
     def stop(self) -> None:
         """The controller has resigned: requests that wait for a response get one."""
+
+    def _is_settled(self, refusal: Refusal | None, kind: EventKind, waiting: Iterable[str] = ()) -> bool:
+        """Whether a write is done. If not its event comes again: soon after another client's write, with
+        growing backoffs after an ACL or a limit. `waiting`: see `EventManager.back_off`."""
+        if refusal is None:
+            return True
+        if refusal.is_conflict:
+            self._events.enqueue_later(kind, AGAIN_MS)
+        else:
+            self._events.back_off(str(refusal), waiting)
+        return False
 
     def _move_partitions(
         self, partitions: Iterable[TopicPartition], after: PartitionPhase

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.events import ControllerEffect
 from zkgroup.runtime.procedures import MachineContext
-from zkgroup.znodes.controller import ControllerStatus
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 
 
@@ -31,16 +30,6 @@ class ControllerSettings:
     """`offsets.topic.replication.factor`: replicas of a slot, once there are so many brokers."""
     status_interval_ms: int = 5_000
     """Shortest time between two writes of the status (published status, recipes 18)."""
-
-
-@dataclass(slots=True)
-class PublishedStatus:
-    """The status that this controller wrote last."""
-
-    status: ControllerStatus | None = None
-    version: int | None = None
-    """Data version of the znode; None where it is not known to be of this controller."""
-    not_before_ms: int = 0
 
 
 @dataclass(slots=True)

@@ -80,16 +80,8 @@ class StateWriter:
         self._events = events
         self._reader = reader
         self._requests = requests
-        self.reason = ""
-        """Says why the running handler changes leaders; for the log."""
-        self.leaders_changed = 0
-        """Leaders that the running handler has changed."""
         self.readable_again: dict[TopicPartition, None] = {}
         """Partitions whose state was unreadable until a handler has just read it."""
-
-    def begin(self, reason: str) -> None:
-        """A handler starts, and changes leaders for this reason."""
-        self.reason, self.leaders_changed = reason, 0
 
     def topic_forgotten(self, partitions: Iterable[TopicPartition]) -> None:
         """The topic of these partitions is gone."""
@@ -281,7 +273,7 @@ class StateWriter:
         leadership: LeaderIsrAndControllerEpoch,
     ) -> None:
         """Another leader, or a new leader epoch of the same one."""
-        self.leaders_changed += 1
+        self._events.leaders_changed += 1
         self._core.note(
             "leader.changed",
             partition=str(topic_partition),
@@ -290,7 +282,7 @@ class StateWriter:
             leader_epoch=leadership.leader_epoch,
             isr=leadership.isr,
             controller_epoch=leadership.controller_epoch,
-            reason=self.reason,
+            reason=self._events.reason,
         )
 
     def unreadable_states(self) -> dict[str, TopicPartition]:

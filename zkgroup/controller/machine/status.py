@@ -3,7 +3,7 @@ elections, leading Kafka brokers and published status (recipes 13, 15, 18)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext
@@ -11,7 +11,6 @@ from zkgroup.controller.machine.event_manager import EventManager
 from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
-from zkgroup.controller.machine.settings import PublishedStatus
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.runtime.procedures import Procedure
 from zkgroup.znodes.controller import ControllerStatus
@@ -38,37 +37,39 @@ class StatusPublisher(Feature):
 
     def __init__(self, parts: SharedParts) -> None:
         super().__init__(parts)
-        self._published = PublishedStatus()
+        self._published: ControllerStatus | None = None
+        self._version: int | None = None
+        """Data version of the znode; None where it is not known to be of this controller."""
+        self._not_before_ms = 0
 
     def loaded(self) -> None:
         self._events.enqueue(event_manager.STATUS)
 
     def publish(self, subject: str = "") -> Procedure[None]:
         """Writes the status where it has changed, at most every `status_interval_ms`."""
-        shown = self._published
-        now = self._status()
-        if shown.status is not None and _same(now, shown.status):
+        now, before, known = self._status(), self._published, self._version
+        if before is not None and replace(before, time_ms=now.time_ms) == now:
             return
-        due_ms = shown.not_before_ms - self._core.now.ms
+        due_ms = self._not_before_ms - self._core.now.ms
         if due_ms > 0:
             self._events.enqueue_later(event_manager.STATUS, due_ms)
             return
-        shown.not_before_ms = self._core.now.ms + self._settings.status_interval_ms
+        self._not_before_ms = self._core.now.ms + self._settings.status_interval_ms
         path, data = ControllerStatus.path(), now.encode()
         operations: list[Operation]
-        if shown.version is None:
+        if known is None:
             # A status that is there is a former controller's, or this one's, whose reply was lost.
             found = yield from self._reader.read_many([path])
             operations = [Delete(path, found[path].stat.version)] if path in found else []
             operations.append(Create(path, data, ephemeral=True))
             version = 0
         else:
-            operations = [SetData(path, data, shown.version)]
-            version = shown.version + 1
-        shown.version = None
+            operations = [SetData(path, data, known)]
+            version = known + 1
+        self._version = None
         refused = yield from self._states.commit(Write("status", tuple(operations)))
         if refused is None:
-            shown.status, shown.version = now, version
+            self._published, self._version = now, version
         else:
             self._events.enqueue_later(event_manager.STATUS, self._settings.status_interval_ms)
 
@@ -87,16 +88,6 @@ class StatusPublisher(Feature):
         )
 
 
-def _same(one: ControllerStatus, other: ControllerStatus) -> bool:
-    return (one.epoch, one.zxid, one.unreadable, one.omitted_partitions, one.waiting) == (
-        other.epoch,
-        other.zxid,
-        other.unreadable,
-        other.omitted_partitions,
-        other.waiting,
-    )
-
-
 def controller_metrics(context: ControllerContext, events: EventManager, now_ms: int) -> ControllerMetrics:
     """Counts; goes through all partitions."""
     offline = [
@@ -109,12 +100,12 @@ def controller_metrics(context: ControllerContext, events: EventManager, now_ms:
         leadership, replicas = context.leadership(each), context.replicas(each)
         if leadership and replicas and leadership.leader != replicas[0] and not context.is_going(each):
             elsewhere += 1
-    oldest_ms = events.oldest_ms
+    oldest_ms = events.queue.oldest_ms
     return ControllerMetrics(
         topics=len(context.topics),
         partitions=context.size,
         offline_partitions=len(offline),
         preferred_imbalance=elsewhere,
-        queue_size=len(events),
+        queue_size=len(events.queue),
         queue_oldest_ms=0 if oldest_ms is None else now_ms - oldest_ms,
     )

@@ -26,10 +26,6 @@ class DeletionState(NamedTuple):
     """A topic that is queued for deletion."""
 
     topic: str
-    known: bool
-    """There is such a topic."""
-    enabled: bool
-    """`delete.topic.enable`."""
     phases: Mapping[PartitionAndReplica, ReplicaPhase]
     """Every replica of its replica lists."""
     live_or_shutting_down: Collection[int]
@@ -39,16 +35,8 @@ class DeletionState(NamedTuple):
     """Says why a replica could not be deleted, until a broker starts or a reassignment ends."""
     without: Collection[int] = ()
     """Brokers that an operator does not wait for. Those that are registered are asked all the same."""
-    are_slots: bool = False
-    """Its partitions are the slots of group coordinators."""
     strays: Collection[PartitionAndReplica] = ()
     """Stray replicas of reassignments on registered brokers that were sent StopReplica with deletion."""
-
-
-class RemoveMarker(NamedTuple):
-    """The request comes to nothing."""
-
-    reason: str
 
 
 class DeletionWait(NamedTuple):
@@ -81,19 +69,13 @@ class DeletionFinish(NamedTuple):
     """Names what brokers that are gone may still have. A record of it is made with the last write."""
 
 
-Step = RemoveMarker | DeletionWait | GiveUp | DeletionStart | DeletionFinish
+Step = DeletionWait | GiveUp | DeletionStart | DeletionFinish
 
 _Phase = ReplicaPhase
 
 
 def decide(now: DeletionState) -> Step:
     """The next step of a deletion; it is asked again after each step and whenever something changes."""
-    if not now.enabled:
-        return RemoveMarker("deletion of topics is disabled")
-    if not now.known:
-        return RemoveMarker("there is no such topic")
-    if now.are_slots:
-        return RemoveMarker("its partitions are the slots of group coordinators")
     if now.moving:
         names = ", ".join(map(str, sorted(now.moving)))
         return DeletionWait(f"waits for the reassignment of {names}")
@@ -167,11 +149,6 @@ def stop_replica_results(
         failed.append(replica)
         reason = reason or f"{replica} could not be deleted: error {describe(code)}"
     return StopReplicaResults(tuple(deleted), tuple(failed), reason)
-
-
-def remove_marker(topic: str, version: int) -> Write:
-    """The transaction of `RemoveMarker`."""
-    return Write(topic, (Delete(TopicDeletion.path(topic), version),))
 
 
 def remove_topic(

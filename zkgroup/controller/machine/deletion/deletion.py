@@ -23,7 +23,7 @@ has not begun; one that has begun is finished, as its records are gone already.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector
@@ -34,10 +34,9 @@ from zkgroup.controller.machine.deletion.decision import (
     DeletionState,
     DeletionWait,
     GiveUp,
-    RemoveMarker,
 )
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
-from zkgroup.controller.machine.feature import Feature, SharedParts
+from zkgroup.controller.machine.feature import AGAIN_MS, Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Fence, Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.requests.sender import BrokerResponse
@@ -45,7 +44,7 @@ from zkgroup.controller.machine.state_machines import PartitionAndReplica, Repli
 from zkgroup.controller.machine.state_writes import BUSY
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Create, ListChildren, ListMany, ListManyDone, MultiDone, SetData
+from zkgroup.model.requests import Create, Delete, ListChildren, ListMany, ListManyDone, MultiDone, SetData
 from zkgroup.runtime.procedures import GuardRefusedError, Procedure, Query, ask, list_done, write
 from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
@@ -56,22 +55,12 @@ from zkgroup.znodes.stray_replicas import UnhostedTopic
 
 ROUNDS_MAX: Final = 10
 """Steps of one topic in one run; more follow only where another client keeps writing its znodes."""
-AGAIN_MS: Final = 1000
-"""Pause before the next run for a topic that others keep writing, or that is not known yet."""
 
 _Phase = ReplicaPhase
 _BEGUN: Final = frozenset({_Phase.DELETION_STARTED, _Phase.DELETION_SUCCESSFUL})
 
 
 CHANGED_MEANWHILE = "its znodes have changed"
-
-
-class Removed(NamedTuple):
-    """Topics whose deletion was written or refused. Another client has changed the topics in neither."""
-
-    gone: Collection[str]
-    refused: Mapping[str, str]
-    """Says why topics cannot be deleted now."""
 
 
 class TopicDeletions(Feature):
@@ -150,14 +139,10 @@ class TopicDeletions(Feature):
                 self._events.set_blocked(_name(topic), "waits for its znode to be readable")
                 self._events.enqueue(event_manager.TOPICS)
                 self._events.enqueue_later(event_manager.DELETIONS, AGAIN_MS)
-            elif not enabled or topic in unknown or context.is_slots(topic):
-                yield from self._remove_marker(topic, marker)
+            elif (why := self._why_void(topic)) is not None:
+                yield from self._drop(topic, marker, why)
         batch = self._requests.batch()
-        mine = [
-            each
-            for each in markers
-            if enabled and each in context.topics and each in self._requested and not context.is_slots(each)
-        ]
+        mine = [each for each in markers if each in self._requested and self._why_void(each) is None]
         fresh = [each for each in mine if each not in context.deletions]
         for topic in fresh:
             context.deletions.add(topic)
@@ -204,38 +189,28 @@ class TopicDeletions(Feature):
             if found is None or found.stat.czxid <= marker.stat.czxid:
                 self._requested[topic] = marker.stat.czxid
                 continue
-            self._core.note("deletion.dropped", topic=topic, detail="the topic was made after it")
-            self._forget(topic)
             batch.update_metadata(context.partitions(topic))
             self._events.enqueue(event_manager.ELECTIONS)
-            yield from self._give_up_request(topic, marker)
+            yield from self._drop(topic, marker, "the topic was made after it")
         self._requests.send(batch)
 
-    def _give_up_request(self, topic: str, marker: Znode) -> Procedure[None]:
-        refusal = yield from self._states.commit(decision.remove_marker(topic, marker.stat.version))
-        if refusal is None:
-            self._events.set_blocked(_name(topic), None)
-        elif refusal.is_conflict:
-            self._events.enqueue_later(event_manager.DELETIONS, AGAIN_MS)
-        else:
-            self._events.back_off(str(refusal), [_name(topic)])
+    def _why_void(self, topic: str) -> str | None:
+        """Why a request to delete the topic comes to nothing, or None (disabled deletion, K19)."""
+        if not self._settings.delete_topics:
+            return "deletion of topics is disabled"
+        if topic not in self._context.topics:
+            return "there is no such topic"
+        if self._context.is_slots(topic):
+            return "its partitions are the slots of group coordinators"
+        return None
 
-    def _remove_marker(self, topic: str, marker: Znode) -> Procedure[None]:
-        """The request comes to nothing: deletion is disabled (disabled deletion, K19), there is no such
-        topic, or its partitions are the slots of group coordinators."""
-        now = DeletionState(
-            topic,
-            topic in self._context.topics,
-            self._settings.delete_topics,
-            {},
-            (),
-            are_slots=self._context.is_slots(topic),
-        )
-        step = decision.decide(now)
-        assert isinstance(step, RemoveMarker), step
-        self._core.note("deletion.dropped", topic=topic, detail=step.reason)
+    def _drop(self, topic: str, marker: Znode, why: str) -> Procedure[None]:
+        self._core.note("deletion.dropped", topic=topic, detail=why)
         self._forget(topic)
-        yield from self._give_up_request(topic, marker)
+        write = Write(topic, (Delete(TopicDeletion.path(topic), marker.stat.version),))
+        refusal = yield from self._states.commit(write)
+        if self._is_settled(refusal, event_manager.DELETIONS, [_name(topic)]):
+            self._events.set_blocked(_name(topic), None)
 
     def _advance(self) -> Procedure[None]:
         """All topics together: one batch to the brokers, one bulk read, few writes, however many they are."""
@@ -245,8 +220,7 @@ class TopicDeletions(Feature):
             ends: dict[str, tuple[PartitionAndReplica, ...]] = {}
             given_up = []
             for topic in [each for each in left if each in self._context.topics]:
-                without = self._context.given_up.get(topic, ())
-                step = decision.decide(self._state_of(topic)._replace(without=without))
+                step = decision.decide(self._state_of(topic))
                 match step:
                     case DeletionStart():
                         starts[topic] = step
@@ -257,8 +231,6 @@ class TopicDeletions(Feature):
                         ends[topic] = (*lost, *self._strays.of_topic(topic))
                     case DeletionWait(reason):
                         self._events.set_blocked(_name(topic), reason)
-                    case RemoveMarker():
-                        raise AssertionError(f"{topic} is queued although {step.reason}")
             if starts:
                 yield from self._start(starts)
             done = (yield from self._finish(ends)) if ends else ends.keys()
@@ -298,9 +270,8 @@ class TopicDeletions(Feature):
             for broker in asked.get(each, ())
             if (replica := PartitionAndReplica(each, broker)) not in phases
         ]
-        return DeletionState(
-            topic, True, True, phases, context.live_or_shutting_down, moving, refused, strays=left
-        )
+        without, live_or_shutting_down = context.given_up.get(topic, ()), context.live_or_shutting_down
+        return DeletionState(topic, phases, live_or_shutting_down, moving, refused, without, left)
 
     def _start(self, steps: Mapping[str, DeletionStart]) -> Procedure[None]:
         """Hides the topics, takes their replicas out of the ISRs, stops them, has them deleted."""
@@ -325,13 +296,20 @@ class TopicDeletions(Feature):
         self._requests.send(batch)
 
     def _finish(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[Collection[str]]:
-        """The znodes of these topics go; of the replicas that stay a record is made.
+        """Deletes these topics with their configurations, markers and marks.
 
-        Returns of which no more is to be done now: they are gone, or wait for what refuses it.
+        `ends` are the replicas that stay: they are recorded before anything of their topic is deleted.
+        Returns the topics that are gone, or wait for what refuses it. Raises as `StateWriter.write_states`.
         """
-        gone, refused = yield from self.remove(ends)
-        for topic, why in refused.items():
-            self._events.back_off(why, [_name(topic)])
+        removal = _Removal(self._parts, self._strays, self._requested, ends)
+        yield from removal.read(ends)
+        for topic in ends:
+            yield from removal.all_but_last(topic)
+        whys = yield from self._states.write_all(ends, removal.last, removal.read)
+        gone = [topic for topic in ends if topic not in whys or topic in removal.made_again]
+        refused = [each for each in whys if each not in gone and whys[each] not in (CHANGED_MEANWHILE, BUSY)]
+        for topic in refused:
+            self._events.back_off(whys[topic], [_name(topic)])
         self._reader.forget_topics(gone)
         for topic in gone:
             self._gone(topic, ends[topic])
@@ -377,25 +355,6 @@ class TopicDeletions(Feature):
         self._requested.pop(topic, None)
         self._context.ineligible.pop(topic, None)
         self._events.set_blocked(_name(topic), None)
-
-    def remove(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[Removed]:
-        """Deletes these topics with their configurations, markers and marks.
-
-        `ends` are the replicas that stay: they are recorded before anything of their topic is deleted. Raises
-        as `StateWriter.write_states`.
-        """
-        removal = _Removal(self._parts, self._strays, self._requested, ends)
-        yield from removal.read(ends)
-        for topic in ends:
-            yield from removal.all_but_last(topic)
-        whys = yield from self._states.write_all(ends, removal.last, removal.read)
-        gone = [topic for topic in ends if topic not in whys or topic in removal.made_again]
-        refused = {
-            topic: why
-            for topic, why in whys.items()
-            if topic not in gone and why not in (CHANGED_MEANWHILE, BUSY)
-        }
-        return Removed(gone, refused)
 
 
 def _name(topic: str) -> str:

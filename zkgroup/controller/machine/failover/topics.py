@@ -19,7 +19,7 @@ from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, TopicContext
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.slots import Slots
-from zkgroup.controller.machine.feature import Feature, SharedParts
+from zkgroup.controller.machine.feature import AGAIN_MS, Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
@@ -49,10 +49,6 @@ from zkgroup.znodes.stray_replicas import (
     may_be_unhosted,
     unhosted_topics_path,
 )
-
-AGAIN_MS: Final = 1_000
-"""Pause before the next attempt to host a topic that another client has written meanwhile."""
-
 
 HIDDEN_MS: Final = 5_000
 """Pause before a state that an ACL hides is read again: no watch reports a change of the ACL."""
@@ -116,7 +112,7 @@ class TopicChanges(Feature):
                 self._events.back_off(str(refusal))
                 break
         else:
-            self._events.enqueue_later(event_manager.TOPIC, 1000, subject)
+            self._events.enqueue_later(event_manager.TOPIC, AGAIN_MS, subject)
         yield from self._slots.find()
         if was_unreadable:
             self._events.enqueue(event_manager.REASSIGNMENT)  # its moves have waited for it
@@ -353,15 +349,12 @@ class TopicChanges(Feature):
                 self._reader.report(Topic.path(name), str(error))
                 continue
             refusal = yield from self._states.commit(Write(name, tuple(operations)))
-            if refusal is None:
+            waiting = [f"move of {name}-{number}" for number in targets]
+            if self._is_settled(refusal, event_manager.REASSIGNMENT, waiting):
                 context.unhosted.discard(name)
                 self._events.enqueue(event_manager.TOPIC, name)
                 self._events.enqueue(event_manager.REASSIGNMENT)
                 self._core.note("topic.hosted", topic=name, partitions=len(targets))
-            elif refusal.is_conflict:
-                self._events.enqueue_later(event_manager.REASSIGNMENT, AGAIN_MS)
-            else:
-                self._events.back_off(str(refusal), [f"move of {name}-{number}" for number in targets])
 
     def _unhosted_topic(self, name: str) -> TopicContext | None:
         """The topic, if its lists are those of one without brokers, and there is no state, nor one

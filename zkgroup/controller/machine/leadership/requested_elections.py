@@ -25,8 +25,8 @@ from zkgroup.controller.machine.leadership.selectors import (
     election_of,
 )
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
-from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, CreateMissing, Delete, ListChildren, Read
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.requests import Create, CreateMissing, Delete, ListChildren, Operation, Read
 from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, read_done
 from zkgroup.znodes.admin_requests import (
     ELECTIONS_KEPT,
@@ -44,22 +44,39 @@ BALANCE: Final = EventKind("balance")
 """The periodic check for partitions that are not led by their preferred replica."""
 UNCLEAN_ELECTION: Final = EventKind("unclean election")
 """`/zkgroup/controller/elect`."""
-AGAIN_MS: Final = 1000
-"""Pause before a request is read again that another client has written meanwhile."""
-
-
 PERCENTAGE: Final = 10
 """Kafka's `leader.imbalance.per.broker.percentage`."""
 
 
-class PreferredElections(Feature):
-    """Elects preferred leaders, on request and periodically."""
+class _RequestedElections(Feature):
+    """Elections that a znode requests, which is deleted whatever came of them."""
 
     def __init__(self, parts: SharedParts, elections: LeaderElections) -> None:
         super().__init__(parts)
         self._elections = elections
-        self._is_balancing = False
-        """The first check was enqueued; each enqueues the next one."""
+
+    def _read(self, path: str, kind: EventKind) -> Procedure[Znode | None]:
+        """The request, with a watch."""
+        (outcome,) = yield from ask(self._reader.watched(Read(path), kind))
+        znode = read_done(outcome)
+        if znode is None:
+            self._context.unreadable.pop(path, None)
+        return znode
+
+    def _delete(self, request: Znode, kind: EventKind, *more: Operation) -> Procedure[bool]:
+        """Deletes the request, together with other operations. Whether that is done."""
+        write = Write(request.path, (Delete(request.path, request.stat.version), *more))
+        refusal = yield from self._states.commit(write)
+        if refusal is None:
+            self._context.unreadable.pop(request.path, None)
+        return self._is_settled(refusal, kind)
+
+
+class PreferredElections(_RequestedElections):
+    """Elects preferred leaders, on request and periodically."""
+
+    _is_balancing = False
+    """The first check was enqueued; each enqueues the next one."""
 
     def loaded(self) -> None:
         self._events.enqueue(PREFERRED_ELECTION)
@@ -69,11 +86,8 @@ class PreferredElections(Feature):
 
     def on_request(self, subject: str = "") -> Procedure[None]:
         """Carries out `/admin/preferred_replica_election` and removes it, whatever came of it."""
-        path = PreferredElection.path()
-        (outcome,) = yield from ask(self._reader.watched(Read(path), PREFERRED_ELECTION))
-        znode = read_done(outcome)
+        znode = yield from self._read(PreferredElection.path(), PREFERRED_ELECTION)
         if znode is None:
-            self._context.unreadable.pop(path, None)
             return
         request = self._reader.decoded(znode, PreferredElection.decode)
         wanted = dict.fromkeys(request.partitions if request else ())
@@ -86,13 +100,7 @@ class PreferredElections(Feature):
             failed={str(each): why for each, why in led.failed.items()},
             unknown=tuple(str(each) for each in wanted if each not in known),
         )
-        refusal = yield from self._states.commit(Write(path, (Delete(path, znode.stat.version),)))
-        if refusal is None:
-            self._context.unreadable.pop(path, None)
-        elif refusal.is_conflict:
-            self._events.enqueue_later(PREFERRED_ELECTION, AGAIN_MS)
-        else:
-            self._events.back_off(str(refusal))
+        yield from self._delete(znode, PREFERRED_ELECTION)
 
     def check_balance(self, subject: str = "") -> Procedure[None]:
         """One round of the automatic rebalance; loading has put off the first one, each puts off the next."""
@@ -168,23 +176,16 @@ def _can_be_led_by_preferred(
     )
 
 
-class UncleanElections(Feature):
+class UncleanElections(_RequestedElections):
     """Carries out the requests for unclean elections."""
-
-    def __init__(self, parts: SharedParts, elections: LeaderElections) -> None:
-        super().__init__(parts)
-        self._elections = elections
 
     def loaded(self) -> None:
         self._events.enqueue(UNCLEAN_ELECTION)
 
     def on_requests(self, subject: str = "") -> Procedure[None]:
         """Carries out `/zkgroup/controller/elect`, and removes it with a record of what became of it."""
-        path = UncleanElection.path()
-        (outcome,) = yield from ask(self._reader.watched(Read(path), UNCLEAN_ELECTION))
-        znode = read_done(outcome)
+        znode = yield from self._read(UncleanElection.path(), UNCLEAN_ELECTION)
         if znode is None:
-            self._context.unreadable.pop(path, None)
             return
         request = self._reader.decoded(znode, UncleanElection.decode)
         verdicts: tuple[PartitionVerdict, ...] = ()
@@ -194,14 +195,8 @@ class UncleanElections(Feature):
         done = UncleanElectionDone(verdicts, self._identity.epoch, self._core.now.wall_ms, reason)
         yield from ask(Query(CreateMissing((unclean_elections_path(),))))
         record = Create(UncleanElectionDone.path(znode.stat.czxid), done.encode())
-        refusal = yield from self._states.commit(Write(path, (Delete(path, znode.stat.version), record)))
-        if refusal is None:
-            self._context.unreadable.pop(path, None)
+        if (yield from self._delete(znode, UNCLEAN_ELECTION, record)):
             yield from self._prune()
-        elif refusal.is_conflict:
-            self._events.enqueue_later(UNCLEAN_ELECTION, AGAIN_MS)
-        else:
-            self._events.back_off(str(refusal))
 
     def _elect(self, request: UncleanElection) -> Procedure[tuple[PartitionVerdict, ...]]:
         """The result for each partition, in the order of the request."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -258,14 +258,6 @@ class UnresolvedDeletes:
     """Resolved once the broker has answered a request of this epoch; None until the epoch was raised."""
 
 
-class Delivered(NamedTuple):
-    """Tells the features what a broker has answered."""
-
-    response: BrokerResponse
-    resolved: tuple[BrokerResponse, ...]
-    """Earlier responses to deletions, of which no copy is obeyed any more."""
-
-
 class RequestSender:
     """Builds and queues the requests of one active controller, and keeps what was written and not sent."""
 
@@ -369,14 +361,15 @@ class RequestSender:
             if topic_partition in self._reassignments or batch.reaches(topic_partition, wanted):
                 self.unsent.discard(topic_partition)
 
-    def responded(self, event: BrokerAnswered) -> Delivered | None:
-        """Takes a response; None for one that no request waits for."""
+    def responded(self, event: BrokerAnswered) -> Iterator[BrokerResponse]:
+        """Takes a response, if a request waits for it; yields the responses that the features get now.
+
+        They get that to a deletion that was sent more than once when no copy of it is obeyed any more.
+        """
         done = self.queues.answered(event.broker, event.incarnation)
         if done is None:
-            return None
+            return
         broker, request = event.broker, done.request.request
-        response = BrokerResponse(broker, done.request, event.response, done.again)
-        resolved: tuple[BrokerResponse, ...] = ()
         error: int = getattr(event.response, "error", ErrorCode.NONE)
         if error != ErrorCode.NONE:
             kind = type(request).__name__
@@ -385,32 +378,19 @@ class RequestSender:
             if self._pending_deletes.answered(broker, event.incarnation) and self._context.moves:
                 self._enqueue(event_manager.ELECTIONS)
                 self._enqueue(event_manager.REASSIGNMENT)
-            resolved = self._resolve(broker)
-        return Delivered(response, resolved)
-
-    def settle_delete(self, delivered: Delivered) -> bool:
-        """Notes the deletion in it, if there is one. Returns whether the features get the response now.
-
-        They get that of a deletion that was sent more than once when it is resolved.
-        """
-        response = delivered.response
-        request = response.request.request
-        if not isinstance(request, StopReplicaRequest) or not request.delete:
-            return True
-        if not response.was_sent_again:
-            self.delete_is_over(response)
-            return True
-        unresolved = self.unresolved.setdefault(response.broker, UnresolvedDeletes())
-        unresolved.responses.append(response)
-        unresolved.epoch = None
-        self._enqueue(event_manager.EPOCH_BUMP)
-        return False
-
-    def delete_is_over(self, response: BrokerResponse) -> None:
-        """No copy of the deletion can still arrive: its replicas may be used again."""
-        request = response.request.request
-        assert isinstance(request, StopReplicaRequest)
-        self._released(self._pending_deletes.delete_answered(response.broker, request.partitions))
+            for earlier in self._resolved(broker):
+                self._delete_answered(earlier.request)
+                yield earlier
+        response = BrokerResponse(broker, done.request, event.response, done.again)
+        if isinstance(request, StopReplicaRequest) and request.delete:
+            if done.again:
+                unresolved = self.unresolved.setdefault(broker, UnresolvedDeletes())
+                unresolved.responses.append(response)
+                unresolved.epoch = None
+                self._enqueue(event_manager.EPOCH_BUMP)
+                return
+            self._delete_answered(done.request)
+        yield response
 
     def broker_restarted(self, broker: int) -> None:
         """A new incarnation, or none any more: nothing that was sent to it can arrive."""
@@ -418,13 +398,18 @@ class RequestSender:
         self.omitted_partitions.pop(broker, None)
         self._released(self._pending_deletes.restarted(broker))
 
-    def _resolve(self, broker: int) -> tuple[BrokerResponse, ...]:
-        """The broker knows the raised epoch: no copy of an older deletion is obeyed any more."""
+    def _resolved(self, broker: int) -> list[BrokerResponse]:
+        """Responses to deletions of which the broker obeys no copy any more, as it knows the raised epoch."""
         unresolved = self.unresolved.get(broker)
         if unresolved is None or unresolved.epoch is None or unresolved.epoch > self._epoch():
-            return ()
+            return []
         del self.unresolved[broker]
-        return tuple(unresolved.responses)
+        return unresolved.responses
+
+    def _delete_answered(self, asked: BrokerRequest) -> None:
+        """No copy of the deletion can still arrive: its replicas may be used again."""
+        assert isinstance(asked.request, StopReplicaRequest)
+        self._released(self._pending_deletes.delete_answered(asked.broker, asked.request.partitions))
 
     def _released(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:
