@@ -58,7 +58,7 @@ class PollMonitor:
         self._under_way = 0
         self._last_ms = 0
         self.is_overdue = False
-        """Says whether the member has left the group because the application does not poll."""
+        """True if the member has left the group because the application does not poll."""
 
     def start(self, now_ms: int) -> None:
         """Starts the interval of the first poll: the member joins."""

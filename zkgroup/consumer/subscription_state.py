@@ -142,7 +142,7 @@ class AckTracker:
 
     @property
     def is_full(self) -> bool:
-        """Says whether delivery waits until the oldest unacknowledged record is acknowledged (`max_unacked`).
+        """True if delivery waits until the oldest unacknowledged record is acknowledged (`max_unacked`).
 
         Acknowledged records behind it count too: they are stored until then.
         """
@@ -187,18 +187,18 @@ class TopicPartitionState:
         self.epoch = 0
         """Number of position changes other than by delivery; records fetched before one are dropped."""
         self.started = False
-        """Says whether `on_assigned` of this claim has returned."""
+        """True if `on_assigned` of this claim has returned."""
         self.stopped = False
-        """Says whether the claim is being revoked."""
+        """True if the claim is being revoked."""
         self.paused = False
         self.settling = not known
-        """Says whether the start position is not committed yet, so that nothing is delivered."""
+        """True if the start position is not committed yet, so that nothing is delivered."""
         self.sought = 0
         """`epoch` of the last seek of the application or the reset policy; the first commit after it may go
         back. 0 if there was none, or if another client has changed the position since."""
         self.buffer: deque[SourceRecord] = deque()
         self.full = False
-        """Says whether enough is buffered; the source is asked again when half of it is delivered."""
+        """True if enough is buffered; the source is asked again when half of it is delivered."""
 
     @property
     def topic_partition(self) -> TopicPartition:

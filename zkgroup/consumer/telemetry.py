@@ -187,7 +187,7 @@ class GuardedHistory:
             )
 
     def _break_off(self) -> bool:
-        """Says whether this is the first error: the thread of the member and the application's may race."""
+        """Returns whether this is the first error: the threads of member and application may race."""
         with self._lock:
             first, self._broken = not self._broken, True
         return first

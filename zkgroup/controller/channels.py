@@ -45,7 +45,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSettings:
-    """Sets how a controller keeps its connections. The names are Kafka's where Kafka has the setting."""
+    """Settings of a controller's connections. The names are Kafka's where Kafka has the setting."""
 
     socket_timeout_ms: int = 30_000
     """`controller.socket.timeout.ms`: for a connection, and for an answer."""

@@ -17,7 +17,7 @@ log = get_logger("zkgroup.controller")
 state_log = get_logger("zkgroup.state_change")
 
 COUNT_EVERY_MS: Final = 5_000
-"""Says how often the cluster is counted for the metrics."""
+"""Interval between counts of the cluster for the metrics."""
 _STATE_CHANGES: Final = {
     "leader.changed": logging.INFO,
     "election.unclean": logging.WARNING,

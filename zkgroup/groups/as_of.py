@@ -1,4 +1,4 @@
-"""Says how old what was read is; apart from the connection, whose import takes long."""
+"""The age of what was read; apart from the connection, whose import takes long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Says how old a snapshot is: nothing in it is newer than `zxid`."""
+    """The age of a snapshot: nothing in it is newer than `zxid`."""
 
     zxid: int
     """The last zxid that the session had seen after the read."""

@@ -11,11 +11,11 @@ from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition
 
 Protocol = Literal["zookeeper", "coordinator"]
-"""Says how the members of a group join it."""
+"""The protocol by which the members of a group join it."""
 
 
 class GroupState(Enum):
-    """Says what an operator sees of a group."""
+    """The state of a group, for an operator."""
 
     EMPTY = "empty"
     """No member is registered."""
@@ -28,7 +28,7 @@ class GroupState(Enum):
 
 
 class ProblemKind(Enum):
-    """Says what can be wrong with a group, in the order in which it is reported."""
+    """The kinds of problems of a group, in the order in which they are reported."""
 
     PERSISTENT_ZNODE = "persistent_znode"
     """A registration, owner or view is persistent, so it ends with no session."""
@@ -90,9 +90,9 @@ class Problem:
     partition: int | None = None
     """The partition number; None if the problem is not about one partition."""
     expected: str | None = None
-    """Says what should be there; None if that is not known."""
+    """The value that should be there; None if that is not known."""
     found: str | None = None
-    """Says what is there; None for nothing."""
+    """The value that is there; None for nothing."""
     since_ms: int | None = None
     """Since when, where the znodes show it."""
     detail: str = ""
@@ -114,7 +114,7 @@ class MemberDescription:
     subscription: Mapping[str, int]
     """The registration's own entry: topics, or one regular expression. The topics of a client."""
     registered_at_ms: int | None
-    """Says when the registration was created, by the server's clock, in epoch milliseconds; None for a
+    """Creation of the registration, by the server's clock, in epoch milliseconds; None for a
     client."""
     kind: Literal["zkgroup", "jvm", "unknown", "client"]
     """`zkgroup` (has the key of zkgroup), `jvm` (bytes as Kafka 0.8-0.9 writes them), `unknown`, or `client`:
@@ -145,7 +145,7 @@ class PartitionDescription:
     """The thread id that the assignment names; None if there is none, in a group of Kafka's protocol, and
     where the owner is another client's that writes its id without a thread."""
     owned_since_ms: int | None
-    """Says when the owner znode was created, in epoch milliseconds of the server; None without one."""
+    """Creation of the owner znode, in epoch milliseconds of the server; None without one."""
     token: int | None
     """The fencing token: the owner znode's `czxid`. None without an owner znode."""
     offset: int | None
@@ -165,7 +165,7 @@ class GroupDescription:
     """A group with its members, partitions and problems."""
 
     as_of: AsOf
-    """Says when the group was read."""
+    """The moment at which the group was read."""
     group: str
     """The group."""
     state: GroupState
@@ -207,7 +207,7 @@ class GroupSummary:
     partitions: int
     """As many as `describe` has rows: of subscribed topics, and all that have an owner or an offset."""
     unowned: int
-    """Says how many partitions of subscribed topics have no owner."""
+    """Number of partitions of subscribed topics that have no owner."""
     lag: int | None
     """The sum of all known lags, in offsets; None if none is known."""
     protocol: Protocol = "zookeeper"
@@ -220,10 +220,10 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """Holds what `group verify` found."""
+    """The findings of `group verify`."""
 
     as_of: AsOf
-    """Says when the group was read."""
+    """The moment at which the group was read."""
     group: str
     """The group."""
     problems: tuple[Problem, ...]
@@ -256,10 +256,10 @@ class PreviewRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """Holds what the group's ownership would become; nothing is changed."""
+    """The ownership that a change of the group would lead to; nothing is changed."""
 
     as_of: AsOf
-    """Says when the group was read."""
+    """The moment at which the group was read."""
     group: str
     """The group."""
     assignor: str
@@ -287,7 +287,7 @@ class OffsetDescription:
     version: int
     """Data version of the offset znode."""
     committed_at_ms: int | None
-    """Says when it was committed, by the server's clock, in epoch milliseconds; None if its last write was a
+    """Time of the commit, by the server's clock, in epoch milliseconds; None if its last write was a
     claim."""
     owner: str | None
     """The thread id in the owner znode, or the member id of a client; None if the partition has no owner."""

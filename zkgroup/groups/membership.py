@@ -60,7 +60,7 @@ class LiveGroup:
     protocol: str
     members: tuple[LiveMember, ...] = ()
     phase: str | None = None
-    """Says what the group waits for; None, as the next ones, if the coordinator does not report it."""
+    """The event that the group waits for; None, as the next ones, if the coordinator does not report it."""
     generation: int | None = None
     leader: str | None = None
     pending_members: int | None = None
@@ -85,7 +85,7 @@ class ClientMember:
     assigned: tuple[TopicPartition, ...] | None
     """None if they are opaque or unreadable."""
     errors: tuple[str, ...] = ()
-    """Says why topics or partitions cannot be read."""
+    """The reasons why topics or partitions cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

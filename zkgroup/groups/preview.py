@@ -16,7 +16,7 @@ from zkgroup.znodes.brokers import Topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """Says what to imagine; several parts combine. An empty change shows the plan for the group as it is."""
+    """A change to imagine; several parts combine. An empty change shows the plan for the group as it is."""
 
     members: int | None = None
     """Total number of members: the last ones by name go, or ones like the present are added."""

@@ -143,11 +143,11 @@ def read_permitted_snapshots(
 
 @dataclass(slots=True)
 class _Pass:
-    """Holds what a pass has learnt; filled by rounds, each of one or two bulk reads for all groups."""
+    """The results of a pass; filled by rounds, each of one or two bulk reads for all groups."""
 
     groups: Sequence[str]
     slots: int | None
-    """Says how many slots there are; None without a coordinator."""
+    """Number of slots; None without a coordinator."""
     before: dict[str, Znode | None] = field(default_factory=dict)
     names: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     leaves: dict[str, Znode | None] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class _Pass:
     after: dict[str, Znode | None] = field(default_factory=dict)
 
     def header_path(self, group: str) -> str | None:
-        """Says where the coordinator stores the group; None without one."""
+        """Path at which the coordinator stores the group; None without one."""
         return None if self.slots is None else GroupHeader.path(slot_of(group, self.slots), group)
 
     def coordinated_paths(self, group: str) -> list[str]:

@@ -127,7 +127,7 @@ def coordinated_views(
 def verify(
     ensemble: Ensemble, group: str, *, wait_s: float | None = None, live: LiveReader | None = None
 ) -> Verification:
-    """Says what is wrong with the group now; with `wait_s`, reads again until nothing is or the time is over.
+    """The problems of the group now; with `wait_s`, reads again until nothing is or the time is over.
 
     A wait is also for a group that does not exist yet, and then for its first member: before that there is
     nothing that could be wrong. Raises NotFoundError where there is no group, also at the end of the time.
@@ -153,7 +153,7 @@ def verify(
 
 
 def preview(ensemble: Ensemble, group: str, change: GroupChange) -> Preview:
-    """Says who would own what after a change, which is not made. Raises NotFoundError, ConfigError.
+    """The owners of partitions after a change, which is not made. Raises NotFoundError, ConfigError.
 
     The group need not exist where the change gives it members.
     """
@@ -315,7 +315,7 @@ def describe_offsets(
 
 
 def unreadable_offsets(snapshot: GroupSnapshot) -> tuple[CorruptZnodeError, ...]:
-    """Says what is wrong with each offset znode that cannot be read; in order."""
+    """The problem of each offset znode that cannot be read; in order."""
     return tuple(entry.error for _, entry in sorted(snapshot.offsets.items()) if entry.error)
 
 
@@ -334,7 +334,7 @@ def offset_of(snapshot: GroupSnapshot, tp: TopicPartition) -> int | None:
 
 
 def committed_at_ms(snapshot: GroupSnapshot, tp: TopicPartition) -> int | None:
-    """Says when the offset was last committed; None where its last write was a claim."""
+    """The time of the offset's last commit; None where its last write was a claim."""
     entry, owner = snapshot.offsets.get(tp), snapshot.owners.get(tp)
     if entry is None or offset_of(snapshot, tp) is None:
         return None

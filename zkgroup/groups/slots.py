@@ -33,12 +33,12 @@ class SlotView:
 
     @property
     def error(self) -> CorruptZnodeError | None:
-        """Says why a znode of the slot cannot be read."""
+        """The reason why a znode of the slot cannot be read."""
         return (self.state and self.state.error) or (self.owner and self.owner.error) or None
 
     @property
     def reason_not_led(self) -> str | None:
-        """Says why no broker coordinates its groups, for people; None where one does."""
+        """The reason why no broker coordinates its groups, for people; None where one does."""
         if self.is_led:
             return None
         path = PartitionState.path(TopicPartition(OFFSETS_TOPIC, self.slot))

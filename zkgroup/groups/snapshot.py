@@ -62,7 +62,7 @@ def decode_ephemeral(znode: Znode, decode: Callable[[str, bytes | None], T]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatedGroup:
-    """Holds what ZooKeeper has of a group of Kafka's group protocol (slots, generations and marker, recipes
+    """The znodes of a group of Kafka's group protocol (slots, generations and marker, recipes
     20-22)."""
 
     slot: int
@@ -74,7 +74,7 @@ class CoordinatedGroup:
     members: tuple[StoredMember, ...] = ()
     """The members of the last stored generation."""
     error: CorruptZnodeError | None = None
-    """Says why header or members cannot be read."""
+    """The reason why header or members cannot be read."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class CoordinatedGroup:
 
     @property
     def newest_change_ms(self) -> int:
-        """Says when marker or header were last written."""
+        """Time of the last write of marker or header."""
         return max(entry.stat.mtime for entry in (self.marker, self.header) if entry is not None)
 
 

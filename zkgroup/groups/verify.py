@@ -217,7 +217,7 @@ def _owner_problem(
 
 
 def _session_problem(snapshot: GroupSnapshot, tp: TopicPartition, entry: DecodedZnode[Owner]) -> str | None:
-    """Says why the holder is no member of now: not registered, or a leftover of a former session."""
+    """Returns why the holder is no member of now: not registered, or a leftover of a former session."""
     assert entry.value is not None
     member = snapshot.registered_owner(tp)
     registration = snapshot.registrations.get(member) if member else None
@@ -252,7 +252,7 @@ def _unowned(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[P
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedOwnership:
-    """Says who should own what."""
+    """The owner that each partition should have."""
 
     assignor: str
     members: tuple[EvaluatedMember, ...]

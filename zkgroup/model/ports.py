@@ -52,7 +52,7 @@ class Party(Protocol):
 
     @property
     def turns(self) -> int:
-        """Counts how often it has begun to work."""
+        """The number of times that it has begun to work."""
         ...
 
     def is_quiet(self) -> bool:

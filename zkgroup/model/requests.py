@@ -15,7 +15,7 @@ from zkgroup.model.quick_init import quick_init
 
 
 class Code(Enum):
-    """Says why the server refused an operation (KeeperException.Code, ZooKeeper 3.9)."""
+    """The reason why the server refused an operation (KeeperException.Code, ZooKeeper 3.9)."""
 
     NO_NODE = "NoNode"
     NODE_EXISTS = "NodeExists"
@@ -255,7 +255,7 @@ class Session:
     """One ZooKeeper session of a client, from its first connection to its end."""
 
     incarnation: int
-    """Counts the sessions of this client object from 1. A request names the one that it is for."""
+    """Number of the session of this client object, from 1. A request names the one that it is for."""
     session_id: int
     timeout_ms: int
     """The timeout that the server granted, not the one requested."""

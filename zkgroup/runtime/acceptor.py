@@ -80,7 +80,7 @@ class Acceptor:
 
     @property
     def clients(self) -> int:
-        """Counts the clients that are connected."""
+        """The number of connected clients."""
         return len(self._tasks)
 
     @property

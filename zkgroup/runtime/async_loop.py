@@ -46,7 +46,7 @@ class LoopTimer:
 
     @property
     def at_ms(self) -> int | None:
-        """Says when it calls back; None: not at all."""
+        """The time of the call; None: no call."""
         return self._at_ms
 
     def set(self, at_ms: int | None) -> None:

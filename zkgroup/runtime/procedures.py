@@ -351,7 +351,7 @@ class MachineContext(Generic[_E]):
         self.forget_watches()
 
     def is_present(self, incarnation: int) -> bool:
-        """Says whether this is the incarnation of the present session; events of another one are obsolete."""
+        """Returns whether this is the incarnation of the present session. Events of others are obsolete."""
         return self.session is not None and self.session.incarnation == incarnation
 
     def owns(self, owner: int) -> bool:

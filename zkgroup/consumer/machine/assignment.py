@@ -63,7 +63,7 @@ class AssignmentComputer:
         """For sticky: the check of the assignment znode in every claim."""
         self.is_waiting_for_brokers = False
         self.waits_for_releases = False
-        """Says whether other members must first release partitions that this member gains."""
+        """True if other members must first release partitions that this member gains."""
         self.is_outdated = False
         """A claim was refused at the assignment znode, which is then read before the next claim."""
         self._has_read_topics_again = False
@@ -208,7 +208,7 @@ class AssignmentComputer:
         self.missing_topics = missing
 
     def _others_must_release(self, snapshot: MembershipSnapshot, before: GroupAssignment | None) -> bool:
-        """Says whether a registered member owned, by the last assignment, a partition that this one gains."""
+        """Returns whether a registered member owned, by the last assignment, a partition that this gains."""
         owned, own = self._context.owned, self._context.config.member_id
         if not owned.wanted:
             return False

@@ -67,7 +67,7 @@ from zkgroup.runtime.procedures import Procedure, Query, ask, list_done, require
 from zkgroup.znodes.group_records import Reset
 
 SENDS_MAX = 2
-"""Says how often a batch is sent as a whole, with a read-back in between; after that each partition alone."""
+"""Times that a batch is sent as a whole, with a read-back in between; after that each partition alone."""
 
 
 class Commits:
@@ -446,7 +446,7 @@ class CommitBatch:
         self.sought: dict[TopicPartition, int] = {}
         """The last seek that led to each of these offsets."""
         self.has_unknown_outcome = False
-        """Says whether the batch must be read back before anything else is done."""
+        """True if the batch must be read back before anything else is done."""
         self.unknown: set[TopicPartition] = set()
         """Partitions sent without a reply and not read back since: they may have been written."""
         self.foreign: set[TopicPartition] = set()

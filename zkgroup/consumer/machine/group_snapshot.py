@@ -207,7 +207,7 @@ class GroupSnapshotReader:
         self.settling = SnapshotTiming(context)
         self.newest: MembershipSnapshot | None = None
         self.is_new = False
-        """Says whether `newest` differs from the one before and no assignment was computed from it yet."""
+        """True if `newest` differs from the one before and no assignment was computed from it yet."""
         self.topic_facts: Mapping[str, int] = {}
         """Paths of the topics in the snapshot, each with its mzxid (0 for one that is missing)."""
 

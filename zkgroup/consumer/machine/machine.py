@@ -118,7 +118,7 @@ class MemberMachine:
         self._claims_verified = 0
         """Number of accepted claims at the last verification after a rebalance."""
         self._awaits_subscription = False
-        """Says whether the subscription was changed and no assignment was computed with it yet."""
+        """True if the subscription was changed and no assignment was computed with it yet."""
         self._timers = self._timer_table()
 
     def step(self, event: ev.Event, now: Instant) -> tuple[Effect, ...]:

@@ -58,7 +58,7 @@ NO_POSITION_FLOOR = -1
 
 
 class Position(NamedTuple):
-    """Holds how far the application has processed a partition."""
+    """The position up to which the application has processed a partition."""
 
     offset: int
     seek: int = 0
@@ -86,7 +86,7 @@ class OwnedPartition:
     position_epoch: int = 0
     """Id of its `Assign`, or of the last `SeekTo` since."""
     ended: str | None = None
-    """Says why the application's lease has ended, while the release is not done yet."""
+    """The reason why the application's lease has ended, while the release is not done yet."""
     sought: int = 0
     """The last seek of the application whose position was written; 0 before the first, and after `SeekTo`."""
     floor: int = field(init=False)

@@ -81,21 +81,21 @@ class Membership:
         self.subscription: Subscription = context.config.subscription
         self.is_registered = False
         self.is_waiting = False
-        """Says whether another session has a registration of this name, or the group has the marker of a
+        """True if another session has a registration of this name, or the group has the marker of a
         coordinator; a watch and a timer end the wait."""
         self.data: bytes | None = None
         """The data of the registration, or of the running create."""
         self.is_outcome_unknown = False
-        """Says whether a create was sent without a reply: there may be a registration of this member."""
+        """True if a create was sent without a reply: there may be a registration of this member."""
         self.must_replace = False
         self.in_use: MemberIdInUseError | CoordinatedGroupError | None = None
-        """Says why the member has given up to register."""
+        """The reason why the member has given up to register."""
         self.may_have_orphans = False
-        """Says whether the session of a shared client may have claims of an earlier member of this name."""
+        """True if the session of a shared client may have claims of an earlier member of this name."""
         self._waiting_since: int | None = None
         """Milliseconds; None until the obstacle was read on this connection."""
         self._obstacle: int | str | None = None
-        """Says what it waits for: the session of the other registration, or the marker's path."""
+        """The obstacle that it waits for: the session of the other registration, or the marker's path."""
 
     def register(self) -> Procedure[None]:
         """Registers: sync, create the parents, create. Ends registered, waiting, or with `in_use` set."""
@@ -266,14 +266,14 @@ class SessionLease:
         self.until_ms: int | None = None
         """End of the lease in milliseconds; None before the first acknowledgement and after its end."""
         self.has_ended = False
-        """Says whether it ran out and the owned partitions were not verified since."""
+        """True if it ran out and the owned partitions were not verified since."""
         self.is_refused = False
-        """Says whether a heartbeat was refused at the own registration."""
+        """True if a heartbeat was refused at the own registration."""
         self._is_running = False
         self._last_sent_ms: int | None = None
-        """Says when the newest acknowledged write was issued."""
+        """Time at which the newest acknowledged write was issued."""
         self._last_beat_ms = 0
-        """Says when the newest heartbeat was due; sent or not, the next one is a period later."""
+        """Time at which the newest heartbeat was due; sent or not, the next one is a period later."""
         self._period_ms = 0
         """Milliseconds from the last write to the next heartbeat; drawn anew for each heartbeat."""
         self._heartbeat_under_way = False
@@ -329,7 +329,7 @@ class SessionLease:
         return session.timeout_ms
 
     def has_run_out(self) -> bool:
-        """Says whether the lease is over; each step checks it first, as the process may have been stopped."""
+        """Returns whether the lease is over. Each step checks it first: the process may have been stopped."""
         return self.until_ms is not None and self._context.now.ms >= self.until_ms
 
     def end(self) -> None:

@@ -71,12 +71,12 @@ class Scheduler(ProcedureLoop[Effect]):
         super().__init__(components.context)
         self._components = components
         self.has_left_group = False
-        """Says whether the member does not register until the application polls."""
+        """True if the member does not register until the application polls."""
         self.is_leaving = False
         self.session_ends = False
-        """Says whether the running leave ends the session, which releases the partitions."""
+        """True if the running leave ends the session, which releases the partitions."""
         self.was_away = False
-        """Says whether the owned partitions must be read back after a lost connection."""
+        """True if the owned partitions must be read back after a lost connection."""
         self.on_unregistered: Callable[[str], None] = lambda reason: None
         self.on_denied: Callable[[str], None] = lambda path: None
 

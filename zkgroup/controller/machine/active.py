@@ -88,7 +88,7 @@ class Row(NamedTuple):
     handler: Callable[[Features], Handler]
     """Called once for each active controller, when it is elected."""
     reason: str = ""
-    """Says why the handler changes leaders and leader epochs; the kind's name where it is empty."""
+    """The reason for which the handler changes leaders; the kind's name where it is empty."""
 
 
 EVENT_HANDLERS: Final = (
@@ -163,7 +163,7 @@ class ActiveController:
         return self.parts.identity.is_current
 
     def metrics(self) -> ControllerMetrics:
-        """Counts the cluster; goes through all partitions."""
+        """Figures of the cluster; goes through all partitions."""
         return controller_metrics(self.parts.context, self.parts.events, self.parts.core.now.ms)
 
     def next(self) -> Work | None:

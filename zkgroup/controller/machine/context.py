@@ -82,7 +82,7 @@ class LiveBroker:
 
 
 class BrokerChange(NamedTuple):
-    """Holds what is new in a list of registrations. A bounced broker is to be taken as gone, then as new."""
+    """The news in a list of registrations. A bounced broker is to be taken as gone, then as new."""
 
     new: frozenset[int]
     gone: frozenset[int]
@@ -303,7 +303,7 @@ class ControllerContext:
                 leaders[leader] = {number}
 
     def is_in_order(self, topic: str, live: frozenset[int], live_or_shutting_down: frozenset[int]) -> bool:
-        """Whether live brokers lead all partitions, and all replicas are on brokers that are registered."""
+        """Returns whether live brokers lead all partitions, and all replicas are on registered brokers."""
         known = self._topics[topic]
         led = sum(map(len, known.leaders.values()))
         return (

@@ -24,7 +24,7 @@ from zkgroup.runtime.procedures import ConnectionLossError, NoAuthError, Procedu
 
 @dataclass(frozen=True, slots=True)
 class EventKind:
-    """Names what may have changed, so that its handler has to run. The table of handlers ranks the kinds.
+    """A kind of change, for which its handler has to run. The table of handlers ranks the kinds.
 
     Kinds that one feature alone enqueues are declared in the module of that feature.
     """
@@ -160,7 +160,7 @@ BACKOFF_MAX_MS: Final = 30_000
 
 
 class Backoffs:
-    """Says how long an event waits whose handler enqueues it again and again and writes nothing.
+    """The pauses of an event whose handler enqueues it again and again and writes nothing.
 
     A handler runs `ATTEMPTS_WITHOUT_BACKOFF` times at once, as another client may have written before it;
     then with backoffs that grow from `BACKOFF_MS` to `BACKOFF_MAX_MS`, until something is written or an event
@@ -201,17 +201,17 @@ class EventManager:
         self._core = core
         self.queue = EventQueue(kinds)
         self.blocked: dict[str, str] = {}
-        """Says what waits (`move of t-0`, `deletion of t`, `leader of t-0`), and for what; for the status."""
+        """Blocked work (`move of t-0`, `deletion of t`) to what it waits for; for the status."""
         self._delayed: dict[QueuedEvent, int] = {}
         self._backoffs = Backoffs()
         self._is_in_handler = False
         """Events that are enqueued now come from a handler."""
         self._refusal: str | None = None
-        """Says why the running handler has to run again."""
+        """The reason why the running handler has to run again."""
         self._is_reported = False
         """The running handler has named in `blocked` what waits for it."""
         self.reason = ""
-        """Why the running handler changes leaders; for the log."""
+        """The reason for which the running handler changes leaders; for the log."""
         self.leaders_changed = 0
         """Leaders that the running handler has changed."""
 

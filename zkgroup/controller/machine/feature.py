@@ -120,8 +120,8 @@ class Feature:
         """The controller has resigned: requests that wait for a response get one."""
 
     def _is_settled(self, refusal: Refusal | None, kind: EventKind, waiting: Iterable[str] = ()) -> bool:
-        """Whether a write is done. If not its event comes again: soon after another client's write, with
-        growing backoffs after an ACL or a limit. `waiting`: see `EventManager.back_off`."""
+        """Returns whether a write is done. If not its event comes again: soon after another client's write,
+        with growing backoffs after an ACL or a limit. `waiting`: see `EventManager.back_off`."""
         if refusal is None:
             return True
         if refusal.is_conflict:

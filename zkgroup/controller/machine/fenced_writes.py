@@ -53,7 +53,7 @@ class Write(NamedTuple):
     """Operations that belong together, with the versions that their decision is based on."""
 
     about: Hashable
-    """Names what they change, for the caller: a partition, a topic, a request."""
+    """The subject of the change, for the caller: a partition, a topic, a request."""
     operations: tuple[Operation, ...]
 
 
@@ -159,7 +159,7 @@ class Refusal(NamedTuple):
 
 
 class Denied(str):
-    """Says why something is not written where only time can help: an ACL or a limit has refused it."""
+    """The reason why something is not written where only time can help: an ACL or a limit refused it."""
 
     __slots__ = ()
 
@@ -177,7 +177,7 @@ def why_deposed(packet: Packet, refused: MultiRefused) -> str | None:
 
 
 def was_applied(packet: Packet, found: Mapping[str, Znode]) -> bool:
-    """Whether an unanswered packet was applied, from its paths as read back after a `sync`.
+    """Returns whether an unanswered packet was applied, from its paths as read back after a `sync`.
 
     A transaction is applied whole or not at all, so the first operation that shows it is enough. False also
     where others have written all of its znodes since: the outcome cannot be found, and need not be.
@@ -203,7 +203,7 @@ def changing(packet: Packet) -> Iterator[Create | SetData | Delete]:
 
 
 def _is_shown(operation: Create | SetData | Delete, znode: Znode | None) -> bool | None:
-    """Whether one znode shows that its operation was applied; None where it may be either."""
+    """Returns whether one znode shows that its operation was applied; None where it may be either."""
     if isinstance(operation, Create):
         if znode is None:
             return False

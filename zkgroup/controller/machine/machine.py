@@ -48,7 +48,7 @@ from zkgroup.runtime.procedures import (
 from zkgroup.wire.messages import ErrorCode
 
 NextWork = Callable[[Elector], Work | None]
-"""Says what an active controller does next, or None. If it fails, the controller resigns."""
+"""The next work of an active controller, or None. If it fails, the controller resigns."""
 
 MachineEvent = SharedEvent | ControllerEvent
 

@@ -22,7 +22,7 @@ from zkgroup.znodes.reassignment_records import Outcome
 
 
 class Stage(Enum):
-    """Says how far this controller has brought a move; the numbers are the steps of controller.md 4.4."""
+    """The progress of a move under this controller; the numbers are the steps of controller.md 4.4."""
 
     PLAN = "0"
     """Nothing is remembered: what was read decides."""
@@ -69,7 +69,7 @@ class OpenReassignment:
     """The target before the request was changed."""
     stage: Stage = Stage.PLAN
     drop: Brokers = ()
-    """Names who is to be deleted, once step 8 was accepted."""
+    """Brokers whose replica is to be deleted, once step 8 was accepted."""
 
     @property
     def is_cancelled(self) -> bool:
@@ -97,7 +97,7 @@ class Completion(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """Holds what following the request has changed, beside the steps to do."""
+    """The changes by following the request, beside the steps to do."""
 
     dropped: tuple[Completion, ...]
     """Entries that cannot be carried out: their ends are to be written."""
@@ -326,7 +326,7 @@ def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Broke
 
 
 class _Keys(NamedTuple):
-    """Holds what a topic says of the move of one of its partitions (2.4)."""
+    """The keys of a topic for the move of one of its partitions (2.4)."""
 
     adding: Collection[int]
     removing: Collection[int]

@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 class RecordChange(NamedTuple):
-    """Says what becomes of znodes, in operations that rest on their versions."""
+    """Changes of znodes, in operations that rest on their versions."""
 
     parts: Mapping[Place, Part | None]
     """As they are then; None: it goes."""
@@ -211,7 +211,7 @@ _NO_BROKERS: Final[frozenset[int]] = frozenset()
 
 @dataclass(slots=True)
 class DeletedTopicReplicas:
-    """Names what one broker may still have of a topic that was deleted without it."""
+    """Replicas that one broker may still have of a topic that was deleted without it."""
 
     record: AbandonedReplicas
     version: int
@@ -238,7 +238,7 @@ class PendingDeletes:
         self.records = StrayRecords(record_bytes)
         """The records of all that brokers may still have."""
         self.of_deleted_topics: dict[RecordKey, DeletedTopicReplicas] = {}
-        """Holds what of it is of topics that are gone; `set_of_deleted_topics` and `is_wanted` change it."""
+        """Those of topics that are gone; `set_of_deleted_topics` and `is_wanted` change them."""
         self._owed: dict[TopicPartition, set[int]] = {}
         """Partition to the brokers that `of_deleted_topics` names."""
         self.released: dict[PartitionAndReplica, None] = {}

@@ -34,7 +34,7 @@ class ControllerSettings:
 
 @dataclass(slots=True)
 class StrayRecordsRead:
-    """Counts how many of the records of stray replicas by former controllers were read."""
+    """The progress of reading the records of stray replicas by former controllers."""
 
     all: bool = False
     """Every record was read."""
@@ -57,7 +57,7 @@ TAKEOVER_GRACE_MS: Final = 2000
 
 
 class ControllerAddress(NamedTuple):
-    """Says where a controller that hosts nothing listens (controllers without partitions, recipes 14)."""
+    """The address of a controller that hosts nothing (controllers without partitions, recipes 14)."""
 
     host: str
     port: int

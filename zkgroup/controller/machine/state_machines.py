@@ -27,7 +27,7 @@ class PartitionPhase(Enum):
 
 
 class ReplicaPhase(Enum):
-    """Says where one replica of a partition is in its life."""
+    """The phase of one replica of a partition."""
 
     NON_EXISTENT = "non-existent"
     NEW = "new"

@@ -59,7 +59,7 @@ class Written(NamedTuple):
     written: dict[TopicPartition, LeaderIsrAndControllerEpoch]
     """The states as they stand now, with the versions that LeaderAndIsr carries."""
     refused: dict[TopicPartition, str]
-    """Says why the others were not written."""
+    """The reasons why the others were not written."""
 
 
 class StateWriter:

@@ -29,7 +29,7 @@ class ControllerMetrics:
     queue_size: int
     """Pieces of work that wait."""
     queue_oldest_ms: int
-    """Says how long the oldest of them has waited; 0 where none does."""
+    """Time that the oldest of them has waited; 0 where none does."""
 
 
 class StatusPublisher(Feature):
@@ -89,7 +89,7 @@ class StatusPublisher(Feature):
 
 
 def controller_metrics(context: ControllerContext, events: EventManager, now_ms: int) -> ControllerMetrics:
-    """Counts; goes through all partitions."""
+    """Returns the figures of the cluster; goes through all partitions."""
     offline = [
         each
         for each in context.partition_phases.unusual(LEADERLESS)

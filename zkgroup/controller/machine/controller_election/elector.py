@@ -103,7 +103,7 @@ class ControllerLease:
         """A heartbeat was refused at the fence."""
         self._fence: Fence | None = None
         self._last_sent_ms: int | None = None
-        """Says when the newest acknowledged write of this session was issued."""
+        """Time at which the newest acknowledged write of this session was issued."""
         self._under_way = False
 
     @property
@@ -210,7 +210,7 @@ class Elector:
         self.is_out = False
         """The id is another process's, or this controller leaves: no more elections."""
         self._reason = ""
-        """Says why this controller resigned last, for its next record; empty once another one was active."""
+        """The reason of its last resignation, for its next record; empty once another one was active."""
         self._must_read = True
         self._tried: ElectionAttempt | None = None
         """An attempt whose outcome is unknown."""
@@ -267,7 +267,7 @@ class Elector:
 
     @property
     def has_left(self) -> bool:
-        """Says whether it takes part in no more elections, and no znode of it was found by the last read."""
+        """Returns whether it takes part in no more elections, and the last read found no znode of it."""
         return self.is_out and self._ended is None and not self._must_read and self.stage.is_outside
 
     def fenced(self) -> None:

@@ -71,7 +71,7 @@ another controller was active that this elector never read."""
 
 
 class ElectionAttempt(NamedTuple):
-    """Holds what one attempt is based on."""
+    """The basis of one attempt."""
 
     epoch: int
     """As read after `/controller` went; the attempt is for the next one."""

@@ -32,7 +32,7 @@ class DeletionState(NamedTuple):
     moving: Collection[TopicPartition] = ()
     """Partitions of it with an open reassignment."""
     refused: str | None = None
-    """Says why a replica could not be deleted, until a broker starts or a reassignment ends."""
+    """The reason why a replica could not be deleted, until a broker starts or a reassignment ends."""
     without: Collection[int] = ()
     """Brokers that an operator does not wait for. Those that are registered are asked all the same."""
     strays: Collection[PartitionAndReplica] = ()
@@ -66,7 +66,7 @@ class DeletionFinish(NamedTuple):
     """All replicas that are waited for are deleted: the znodes go, then what is remembered."""
 
     left_behind: tuple[PartitionAndReplica, ...] = ()
-    """Names what brokers that are gone may still have. A record of it is made with the last write."""
+    """Replicas that brokers that are gone may still have. The last write records them."""
 
 
 Step = DeletionWait | GiveUp | DeletionStart | DeletionFinish
@@ -125,12 +125,12 @@ def forced_deletion_hint(topic: str, awaited: Iterable[PartitionAndReplica]) -> 
 
 
 class StopReplicaResults(NamedTuple):
-    """Holds what one broker said to StopReplica with deletion."""
+    """The result of a StopReplica with deletion on one broker."""
 
     deleted: tuple[PartitionAndReplica, ...]
     failed: tuple[PartitionAndReplica, ...]
     reason: str | None
-    """Says why the first one failed."""
+    """The reason why the first one failed."""
 
 
 def stop_replica_results(

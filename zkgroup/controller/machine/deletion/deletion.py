@@ -195,7 +195,7 @@ class TopicDeletions(Feature):
         self._requests.send(batch)
 
     def _why_void(self, topic: str) -> str | None:
-        """Why a request to delete the topic comes to nothing, or None (disabled deletion, K19)."""
+        """Returns why a request to delete the topic comes to nothing, or None (disabled deletion, K19)."""
         if not self._settings.delete_topics:
             return "deletion of topics is disabled"
         if topic not in self._context.topics:
@@ -362,7 +362,7 @@ def _name(topic: str) -> str:
 
 
 class _Removal:
-    """Holds what is left of each topic, as it was read last."""
+    """The znodes that are left of each topic, as they were read last."""
 
     def __init__(
         self,
@@ -377,9 +377,9 @@ class _Removal:
         self._ends = ends
         self._znodes: dict[str, dict[str, Znode]] = {}
         self._refused: dict[str, str] = {}
-        """Says why a write before the last one cannot be made."""
+        """The reason why a write before the last one cannot be made."""
         self._unrecorded: str | None = None
-        """Says why what stays cannot be recorded."""
+        """The reason why the replicas that stay cannot be recorded."""
         self.made_again: set[str] = set()
         """The last write got no answer, and was executed: these are other topics of the same names."""
 

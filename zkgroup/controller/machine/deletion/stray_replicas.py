@@ -246,8 +246,8 @@ class StrayReplicaDeletion(Feature):
         self._events.set_blocked(_stray_name(replica), None)
 
     def _is_stray(self, replica: PartitionAndReplica) -> bool:
-        """Says whether the partition has no place for it. Late in a reassignment the target and the brokers
-        have one that an unclean election has brought back."""
+        """Returns whether the partition has no place for it. Late in a reassignment the target has one, and
+        so has a broker that an unclean election has brought back."""
         topic_partition, broker = replica
         leadership = self._context.leadership(topic_partition)
         if leadership is not None and broker in leadership.isr:

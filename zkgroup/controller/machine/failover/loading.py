@@ -114,8 +114,7 @@ class Loading(Feature):
         self._core.note("first_leader_epochs.sent", partitions=len(partitions))
 
     def _may_be_unannounced(self, each: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
-        """Says whether its state is still the first one, of a zkgroup controller, and its topic is not being
-        deleted."""
+        """Returns whether its state is still the first one, of a zkgroup controller, and its topic stays."""
         return (
             (leadership.leader_epoch, leadership.version) == (0, 0)
             and leadership.controller_epoch > self._identity.foreign_epoch

@@ -108,7 +108,7 @@ class ControlledShutdowns(Feature):
                 self._shutdowns.answer(each, ErrorCode.BROKER_NOT_AVAILABLE)
 
     def _is_there(self, asked: ShutdownRequest) -> bool:
-        """Says whether it is still the start that has asked. Another one does not stop: it is not spared."""
+        """Returns whether the incarnation that asked still runs. Another one does not stop."""
         found = self._context.brokers.get(asked.broker)
         if found is None or asked.broker not in self._context.live_or_shutting_down:
             return False

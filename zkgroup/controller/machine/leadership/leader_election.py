@@ -45,7 +45,7 @@ class Led(NamedTuple):
     chosen: dict[TopicPartition, Choice]
     """Partitions with a new leader epoch."""
     failed: dict[TopicPartition, str]
-    """Says why the others have none."""
+    """The reasons why the others have none."""
     unneeded: frozenset[TopicPartition]
     """It is already so; nothing was written."""
 

@@ -177,7 +177,7 @@ def without_replica(
 
 
 def unclean_allowed(overrides: Mapping[str, str], broker_setting: bool) -> bool:
-    """Says whether a topic may elect a leader that is not in sync: its own word, else the broker's setting.
+    """Returns whether a topic may elect a leader that is not in sync: its own word, else the setting.
 
     Kafka refuses words other than true and false when they are set; one that got there all the same counts as
     false, the answer that loses nothing.

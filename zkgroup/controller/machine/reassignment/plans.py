@@ -45,7 +45,7 @@ PRUNED_MAX: Final = 100
 """Plans deleted in one transaction; when they are gone the watch of the list asks for more."""
 
 _Changes = Callable[[Mapping[ConfigEntity, EntityConfig]], "Mapping[ConfigEntity, EntityConfigWrite]"]
-"""Says what is to become of configurations as they were read."""
+"""Returns the changes of configurations that were read."""
 
 
 class _Plan(NamedTuple):
@@ -64,7 +64,7 @@ _AS_IT_IS: Final = "it has these settings already"
 
 
 class EntityConfigWrite(NamedTuple):
-    """Says what is to become of one configuration; settings that are not named stay."""
+    """A change of one configuration; settings that are not named stay."""
 
     set_to: Mapping[str, str]
     removed: Collection[str] = ()
@@ -142,8 +142,7 @@ class ReassignmentPlans(Feature):
         return sorted(plans, key=lambda plan: (plan.stored.time_ms, plan.id))
 
     def _can_be_kept(self, path: str, stored: StoredPlan) -> bool:
-        """Says whether it can be written again, further on; what can be read need not be a plan that can be
-        done."""
+        """Returns whether it can be written again, further on: a plan that can be read may be impossible."""
         try:
             stored.encode()
         except ConfigError as error:

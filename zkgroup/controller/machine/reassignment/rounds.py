@@ -73,7 +73,7 @@ from zkgroup.znodes.brokers import PartitionState, Topic
 WATCHED_MAX: Final = 1000
 """States watched at a time, as each watch costs a packet; the others are read in bulk with them."""
 REREAD_MS: Final = 2000
-"""Says how often states are read that wait beyond `WATCHED_MAX`."""
+"""Interval between reads of the states that wait beyond `WATCHED_MAX`."""
 
 _SYNCING: Final = frozenset({Stage.CATCH_UP, Stage.FINISH})
 
@@ -160,7 +160,7 @@ class Reassignments(Feature):
             self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _read_request(self) -> Procedure[bool]:
-        """Says whether the request can be read, or there is none; its data is read once, not each round."""
+        """Reads the request, its data once only. Returns whether it can be read, or there is none."""
         path, moves = Reassignment.path(), self._reassignments
         (outcome,) = yield from ask(self._reader.watched(Exists(path), event_manager.REASSIGNMENT))
         assert isinstance(outcome, ExistsDone), outcome

@@ -116,7 +116,7 @@ class Shrink(NamedTuple):
     isr: Brokers
     needed: bool
     drop: Brokers
-    """Names who is to be deleted once it is accepted: the replicas, as of it, that are not in the target."""
+    """Brokers whose replica is to be deleted once it is accepted: those outside the target."""
 
 
 class DeleteReplicas(NamedTuple):
@@ -180,7 +180,7 @@ def _plan(now: Situation) -> Decision:
 
 
 def _can_be_whole(now: Situation) -> bool:
-    """Says whether the leader can be sent all replicas: one with a pending delete would be left out again."""
+    """Returns whether the leader can be sent all replicas: one with a pending delete would be left out."""
     return now.leader in now.live and not set(now.replicas) & set(now.deleting)
 
 

@@ -97,7 +97,7 @@ class Finishing(NamedTuple):
 
     write: Write
     strays: RecordChange
-    """Says what it records of replicas that are left behind."""
+    """The records that it makes of replicas that are left behind."""
     left: tuple[Completion, ...]
     """The others: to be decided again once this is written."""
 

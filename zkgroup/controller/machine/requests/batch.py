@@ -53,7 +53,7 @@ class RequestBatch:
         """Brokers that get every partition in UpdateMetadata; None for all."""
         self._has_metadata = False
         self.leads_all = False
-        """Says whether every broker gets the states of all its partitions in LeaderAndIsr."""
+        """True if every broker gets the states of all its partitions in LeaderAndIsr."""
 
     @property
     def named(self) -> frozenset[TopicPartition]:

@@ -57,7 +57,7 @@ class SendQueue:
         self._waiting: deque[BrokerRequest] = deque()
         self._flying: BrokerRequest | None = None
         self._sent = 0
-        """Says how often the one in flight has been sent."""
+        """The number of times that the one in flight has been sent."""
         self._connected = False
 
     def __len__(self) -> int:
