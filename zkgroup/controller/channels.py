@@ -126,10 +126,7 @@ class Channel:
         self._failures = 0
 
     def send(self, connection: int, request: BrokerRequest) -> None:
-        """Sends a request on a connection that `up` has named; dropped where that is gone.
-
-        Its owner gives the next one when this is answered.
-        """
+        """Sends a request on a connection that `up` has named; dropped where that is gone."""
         if connection == self._connection and self._requests is not None:
             self._requests.put_nowait(request)
 
@@ -274,7 +271,6 @@ class ControllerChannelManager:
             self._close(order.broker)
 
     def close_all(self) -> None:
-        """Ends every channel: this controller is no longer active."""
         for broker in list(self._channels):
             self._close(broker)
 
@@ -305,8 +301,6 @@ class ControllerChannelManager:
 
 
 class _BrokerChannel:
-    """The channel to one incarnation, from its opening to its end."""
-
     def __init__(self, pool: ControllerChannelManager, order: OpenChannel) -> None:
         self._pool = pool
         self.broker = order.broker

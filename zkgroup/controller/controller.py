@@ -155,8 +155,7 @@ class Controller:
         self._loop.start()
 
     def stop(self) -> None:
-        """Begins to leave: resigns, and takes part in no more elections. Returns at once; safe in a signal
-        handler."""
+        """Begins to leave: resigns, and takes part in no more elections. Safe in a signal handler."""
         self._loop.post(self._leave)
 
     def close(self, timeout_s: float = LEAVE_TIMEOUT_S) -> bool:
@@ -178,10 +177,8 @@ class Controller:
         return self._thread.stop(timeout_s) and done
 
     def check(self) -> None:
-        """Raises why it takes part in no more elections, if it does not.
-
-        `ConflictError` where its id is another process's; the error with which the store gave up.
-        """
+        """Raises why it takes part in no more elections: `ConflictError` where its id is another process's,
+        or the error with which the store gave up."""
         if self._failure is not None:
             raise self._failure
 
@@ -282,7 +279,6 @@ class Controller:
             self._on_failure(error)
 
     def _end(self) -> None:
-        """Answers all requests that wait."""
         with self._lock:
             self._over = True
             left, self._asked = self._asked, {}

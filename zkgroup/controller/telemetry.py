@@ -52,7 +52,6 @@ class ControllerTelemetry:
         self._counted_ms: int | None = None
 
     def elected(self, effect: Elected) -> None:
-        """It is active."""
         state_log.info("broker %d is the controller, epoch %d", self._broker, effect.epoch)
         self._gauge("active_controller_count", 1)
         self._counted_ms = None
@@ -66,7 +65,6 @@ class ControllerTelemetry:
         self._gauges(ControllerMetrics(0, 0, 0, 0, 0, 0))
 
     def crashed(self) -> None:
-        """Its thread has ended by an error."""
         self._gauge("active_controller_count", 0)
 
     def note(self, note: LogEvent) -> None:

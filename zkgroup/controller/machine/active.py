@@ -82,8 +82,6 @@ class Features:
 
 
 class Row(NamedTuple):
-    """One kind of event."""
-
     kind: EventKind
     handler: Callable[[Features], Handler]
     """Called once for each active controller, when it is elected."""
@@ -154,12 +152,10 @@ class ActiveController:
 
     @property
     def context(self) -> ControllerContext:
-        """The cluster as last read or written."""
         return self.parts.context
 
     @property
     def is_current(self) -> bool:
-        """Returns whether the election that this controller won is still the last one."""
         return self.parts.identity.is_current
 
     def metrics(self) -> ControllerMetrics:
@@ -167,7 +163,6 @@ class ActiveController:
         return controller_metrics(self.parts.context, self.parts.events, self.parts.core.now.ms)
 
     def next(self) -> Work | None:
-        """The procedure that is due, or None."""
         return self._processor.next()
 
     def connected(self) -> None:
@@ -175,11 +170,9 @@ class ActiveController:
         self._processor.load_again()
 
     def timer_fired(self) -> None:
-        """Events that were delayed are due."""
         self.parts.events.timer_fired()
 
     def responded(self, event: BrokerAnswered) -> None:
-        """Passes the response of a broker to the features."""
         for response in self.parts.requests.responded(event):
             self.parts.features.responded(response)
 

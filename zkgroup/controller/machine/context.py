@@ -48,8 +48,8 @@ class LeaderIsrAndControllerEpoch(NamedTuple):
         return self.state.controller_epoch
 
     def is_of_later_controller(self, epoch: int) -> bool:
-        """Returns whether a controller after the one of this epoch has decided it: it must not be overwritten
-        (fence F3)."""
+        """Returns whether a controller after this epoch has decided it: it must not be overwritten (fence
+        F3)."""
         return self.controller_epoch > epoch
 
     def decided(self, leader: int, isr: Brokers, controller_epoch: int) -> PartitionState:
@@ -136,8 +136,7 @@ class ControllerContext:
         self.ineligible: dict[str, str] = {}
         """Topic to why its deletion waits."""
         self.unhosted: set[str] = set()
-        """Known topics that no broker hosts: created without brokers, and without a reassignment that names
-        one."""
+        """Known topics without brokers: created so, and without a reassignment that names one."""
         self.moves: set[TopicPartition] = set()
         """Partitions with an open reassignment."""
         self.offline_replicas: dict[TopicPartition, set[int]] = {}
@@ -215,12 +214,10 @@ class ControllerContext:
 
     @property
     def topics(self) -> Collection[str]:
-        """Names of the known topics."""
         return self._topics.keys()
 
     @property
     def size(self) -> int:
-        """Partitions in all."""
         return sum(len(each.topic.partitions) for each in self._topics.values())
 
     def topic(self, name: str) -> TopicContext | None:
@@ -411,22 +408,18 @@ class PartitionSet:
         return self.of(self._numbers)
 
     def of(self, topics: Iterable[str]) -> Iterator[TopicPartition]:
-        """Those of these topics."""
         for topic in topics:
             for number in self._numbers.get(topic, ()):
                 yield TopicPartition(topic, number)
 
     def add(self, topic_partition: TopicPartition) -> None:
-        """Puts one in."""
         self._numbers.setdefault(topic_partition.topic, set()).add(topic_partition.partition)
 
     def add_all(self, topic: str, numbers: Collection[int]) -> None:
-        """Puts these partitions of a topic in."""
         if numbers:
             self._numbers.setdefault(topic, set()).update(numbers)
 
     def discard(self, topic_partition: TopicPartition) -> None:
-        """Takes one out, if it is there."""
         topic, number = topic_partition
         numbers = self._numbers.get(topic)
         if numbers is not None:
@@ -435,5 +428,4 @@ class PartitionSet:
                 del self._numbers[topic]
 
     def clear(self) -> None:
-        """Takes all out."""
         self._numbers.clear()

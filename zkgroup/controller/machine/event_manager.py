@@ -24,10 +24,8 @@ from zkgroup.runtime.procedures import ConnectionLossError, NoAuthError, Procedu
 
 @dataclass(frozen=True, slots=True)
 class EventKind:
-    """A kind of change, for which its handler has to run. The table of handlers ranks the kinds.
-
-    Kinds that one feature alone enqueues are declared in the module of that feature.
-    """
+    """A kind of change. The table of handlers ranks the kinds; a feature declares those that it alone
+    enqueues."""
 
     name: str
 
@@ -112,10 +110,8 @@ class EventQueue:
         return sum(map(len, self._waiting.values()))
 
     def add(self, event: QueuedEvent, now_ms: int, *, is_own: bool = False) -> bool:
-        """Returns whether it is new. An event that waits already keeps its place and its time.
-
-        Raises KeyError for a kind that is not in the table of handlers.
-        """
+        """Returns whether it is new; one that waits keeps its place and time. Raises KeyError for an unknown
+        kind."""
         waiting = self._waiting[event.kind]
         known = waiting.get(event)
         if known is not None:
@@ -133,11 +129,9 @@ class EventQueue:
         return min(firsts, default=None)
 
     def discard(self, event: QueuedEvent) -> None:
-        """Removes the event, if it waits."""
         self._waiting[event.kind].pop(event, None)
 
     def take(self, *, first_kind_only: bool = False) -> tuple[QueuedEvent, Waited] | None:
-        """Removes and returns the next event."""
         kinds = self._kinds[:1] if first_kind_only else self._kinds
         kinds = tuple(kind for kind in kinds if self._waiting[kind])
         if not kinds:
@@ -173,7 +167,6 @@ class Backoffs:
         """Number of runs since the last change, and the time of the last run."""
 
     def begun(self, event: QueuedEvent, now_ms: int) -> None:
-        """The handler of the event starts now."""
         self._begun[event] = self._times(event, now_ms) + 1, now_ms
 
     def changed(self) -> None:
@@ -181,7 +174,6 @@ class Backoffs:
         self._begun.clear()
 
     def before_ms(self, event: QueuedEvent, now_ms: int) -> int:
-        """The backoff before the next run of the event's handler."""
         excess = self._times(event, now_ms) - ATTEMPTS_WITHOUT_BACKOFF
         return 0 if excess < 0 else min(BACKOFF_MS << min(excess, 10), BACKOFF_MAX_MS)
 
@@ -197,7 +189,6 @@ class EventManager:
     """The queue of one active controller, and what is blocked."""
 
     def __init__(self, core: ElectorContext, kinds: Sequence[EventKind]) -> None:
-        """kinds: in the order of their ranks."""
         self._core = core
         self.queue = EventQueue(kinds)
         self.blocked: dict[str, str] = {}
@@ -213,7 +204,6 @@ class EventManager:
         self.reason = ""
         """The reason for which the running handler changes leaders; for the log."""
         self.leaders_changed = 0
-        """Leaders that the running handler has changed."""
 
     def enqueue(self, kind: EventKind, subject: str = "") -> None:
         """Something may have changed; the handler of the kind reads it when its turn comes."""
@@ -228,7 +218,6 @@ class EventManager:
         self._core.set_timer_sooner(EVENT_TIMER, self._delayed[event])
 
     def discard(self, kind: EventKind, subject: str = "") -> None:
-        """Removes an event from the queue, if it waits."""
         self.queue.discard(QueuedEvent(kind, subject))
 
     def enqueue_load(self) -> None:
@@ -259,7 +248,6 @@ class EventManager:
             self.enqueue_later(kind, max(BACKOFF_MS, backoff_ms))
 
     def timer_fired(self) -> None:
-        """Some of the delayed events are due."""
         for event in [event for event, at_ms in self._delayed.items() if at_ms <= self._core.now.ms]:
             del self._delayed[event]
             self.queue.add(event, self._core.now.ms)
@@ -267,7 +255,6 @@ class EventManager:
             self._core.set_timer(EVENT_TIMER, min(self._delayed.values()))
 
     def cancel_timer(self) -> None:
-        """No event is due any more."""
         self._core.cancel_timer(EVENT_TIMER)
 
     def take(self, *, load_only: bool) -> QueuedEvent | None:
@@ -289,7 +276,6 @@ class EventManager:
 
     @contextmanager
     def in_handler(self) -> Iterator[None]:
-        """Events that are enqueued inside come from a handler."""
         self._is_in_handler = True
         try:
             yield
@@ -297,7 +283,6 @@ class EventManager:
             self._is_in_handler = False
 
     def written(self) -> None:
-        """The running handler has changed something in ZooKeeper."""
         self._backoffs.changed()
 
     def repeat(self, event: QueuedEvent) -> None:

@@ -99,8 +99,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """It is no longer active: drop what was loaded, close the channels to brokers, send nothing that
-    waits."""
+    """It is no longer active: drop what was loaded, close the channels, send nothing that waits."""
 
     epoch: int
     reason: str

@@ -1,4 +1,4 @@
-"""Provides what every feature of the active controller works with, and the base class of features.
+"""The parts that the features of the active controller share, and the base class of features.
 
 A feature owns its state; no other feature touches it. All features read one `ControllerContext` and write it
 through the readers and writers here (docs/adr/0031).
@@ -36,7 +36,6 @@ class FeatureList:
         self._features: list[Feature] = []
 
     def add(self, feature: Feature) -> None:
-        """Every feature adds itself."""
         self._features.append(feature)
 
     def forget_topic(self, topic: str) -> None:
@@ -50,7 +49,6 @@ class FeatureList:
             feature.topic_forgotten(topic, partitions)
 
     def loaded(self) -> None:
-        """Everything was read, after an election, a new connection or a missing reply."""
         for feature in self._features:
             feature.loaded()
 
@@ -61,12 +59,10 @@ class FeatureList:
         self._requests.broker_restarted(broker)
 
     def responded(self, response: BrokerResponse) -> None:
-        """A broker has responded to a request."""
         for feature in self._features:
             feature.on_response(response)
 
     def stop(self) -> None:
-        """The controller has resigned."""
         for feature in self._features:
             feature.stop()
 

@@ -37,7 +37,6 @@ class Fence(NamedTuple):
     """Proves that this controller is active."""
 
     epoch: int
-    """Its controller epoch."""
     version: int
     """Data version of `/controller_epoch` since its election."""
 
@@ -58,8 +57,6 @@ class Write(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """Writes that go as one transaction."""
-
     writes: tuple[Write, ...]
     request: Multi
 
@@ -79,8 +76,6 @@ class TooBig(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Writes as transactions."""
-
     packets: tuple[Packet, ...]
     too_big: tuple[TooBig, ...]
 
@@ -150,7 +145,7 @@ class Refusal(NamedTuple):
 
     @property
     def is_conflict(self) -> bool:
-        """Another client has written there: after reading, it may succeed. Otherwise (an ACL) only time can
+        """Another client has written there: after reading, it may succeed. Else (an ACL) only time can
         help."""
         return self.code in _CHANGES
 

@@ -83,12 +83,10 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
 
     @property
     def context(self) -> ControllerContext | None:
-        """The context of the active controller; None while it is not active or has not loaded."""
         active = self.active
         return active.context if active is not None and active.context.was_loaded else None
 
     def figures(self) -> ControllerMetrics | None:
-        """The metrics of the cluster now; None while it is not active or has not loaded."""
         active = self.active
         return active.metrics() if active is not None and active.context.is_loaded else None
 
@@ -98,8 +96,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         return self.election.has_left or not self.core.connected
 
     def step(self, event: MachineEvent, now: Instant) -> tuple[Effect, ...]:
-        """Takes one event, in the order of their occurrence, and returns the effects, in the order to perform
-        them."""
+        """Takes one event, in the order of occurrence; returns the effects, in the order to perform them."""
         self.core.begin(now)
         self._take(event)
         self._follow_election()
@@ -163,8 +160,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
             self._waiting.session_over()
 
     def _follow_election(self) -> None:
-        """One active controller for each election that was won: what a former one was doing is not
-        continued."""
+        """One active controller for each election won: the work of a former one is not continued."""
         election = self.election
         if self.active is not None and not self.active.is_current:
             self.active.stop()

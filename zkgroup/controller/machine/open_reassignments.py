@@ -115,8 +115,7 @@ class _SentList(NamedTuple):
 
 
 class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
-    """All open reassignments of the cluster, in the order of the request, and the state of carrying them
-    out."""
+    """All open reassignments, in the order of the request, and the state of carrying them out."""
 
     def __init__(self) -> None:
         self.request: ReassignmentRequest | None = None

@@ -99,7 +99,6 @@ class StrayRecords:
         return any(each.topic == topic for part in self._parts.values() for each in part.topics)
 
     def found(self, parts: Mapping[Place, Part], unreadable: Iterable[Place] = ()) -> None:
-        """As it was just read."""
         self._parts, self._unreadable = dict(parts), frozenset(unreadable)
 
     def change(
@@ -129,7 +128,6 @@ class StrayRecords:
         return RecordChange(parts, operations)
 
     def took(self, change: RecordChange, refused: Collection[Place] = ()) -> None:
-        """The change is written."""
         for place, part in change.parts.items():
             if place in refused:
                 continue
@@ -192,14 +190,12 @@ def _create(path: str, topics: tuple[StrayTopic, ...]) -> Operation:
 
 
 def _size(topics: Iterable[StrayTopic]) -> int:
-    """About the bytes of a znode of these."""
     return sum(
         _ENTRY_BYTES + len(each.topic.encode()) + _NUMBER_BYTES * len(each.partitions) for each in topics
     )
 
 
 def _free(places: Iterable[Place], broker: int) -> int:
-    """The first number that no znode of the broker has."""
     taken = {part for other, part in places if other == broker}
     return next(number for number in range(len(taken) + 1) if number not in taken)
 
@@ -248,7 +244,6 @@ class PendingDeletes:
         """Broker to the incarnation that has answered a request of this epoch."""
 
     def delete_asked(self, topic_partition: TopicPartition, brokers: Iterable[int]) -> None:
-        """StopReplica with deletion is to be sent."""
         self._deleting.setdefault(topic_partition, set()).update(brokers)
 
     def delete_answered(

@@ -68,7 +68,6 @@ class ElectorConfig:
     """The settings of an elector."""
 
     broker: int
-    """Its id."""
     controller_only: ControllerAddress | None = None
     """None for a broker, whose registration is its own affair and comes before the election."""
     takeover_grace_ms: int = TAKEOVER_GRACE_MS

@@ -16,8 +16,6 @@ from zkgroup.model import TopicPartition
 
 
 class PartitionPhase(Enum):
-    """The phase of a partition."""
-
     NON_EXISTENT = "non-existent"
     NEW = "new"
     """It has replicas, and no state yet."""
@@ -27,8 +25,6 @@ class PartitionPhase(Enum):
 
 
 class ReplicaPhase(Enum):
-    """The phase of one replica of a partition."""
-
     NON_EXISTENT = "non-existent"
     NEW = "new"
     ONLINE = "online"
@@ -87,8 +83,6 @@ class Illegal(NamedTuple, Generic[ItemT, PhaseT]):
 
 
 class Moved(NamedTuple, Generic[ItemT, PhaseT]):
-    """The result of a batch of transitions."""
-
     done: Mapping[ItemT, PhaseT]
     """Each item that has moved, with the phase it came from."""
     illegal: tuple[Illegal[ItemT, PhaseT], ...]

@@ -54,8 +54,6 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 
 class Written(NamedTuple):
-    """The result of a batch of writes."""
-
     written: dict[TopicPartition, LeaderIsrAndControllerEpoch]
     """The states as they stand now, with the versions that LeaderAndIsr carries."""
     refused: dict[TopicPartition, str]
@@ -84,7 +82,6 @@ class StateWriter:
         """Partitions whose state was unreadable until a handler has just read it."""
 
     def topic_forgotten(self, partitions: Iterable[TopicPartition]) -> None:
-        """The topic of these partitions is gone."""
         for each in partitions:
             self.readable_again.pop(each, None)
 
@@ -272,7 +269,6 @@ class StateWriter:
         before: LeaderIsrAndControllerEpoch | None,
         leadership: LeaderIsrAndControllerEpoch,
     ) -> None:
-        """Another leader, or a new leader epoch of the same one."""
         self._events.leaders_changed += 1
         self._core.note(
             "leader.changed",
@@ -317,8 +313,7 @@ class StateWriter:
         return refusals
 
     def _read_back(self, unknown: list[Packet]) -> Procedure[list[Refusal]]:
-        """Packets without an answer: what is found decides. Raises ConnectionLossError where nothing can be
-        found."""
+        """Reads back packets without an answer. Raises ConnectionLossError where nothing can be found."""
         yield from ask(Query(Sync(ControllerRegistration.path())))
         found = yield from self._reader.read_many(
             each.path for packet in unknown for each in changing(packet)

@@ -39,7 +39,6 @@ class ZnodeReader:
         self._armed.clear()
 
     def forget_watch(self, path: str) -> None:
-        """The watch was not armed."""
         self._armed.pop(path, None)
 
     def forget_topics(self, names: Collection[str]) -> None:
@@ -123,5 +122,4 @@ class ZnodeReader:
                 del self._context.unreadable[path]
 
     def saw(self, zxid: int | None) -> None:
-        """A change with this zxid was read or written."""
         self.zxid = max(self.zxid, zxid or 0)

@@ -118,7 +118,6 @@ class ControllerLease:
         self._core.set_timer(HEARTBEAT_TIMER, self._core.now.ms if not proven else self._due_ms())
 
     def stop(self) -> None:
-        """The controller has resigned."""
         self._fence = self.until_ms = None
         self._core.cancel_timer(HEARTBEAT_TIMER)
 
@@ -260,7 +259,6 @@ class Elector:
             self._wait_a_grace()
 
     def leave_election(self, reason: str) -> None:
-        """Resigns, and takes part in no more elections."""
         self.is_out = True
         self._must_read = True
         self.resign(reason)
@@ -275,8 +273,7 @@ class Elector:
         self.resign("a write was refused at its fence")
 
     def epoch_raised(self, fence: Fence, record: ControllerRecord) -> None:
-        """The active controller has written a new epoch with its record (reassignment, recipes 17), and stays
-        active in it."""
+        """The active controller has written a new epoch with its record, and stays active in it."""
         assert self.won is not None, "only the active controller raises the epoch"
         self.won = self.won._replace(fence=fence, record=record, record_version=0)
         self._greatest_epoch = max(self._greatest_epoch, fence.epoch)
@@ -545,7 +542,6 @@ class ControllerIdentity:
         self._election = election
         self._won = election.won
         self.broker = core.config.broker
-        """The id of this controller."""
 
     @property
     def fence(self) -> Fence:

@@ -1,5 +1,4 @@
-"""The history of controllers, which the active one records in ZooKeeper (elections, status: recipes 13,
-18)."""
+"""The records of controllers, which the active one keeps (elections, status: recipes 13, 18)."""
 
 from __future__ import annotations
 
@@ -15,10 +14,7 @@ PRUNED_MAX: Final = 100
 
 
 class ControllerHistory:
-    """The records below `/zkgroup/controller/history` while this controller is active.
-
-    Beside what elections and resignations write.
-    """
+    """The records below `/zkgroup/controller/history`, beside what elections and resignations write."""
 
     def __init__(self, election: Elector, kept: int = HISTORY_KEPT) -> None:
         self._election = election

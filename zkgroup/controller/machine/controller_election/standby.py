@@ -107,11 +107,8 @@ class StandbyRegistration:
 
 
 def _hosts(broker: Znode) -> bool:
-    """Returns whether it is the registration of a broker that hosts partitions.
-
-    The registration of a controller does not count: that of a former process goes with the `/controller` that
-    is waited for. One that cannot be read is found in the way when it is to be replaced.
-    """
+    """Returns whether a broker that hosts partitions is registered so. A former controller's registration
+    goes with the `/controller` that is waited for; an unreadable one is found when it is to be replaced."""
     try:
         return BrokerRegistration.decode(broker.path, broker.data).role != "controller"
     except CorruptZnodeError:

@@ -85,8 +85,6 @@ class ElectionAttempt(NamedTuple):
 
 
 class WonElection(NamedTuple):
-    """An election that was won."""
-
     fence: Fence
     czxid: int
     record: ControllerRecord
@@ -170,8 +168,8 @@ def elect(
     record: ControllerRecord,
     registration: Operation | None,
 ) -> tuple[Operation, ...]:
-    """`/controller`, created and set once, which gives it the data version of zkgroup; the epoch; the record;
-    the registration."""
+    """`/controller`, created and set once, which gives it zkgroup's data version; epoch; record;
+    registration."""
     data, fence = controller.encode(), attempt.fence
     operations: list[Operation] = [
         Create(ControllerRegistration.path(), data, ephemeral=True),
@@ -229,8 +227,7 @@ def end_records(found: Iterable[Znode | None], ended: ControllerRecord) -> tuple
 
 
 def parents(controller_only: bool) -> tuple[str, ...]:
-    """Returns what has to be there for an election; the parent of the marks shows which topics are older (ADR
-    0029)."""
+    """The parents that an election needs; that of the marks shows which topics are older (ADR 0029)."""
     paths = (zkgroup_path(), unhosted_topics_path(), controller_state_path(), controller_history_path())
     return (*paths, brokers_path(), broker_ids_path()) if controller_only else paths
 
@@ -269,8 +266,7 @@ def reason_lost(won: WonElection, epoch: Znode | None, controller: Znode | None)
 
 
 def is_won(tried: ElectionAttempt, epoch: Znode | None, controller: Znode) -> bool:
-    """Returns whether the attempt was applied: `/controller` is of this session and the epoch is that of the
-    attempt."""
+    """Returns whether the attempt was applied; `/controller` is of this session."""
     return (
         epoch is not None
         and epoch.stat.version == tried.fence.version
@@ -287,10 +283,8 @@ RunQueries = Callable[..., Procedure[tuple[Outcome, ...]]]
 
 
 def last_foreign_epoch(asked: RunQueries, epoch: int, recorded: Collection[int]) -> Procedure[int]:
-    """The greatest epoch up to this one that a controller of Kafka had; 0 for none.
-
-    `recorded` are the epochs of which there is a record.
-    """
+    """The greatest epoch up to this one that a controller of Kafka had; 0 for none. `recorded`: those with a
+    record."""
     zkgroup = zkgroup_epochs_up_to(epoch, recorded)
     begin, count = 0, 1
     while begin < len(zkgroup):

@@ -1,8 +1,5 @@
-"""The next step in the deletion of a topic. Source: topic deletion (controller.md 5.5, 5.6).
-
-(kafka/controller/TopicDeletionManager.scala@0.8.2.2, mended as in 2.0.) The marker in ZooKeeper is all that
-is kept: a controller that takes over begins anew, and brokers answer success for what they no longer have.
-"""
+"""The next step in the deletion of a topic. Source: topic deletion (controller.md 5.5, 5.6);
+kafka/controller/TopicDeletionManager.scala@0.8.2.2, mended as in 2.0."""
 
 from __future__ import annotations
 

@@ -119,7 +119,6 @@ class TopicDeletions(Feature):
         self._events.enqueue(event_manager.DELETIONS)
 
     def _read_requests(self) -> Procedure[Mapping[str, Znode]]:
-        """Topic to the request to delete it."""
         query = self._reader.watched(ListChildren(delete_topics_path()), event_manager.DELETIONS)
         (outcome,) = yield from ask(query)
         names = list_done(outcome).children
@@ -274,7 +273,6 @@ class TopicDeletions(Feature):
         return DeletionState(topic, phases, live_or_shutting_down, moving, refused, without, left)
 
     def _start(self, steps: Mapping[str, DeletionStart]) -> Procedure[None]:
-        """Hides the topics, takes their replicas out of the ISRs, stops them, has them deleted."""
         replicas = [each for step in steps.values() for each in step.replicas]
         blocked = [each for step in steps.values() for each in step.blocked]
         fresh = [each for each in (*replicas, *blocked) if self._phase(each) is _Phase.NON_EXISTENT]
@@ -348,7 +346,6 @@ class TopicDeletions(Feature):
             self._core.note("transition.refused", detail=str(illegal))
 
     def _forget(self, topic: str) -> None:
-        """The topic is queued no more."""
         self._context.deletions.discard(topic)
         if self._pending_deletes.records.has_topic(topic):
             self._events.enqueue(event_manager.STRAY_RECORDS)
@@ -426,7 +423,6 @@ class _Removal:
 
 
 def _read_znodes(reader: ZnodeReader, topics: Iterable[str]) -> Procedure[Mapping[str, dict[str, Znode]]]:
-    """All znodes of these topics, of whatever client, by path."""
     paths = {
         topic: [
             TopicConfig.path(topic),
@@ -454,7 +450,6 @@ def _read_znodes(reader: ZnodeReader, topics: Iterable[str]) -> Procedure[Mappin
 
 
 def _leaves(paths: Iterable[str]) -> frozenset[str]:
-    """Those that are states of partitions, which have no children."""
     example = PartitionState.path(TopicPartition("t", 0))
     state, depth = example.rpartition("/")[2], example.count("/")
     return frozenset(path for path in paths if path.count("/") == depth and path.rpartition("/")[2] == state)

@@ -90,7 +90,6 @@ class StrayReplicaDeletion(Feature):
         return self._records_read.is_noted
 
     def left_behind(self, replicas: Iterable[PartitionAndReplica]) -> None:
-        """A reassignment leaves these replicas behind."""
         self._strays.update(dict.fromkeys(replicas))
 
     def broker_started(self) -> None:
@@ -205,7 +204,6 @@ class StrayReplicaDeletion(Feature):
         progress.last, progress.read, progress.of_earlier = max(new, default=-1), len(new), bool(earlier)
 
     def _queue_strays(self, replicas: Iterable[PartitionAndReplica]) -> None:
-        """Queues for deletion those of the replicas that are stray."""
         for replica in replicas:
             if self._is_stray(replica) and not self._pending_deletes.is_of_deleted_topic(replica):
                 self._strays[replica] = None
@@ -437,8 +435,7 @@ class StrayReplicaDeletion(Feature):
         self.sort_records()
 
     def on_stray_records(self, subject: str = "") -> Procedure[None]:
-        """Makes what is recorded what is known: without what brokers have deleted, with what they could
-        not."""
+        """Makes the records match: without what brokers have deleted, with what they could not."""
         records = self._pending_deletes.records
         if records:
             (outcome,) = yield from ask(
@@ -490,8 +487,8 @@ class StrayReplicaDeletion(Feature):
         return self._pending_deletes.records.change(self._of_present(left))
 
     def record_deletion(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[str | None]:
-        """Before topics are deleted: of them these replicas stay. Returns why it may not be written, or
-        None."""
+        """Records the replicas that stay, before their topics are deleted. Returns why it may not be written,
+        or None."""
         refused: Mapping[Place, str] = {}
         for _ in range(ATTEMPTS_MAX):
             add = self._of_present(replica for replicas in ends.values() for replica in replicas)
@@ -565,8 +562,7 @@ class StrayReplicaDeletion(Feature):
         return [each for each in add if each.partitions - current.get(each.key, frozenset())], remove
 
     def _brought_over(self) -> Procedure[None]:
-        """Records what the records of moves by earlier versions have left; none of these is read
-        again."""
+        """Notes that the records of moves by earlier versions need not be read again."""
         progress = self._records_read
         if not progress.moves or progress.is_noted:
             return

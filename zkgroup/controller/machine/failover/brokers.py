@@ -33,8 +33,8 @@ class BrokerChanges(Feature):
         self._strays = strays
 
     def on_broker_changes(self, subject: str = "") -> Procedure[None]:
-        """The registrations: finds brokers that are new, gone, or another incarnation than the known one
-        (unnoticed restarts, K7)."""
+        """Finds brokers that are new, gone, or another incarnation than the known one (unnoticed restarts,
+        K7)."""
         found = yield from self.registered()
         yield from self.apply_changes(found)
 
@@ -92,13 +92,12 @@ class BrokerChanges(Feature):
             yield from self.on_broker_startup(new)
 
     def open_channels(self, brokers: Collection[int]) -> None:
-        """Opens channels to those of the brokers that can be reached."""
         for id_ in sorted(self._context.live_or_shutting_down.intersection(brokers)):
             self._requests.queues.open(id_, self._context.brokers[id_], self._identity.epoch)
 
     def on_broker_failure(self, brokers: Collection[int]) -> Procedure[None]:
-        """They are gone: elects other leaders, removes them from every ISR, sends all the live brokers
-        (unannounced brokers, K27)."""
+        """Elects other leaders, shrinks the ISRs, sends the live brokers to all (unannounced brokers,
+        K27)."""
         context = self._context
         led = [each for id_ in sorted(brokers) for each in context.led_by(id_) if not context.is_going(each)]
         self._move_partitions(led, PartitionPhase.OFFLINE)
@@ -117,8 +116,7 @@ class BrokerChanges(Feature):
         self._queue_followups()
 
     def on_broker_startup(self, brokers: Collection[int]) -> Procedure[None]:
-        """They are new: sends them everything, and the others their addresses; elects where there was no
-        leader."""
+        """Sends new brokers everything, the others their addresses; elects where there was no leader."""
         context = self._context
         first = self._requests.batch()
         first.update_metadata_of_all(brokers)

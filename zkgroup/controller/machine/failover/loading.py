@@ -50,8 +50,6 @@ STATES_AT_ONCE: Final = 1000
 
 
 class _Part(NamedTuple):
-    """Partitions of one topic."""
-
     topic: str
     numbers: Sequence[int]
 
@@ -79,10 +77,8 @@ class Loading(Feature):
         self._began_ms = self._core.now.ms
 
     def _unannounced(self) -> dict[TopicPartition, Brokers]:
-        """Partitions to be elected only after these brokers were sent the first leader epoch.
-
-        To be called once, when everything is loaded and nothing is sent or decided yet.
-        """
+        """Partitions to be elected only after these brokers were sent the first leader epoch. Called once,
+        when everything is loaded and nothing is sent or decided yet."""
         context = self._context
         recipients: dict[TopicPartition, Brokers] = {}
         others: dict[TopicPartition, frozenset[int]] = {}
@@ -106,7 +102,6 @@ class Loading(Feature):
                 del recipients[each]
 
     def _announce(self, partitions: Mapping[TopicPartition, Brokers]) -> None:
-        """Sends the states as they are to these brokers, before the next decision."""
         batch = self._requests.batch()
         for each, ids in partitions.items():
             batch.leader_and_isr(ids, each)
@@ -122,10 +117,7 @@ class Loading(Feature):
         )
 
     def load(self, subject: str = "") -> Procedure[None]:
-        """Reads everything; the watches are armed before what they watch is read.
-
-        `subject` is not used. Raises ConnectionLossError, after which it runs again.
-        """
+        """Reads everything, each watch before what it watches. After a ConnectionLossError it runs again."""
         yield from ask(Query(Sync("/")))
         if self._context.was_loaded:
             yield from self._load_again()
@@ -255,7 +247,6 @@ def _is_older(context: ControllerContext, broker: int, zxid: int) -> bool:
 
 
 def _requests_step(found: list[Outcome]) -> Iterable[PipelinedStep]:
-    """Steps that read which topics are to be deleted, and the request to move partitions, into the list."""
 
     def keep(outcome: Outcome) -> Iterable[PipelinedStep]:
         found.append(outcome)
@@ -279,7 +270,6 @@ class TopicLoader:
         self._unasked: list[_Part] = []
         """Partitions whose states are yet to be asked for."""
         self._waiting = 0
-        """So many."""
         self._alike: Alike = {}
 
     def steps(self) -> Iterator[PipelinedStep]:

@@ -139,8 +139,7 @@ class TopicChanges(Feature):
         return fresh
 
     def topic_read(self, name: str, znode: Znode | None) -> tuple[int, ...]:
-        """A topic as just read, None where there is none, into the context. Returns what is new, by
-        number."""
+        """Takes a topic as just read, None where there is none, into the context. Returns the new numbers."""
         found = self._reader.decoded(znode, lists_of)
         if znode is None:
             return ()
@@ -212,8 +211,7 @@ class TopicChanges(Feature):
                     context.replica_phases.begin(replica, ReplicaPhase.DELETION_INELIGIBLE)
 
     def enter_all_partitions(self) -> None:
-        """The same for every partition, once all is read. Topics in which nothing is unusual cost a
-        glance."""
+        """Does so for every partition, once all is read. Topics in which nothing is unusual cost a glance."""
         context = self._context
         live, live_or_shutting_down = context.live, context.live_or_shutting_down
         self._context.partition_phases.forget(context.partitions())
@@ -245,11 +243,8 @@ class TopicChanges(Feature):
         return f"{Topic.partition_path(topic_partition)}/state" in self._context.unreadable
 
     def _merged(self, name: str, found: Topic) -> Topic:
-        """For partitions that are known, the lists and moves that are known; a topic being deleted grows not,
-        nor do the slots.
-
-        Nothing of an unhosted topic is kept.
-        """
+        """The lists and moves that are known, with those of new partitions. A topic being deleted grows not,
+        nor do the slots; nothing of an unhosted topic is kept."""
         seen = self._context.topic(name)
         if seen is None or name in self._context.unhosted:
             return found
@@ -357,8 +352,7 @@ class TopicChanges(Feature):
                 self._core.note("topic.hosted", topic=name, partitions=len(targets))
 
     def _unhosted_topic(self, name: str) -> TopicContext | None:
-        """The topic, if its lists are those of one without brokers, and there is no state, nor one
-        unreadable."""
+        """The topic, if its lists are those of one without brokers, and it has no state, readable or not."""
         seen, unreadable = self._context.topic(name), self._context.unreadable
         if seen is None or seen.leaderships or seen.hosts.keys() != set(PLACEHOLDER):
             return None
@@ -377,9 +371,7 @@ class TopicChanges(Feature):
             self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _read_again(self, paths: Mapping[str, TopicPartition]) -> Procedure[None]:
-        """Watches these states, and reads them; those that can be read now are in
-        `ActiveController.readable_again`.
-        """
+        """Watches and reads these states. Those that can be read now are in `StateWriter.readable_again`."""
         seen = yield from ask_allowed(
             *(self._reader.watched(Exists(path), event_manager.UNREADABLE_STATES) for path in paths)
         )

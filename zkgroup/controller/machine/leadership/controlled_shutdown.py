@@ -32,10 +32,8 @@ class ShutdownRequest(NamedTuple):
 
 
 class ShutdownRequests:
-    """Those that are not answered yet, in the order in which they came.
-
-    Each is answered once, by `answer` or when the controller resigns.
-    """
+    """The unanswered requests, in order. Each is answered once, by `answer` or when the controller
+    resigns."""
 
     def __init__(self, core: ElectorContext) -> None:
         self._core = core
@@ -46,7 +44,6 @@ class ShutdownRequests:
         return iter(list(self._waiting))
 
     def add(self, request: ShutdownRequest) -> None:
-        """One more."""
         self._waiting.append(request)
 
     def answer(
@@ -57,11 +54,9 @@ class ShutdownRequests:
         self._core.emit(ShutdownAnswered(request.request_id, error, remaining))
 
     def refuse(self, request_id: int, error: int) -> None:
-        """Answers a request that does not wait."""
         self._core.emit(ShutdownAnswered(request_id, error))
 
     def refuse_all(self) -> None:
-        """The controller resigns."""
         for request in self._waiting:
             self.refuse(request.request_id, ErrorCode.STALE_CONTROLLER_EPOCH)
         self._waiting.clear()
@@ -92,8 +87,7 @@ class ControlledShutdowns(Feature):
     def on_shutdown_requests(self, subject: str = "") -> Procedure[None]:
         """Elects other leaders for all brokers that have asked, together, and answers them.
 
-        A request stays until it is answered, so none is forgotten where an
-        answer of ZooKeeper is missing.
+        A request stays until it is answered, so none is forgotten if a reply of ZooKeeper is missing.
         """
         asked = list(self._shutdowns)
         known = {each.broker for each in asked if self._is_there(each)}
@@ -141,7 +135,6 @@ class ControlledShutdowns(Feature):
         self._requests.send(batch)
 
     def _led(self, broker: int) -> list[TopicPartition]:
-        """Returns what it leads and another one could lead."""
         return [each for each in self._context.led_by(broker) if self._moves(each)]
 
     def _moves(self, topic_partition: TopicPartition) -> bool:

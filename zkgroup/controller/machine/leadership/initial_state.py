@@ -60,8 +60,7 @@ class InitialStates(Feature):
         return Written(written, failed)
 
     def _hostless(self) -> frozenset[int]:
-        """Ids that stand for controllers without partitions: the registered ones, and this one if it is
-        such."""
+        """Ids of controllers without partitions: the registered ones, and this one if it is such."""
         found = {
             id_ for id_, broker in self._context.brokers.items() if broker.registration.role == "controller"
         }
@@ -104,7 +103,6 @@ class _InitialStates:
         self._to_write = set(topics)
         """Topics whose own write is still to be made; one that an ACL has refused is not made again."""
         self._found: set[str] = set()
-        """Parents that exist."""
         self._blocked: set[str] = set()
         """Topics that others have changed meanwhile."""
         self._changed: dict[str, Topic] = {}
@@ -131,7 +129,6 @@ class _InitialStates:
                 self._parts.events.enqueue(event_manager.TOPIC, topic)
 
     def write(self, item: str | TopicPartition) -> Write | str:
-        """The write of a topic, or of the state of a partition."""
         if isinstance(item, str):
             return self._of_topic(item)
         context = self._parts.context

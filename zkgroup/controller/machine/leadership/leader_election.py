@@ -137,8 +137,7 @@ class LeaderElections(Feature):
             self._events.enqueue(event_manager.REASSIGNMENT)
 
     def elect_offline(self, subject: str = "") -> Procedure[None]:
-        """Elects for partitions without a leader, or with one that cannot serve; followers that cannot serve
-        leave the ISR."""
+        """Elects where no leader can serve; followers that cannot serve leave the ISR."""
         offline = [
             each
             for each, brokers in self._context.offline_replicas.items()
@@ -342,14 +341,10 @@ class LeaderElections(Feature):
     def election_of(
         self, topic_partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
     ) -> PartitionElection:
-        """A partition in this state as elections see it."""
         return election_of(self._context, self._pending_deletes, topic_partition, leadership)
 
     def _in_sync(self, topic_partition: TopicPartition, isr: Brokers) -> Brokers:
-        """The ISR; and where its only member was elected, and could not serve, who was in sync before that.
-
-        It has never led, so nothing was acknowledged since: the others still have everything.
-        """
+        """The ISR, or the one before it where its only member could not serve (`UnconfirmedLeaders`)."""
         offline = self._context.offline_replicas.get(topic_partition, ())
         return self._unconfirmed.in_sync(topic_partition, isr, offline)
 
@@ -413,7 +408,6 @@ class LeaderElections(Feature):
             self._core.note("leader_epochs.started", written=len(led.chosen), failed=len(led.failed))
 
     def online(self, partitions: Iterable[TopicPartition]) -> None:
-        """These have a live leader now."""
         for topic_partition in self._move_partitions(partitions, PartitionPhase.ONLINE):
             self._events.set_blocked(_subject(topic_partition), None)
 
@@ -448,8 +442,7 @@ class LeaderElections(Feature):
         return Written({**carried.written, **again.written}, {**refused, **again.refused})
 
     def _unclean_allowed(self, partitions: Iterable[TopicPartition]) -> Procedure[set[TopicPartition]]:
-        """Those that may be led by a replica that is not in sync. A configuration that cannot be read says
-        no."""
+        """Those that replicas out of sync may lead. A configuration that cannot be read says no."""
         mine = list(partitions)
         paths = {each.topic: TopicConfig.path(each.topic) for each in mine}
         found = yield from self._reader.read_many(paths.values())

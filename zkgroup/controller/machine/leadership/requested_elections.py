@@ -56,7 +56,6 @@ class _RequestedElections(Feature):
         self._elections = elections
 
     def _read(self, path: str, kind: EventKind) -> Procedure[Znode | None]:
-        """The request, with a watch."""
         (outcome,) = yield from ask(self._reader.watched(Read(path), kind))
         znode = read_done(outcome)
         if znode is None:
@@ -115,8 +114,7 @@ class PreferredElections(_RequestedElections):
         self._events.enqueue_later(BALANCE, settings.rebalance_interval_ms)
 
     def _led_elsewhere(self) -> list[TopicPartition]:
-        """Partitions with another leader than the preferred one: leaders of 0.8.2.2 report no change of an
-        ISR."""
+        """Partitions whose leader is not the preferred one: leaders of 0.8.2.2 report no change of an ISR."""
         context = self._context
         return [
             each

@@ -195,7 +195,6 @@ class ReassignmentCompletion(Feature):
 
 
 def _is_about(refusal: Refusal, completion: Completion) -> bool:
-    """Returns whether the lists or a state of the completion's topic were in the way."""
     path = Topic.path(completion.topic_partition.topic)
     return refusal.path is not None and f"{refusal.path}/".startswith(f"{path}/")
 

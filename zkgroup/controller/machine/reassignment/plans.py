@@ -49,8 +49,6 @@ _Changes = Callable[[Mapping[ConfigEntity, EntityConfig]], "Mapping[ConfigEntity
 
 
 class _Plan(NamedTuple):
-    """A plan that needs something done, as it stands."""
-
     id: str
     stored: StoredPlan
     version: int
@@ -118,8 +116,7 @@ class ReassignmentPlans(Feature):
         return f"phase {stored.next_phase}: {named(missed)} is not on its target replicas"
 
     def _read(self) -> Procedure[list[_Plan]]:
-        """Plans that run or are paused, or have throttles to be taken off: oldest first, each with a
-        watch."""
+        """Plans that run, are paused, or have throttles to be taken off: oldest first, each with a watch."""
         (outcome,) = yield from ask(self._reader.watched(ListChildren(plans_path()), event_manager.PLANS))
         names = sorted(list_done(outcome).children)
         for what in [each for each in self._events.blocked if each.startswith("plan ")]:
@@ -259,8 +256,6 @@ def _is_throttled(stored: StoredPlan) -> bool:
 
 
 class _Configs:
-    """Configurations read together, and what is to become of them."""
-
     def __init__(self, context: ControllerContext, reader: ZnodeReader, changes: _Changes) -> None:
         self._context = context
         self._reader = reader
@@ -285,7 +280,6 @@ class _Configs:
                 self._found[entity] = config
 
     def make(self, entity: ConfigEntity) -> Write | str:
-        """The write of one, on what was read last."""
         registrations = [broker.registration for broker in self._context.brokers.values()]
         style = notify_format(registrations, self._users_known)
         try:
@@ -389,6 +383,5 @@ def submit_write(plan: str, stored: StoredPlan, version: int) -> Write:
 
 
 def _joined(now: str | None, more: Iterable[tuple[int, int]]) -> str:
-    """The replicas throttled already, and these."""
     present = parse_throttled_replicas(now) if now else frozenset[tuple[int, int]]()
     return EVERY_REPLICA if present is None else throttled_replicas({*present, *more})

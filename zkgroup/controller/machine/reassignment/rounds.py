@@ -82,8 +82,6 @@ StateStep = Announce | Lead | Shrink
 
 @dataclass(slots=True)
 class _Round:
-    """The steps of one round, by kind."""
-
     unions: dict[str, dict[int, WriteUnion]] = field(default_factory=dict)
     states: dict[TopicPartition, tuple[StateStep, LeaderIsrAndControllerEpoch, Stage]] = field(
         default_factory=dict
@@ -129,9 +127,7 @@ class Reassignments(Feature):
         self._events.enqueue(event_manager.REASSIGNMENT)
 
     def run_round(self, _: str = "") -> Procedure[None]:
-        """One round of all reassignments: the handler of `event_manager.REASSIGNMENT`, which runs again while
-        something goes on.
-        """
+        """One round of all reassignments, which runs again while something goes on."""
         if not (yield from self._read_request()):
             return
         moves, context = self._reassignments, self._context
@@ -316,8 +312,7 @@ class Reassignments(Feature):
         self._requests.send(batch)
 
     def _delete(self, todo: _Round) -> None:
-        """Step 9. It is not waited for: what a broker keeps that is down or dies is a stray replica until it
-        is back."""
+        """Step 9, which is not waited for: a replica that a dead broker keeps is stray until it is back."""
         batch = self._requests.batch()
         for each, brokers in todo.deletes.items():
             self._strays.left_behind(PartitionAndReplica(each, broker) for broker in brokers)
@@ -368,7 +363,6 @@ class _Writes:
         return self._request != self._reassignments.request
 
     def make(self, item: str | TopicPartition) -> Write | str:
-        """The write of an item, or why there is none now."""
         if self.is_overtaken:
             return "the request has changed"
         return self._list(item) if isinstance(item, str) else self._state(item)

@@ -83,7 +83,6 @@ class Wait(NamedTuple):
 
     reason: str
     brokers: Brokers = ()
-    """The brokers that it waits for, if any."""
 
 
 class WriteUnion(NamedTuple):
@@ -144,8 +143,7 @@ class Decision(NamedTuple):
 
 
 def decide(now: Situation) -> Decision:
-    """The next step of a move. Refused by ZooKeeper while this controller is still active, it goes to
-    `PLAN`."""
+    """The next step of a move; a step that ZooKeeper refuses brings it back to `PLAN`."""
     if now.changed:
         now = now._replace(stage=Stage.PLAN, drop=())
     match now.stage:

@@ -36,10 +36,8 @@ _ROOM: Final = 1_000
 
 
 def can_read_moves_in_topics(brokers: Iterable[LiveBroker]) -> bool:
-    """Returns whether every broker can read what 2.4 keeps of a move in the topic's znode.
-
-    A controller-only process can, whatever version it is registered with.
-    """
+    """Returns whether every broker can read what 2.4 keeps of a move in the topic's znode; a controller-only
+    process can, whatever version it is registered with."""
     registrations = [broker.registration for broker in brokers]
     found = [each.version for each in registrations if each.role == "data"]
     return bool(found) and min(found) >= MOVES_IN_TOPIC_SINCE
@@ -80,10 +78,8 @@ def shrink(
     request_version: int | None,
     epoch: int,
 ) -> Write:
-    """Step 8: the ISR without those that leave, or the check that none has to.
-
-    `request_version` is None for a reassignment that is in the topic's own keys alone.
-    """
+    """Step 8: the ISR without those that leave, or the check that none has to. `request_version` is None for
+    a reassignment that is in the topic's own keys alone."""
     path = PartitionState.path(topic_partition)
     state: Operation = Check(path, before.version)
     if step.needed:

@@ -32,8 +32,6 @@ Targets = Mapping[TopicPartition, Brokers]
 
 @dataclass(frozen=True, slots=True)
 class BuiltRequests:
-    """The requests of a batch."""
-
     requests: tuple[BrokerRequest, ...]
     """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica."""
     omitted_partitions: tuple[tuple[int, TopicPartition], ...] = ()
@@ -144,7 +142,6 @@ class RequestBatch:
         return BuiltRequests(tuple(requests), tuple(omitted))
 
     def _led(self, context: ControllerContext) -> Collection[int]:
-        """The brokers that get a LeaderAndIsr."""
         asked = self._leaders.keys() & context.live_or_shutting_down
         if not self.leads_all:
             return asked
@@ -226,8 +223,6 @@ class RequestBatch:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The context as requests show it."""
-
     context: ControllerContext
     pending_deletes: PendingDeletes
     late: Targets
@@ -242,8 +237,7 @@ class _View:
         return BrokerRequest(broker, self.context.brokers[broker].epoch, request, body)
 
     def replicas(self, topic_partition: TopicPartition, given: Brokers | None) -> Brokers:
-        """The list to be sent, without replicas that may still be deleted, also in the request to their
-        leader."""
+        """The list to be sent, without replicas that may still be deleted, also to their leader."""
         replicas = given or self.late.get(topic_partition) or self.context.replicas(topic_partition)
         left_out = self.pending_deletes.left_out(self.context, topic_partition)
         return tuple(each for each in replicas if each not in left_out) if left_out else replicas

@@ -65,7 +65,6 @@ class SendQueue:
 
     @property
     def is_flying(self) -> bool:
-        """Returns whether a request is sent and not answered."""
         return self._flying is not None
 
     def put(self, requests: Iterable[BrokerRequest]) -> frozenset[TopicPartition]:
@@ -206,12 +205,10 @@ class SendQueues:
         return dropped
 
     def up(self, broker: int, incarnation: int) -> None:
-        """A connection is made."""
         if self._send_queue(broker, incarnation) is not None:
             self._fresh.add(broker)
 
     def down(self, broker: int, incarnation: int) -> None:
-        """It is gone."""
         if (send_queue := self._send_queue(broker, incarnation)) is not None:
             self._fresh.discard(broker)
             send_queue.broken()
@@ -290,16 +287,13 @@ class RequestSender:
         self.is_stopped = False
 
     def topic_forgotten(self, partitions: Iterable[TopicPartition]) -> None:
-        """The topic of these partitions is gone."""
         for each in partitions:
             self.unsent.discard(each)
 
     def stop(self) -> None:
-        """The controller has resigned: nothing is sent any more."""
         self.is_stopped = True
 
     def batch(self) -> RequestBatch:
-        """An empty batch of this epoch."""
         return RequestBatch(self._core.config.broker, self._epoch())
 
     def send(self, batch: RequestBatch) -> None:
@@ -343,7 +337,6 @@ class RequestSender:
             batch.leader_and_isr(recipients, each)
 
     def flush(self) -> None:
-        """Sends what is due. Called only while requests may be sent."""
         if not self.is_stopped:
             self.queues.flush()
 
