@@ -12,15 +12,18 @@ from zkgroup.controller.machine.deletion.decision import (
     DeletionState,
     DeletionWait,
     GiveUp,
+    StopReplicaResults,
     decide,
-    stop_replica_results,
+    deletion_results,
 )
+from zkgroup.controller.machine.events import BrokerRequest
 from zkgroup.controller.machine.fenced_writes import single
+from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.errors import ConflictError
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.wire.control import PartitionError, StopReplicaResponse
+from zkgroup.wire.control import PartitionError, StopReplicaRequest, StopReplicaResponse
 from zkgroup.zookeeper.blocking import Blocking
 
 ONE, TWO, THREE = (PartitionAndReplica(tp(0), broker) for broker in (1, 2, 3))
@@ -141,20 +144,24 @@ def test_a_topic_without_replicas_goes_at_once() -> None:
 
 def test_an_error_of_the_request_fails_all_of_it() -> None:
     """Otherwise each partition by its own; one that the answer does not name is not deleted."""
-    asked = [tp(0), tp(1), tp(2)]
+
+    def results(response: StopReplicaResponse) -> StopReplicaResults:
+        request = BrokerRequest(4, 1, StopReplicaRequest(7, 1, True, (tp(0), tp(1), tp(2))))
+        found = deletion_results(BrokerResponse(4, request, response))
+        assert found is not None
+        return found
+
     some = StopReplicaResponse(0, (PartitionError("t", 0, 0), PartitionError("t", 1, 56)))
 
-    assert stop_replica_results(4, asked, some) == (
+    assert results(some) == (
         (PartitionAndReplica(tp(0), 4),),
         (PartitionAndReplica(tp(1), 4), PartitionAndReplica(tp(2), 4)),
         "t-1 on broker 4 could not be deleted: error 56 (kafka storage error)",
     )
-    stale = stop_replica_results(4, asked, StopReplicaResponse(11, (PartitionError("t", 0, 0),)))
+    stale = results(StopReplicaResponse(11, (PartitionError("t", 0, 0),)))
     assert (stale.deleted, len(stale.failed)) == ((), 3)
     assert stale.reason == "t-0 on broker 4 could not be deleted: error 11 (stale controller epoch)"
-    everything = stop_replica_results(
-        4, asked, StopReplicaResponse(0, tuple(PartitionError("t", n, 0) for n in range(3)))
-    )
+    everything = results(StopReplicaResponse(0, tuple(PartitionError("t", n, 0) for n in range(3))))
     assert (len(everything.deleted), everything.failed, everything.reason) == (3, (), None)
 
 

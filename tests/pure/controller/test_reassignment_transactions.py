@@ -28,7 +28,7 @@ from zkgroup.znodes.reassignment_records import FinishedReassignment
 from zkgroup.zookeeper.blocking import Blocking
 
 REQUEST = "/admin/reassign_partitions"
-finish = partial(transactions.finish, topic_czxids={"t": 7}, record=lambda left: StrayRecords().change())
+finish = partial(transactions.finish, record=lambda left: StrayRecords().change())
 """Where no broker has left anything behind."""
 UNION = WriteUnion((3, 1, 2), adding=(3,), removing=(1, 2))
 
@@ -45,6 +45,7 @@ class Tree:
         self.zk = zk
         self.fence: Fence = new_controller(zk)
         self.context: ControllerContext = cluster({"t": {0: (3, 1), 1: (3, 2), 2: (1, 2)}, "u": {0: (1, 2)}})
+        self.context.topic_czxids["t"] = 7
         self.request: dict[TopicPartition, Brokers] = dict.fromkeys(self.context.partitions(), (3,))
         zk.create_missing("/admin", "/brokers", "/brokers/topics", "/zkgroup", "/zkgroup/reassignments")
         moves = tuple(Move(each, target) for each, target in self.request.items())

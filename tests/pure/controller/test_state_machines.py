@@ -95,19 +95,6 @@ def test_an_illegal_one_leaves_the_others_of_the_batch_processed() -> None:
     assert table.phase(tp(1)) is PartitionPhase.NON_EXISTENT
 
 
-def test_what_could_not_be_done_is_put_back_and_tried_again_later() -> None:
-    """A partition without live replica stays new, and is found when a broker starts."""
-    table = partition_table()
-    for each in (tp(0), tp(1)):
-        table.begin(each, PartitionPhase.NEW)
-    moved = table.move([tp(0), tp(1)], PartitionPhase.ONLINE)
-
-    table.back(moved.done, [tp(1)])
-
-    waiting = table.unusual([PartitionPhase.NEW, PartitionPhase.OFFLINE])
-    assert (list(waiting), table.phase(tp(0))) == ([tp(1)], PartitionPhase.ONLINE)
-
-
 def test_what_is_forgotten_is_in_no_phase() -> None:
     """A deleted topic leaves nothing behind."""
     table = partition_table()

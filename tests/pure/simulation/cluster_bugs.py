@@ -206,7 +206,7 @@ def _unanswered_deletions_hold_nothing(patch: Patch) -> None:
 def _an_answer_to_the_second_copy_is_enough(patch: Patch) -> None:
     """The first may still arrive."""
     answered = SendQueue.answered
-    patch.setattr(SendQueue, "answered", lambda self: answered(self)._replace(again=False))
+    patch.setattr(SendQueue, "answered", lambda self: (done := answered(self)) and done._replace(again=False))
 
 
 def _takes_every_broker_for_informed(patch: Patch) -> None:

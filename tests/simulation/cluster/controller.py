@@ -104,7 +104,7 @@ class ControllerProcess:
 
     def has_read(self, tp: TopicPartition) -> bool:
         """Whether it is active and has read a reassignment of this partition."""
-        request = self.machine.active.open_reassignments.request if self.machine.active is not None else None
+        request = self.machine.active.parts.reassignments.request if self.machine.active is not None else None
         return request is not None and tp in request.targets
 
     @property

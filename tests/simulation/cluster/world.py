@@ -254,7 +254,7 @@ class ClusterWorld(ClusterEnvironment):
             return True
         zkgroup_controllers = [one for one in self.controllers.values() if isinstance(one, ControllerProcess)]
         return all(
-            active.open_reassignments.request is None and one.machine.is_idle and not one.shell.inbox
+            active.parts.reassignments.request is None and one.machine.is_idle and not one.shell.inbox
             for one in zkgroup_controllers
             if (active := one.machine.active) is not None
         )

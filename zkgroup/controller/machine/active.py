@@ -52,32 +52,31 @@ from zkgroup.runtime.procedures import Work
 class Features:
     """The features, as the table of handlers names them. A feature may call those above it."""
 
-    def __init__(self, parts: SharedParts, election: Elector, open_reassignments: OpenReassignments) -> None:
+    def __init__(self, parts: SharedParts) -> None:
         self.parts = parts
         self.elections = LeaderElections(parts, InitialStates(parts))
-        self.stray_replicas = StrayReplicaDeletion(parts, open_reassignments)
+        self.stray_replicas = StrayReplicaDeletion(parts)
         self.topic_deletions = TopicDeletions(parts, self.elections, self.stray_replicas)
         self.brokers = BrokerChanges(parts, self.elections, self.stray_replicas)
-        self.slots = Slots(parts, open_reassignments)
-        self.topics = TopicChanges(parts, self.elections, self.stray_replicas, open_reassignments, self.slots)
+        self.slots = Slots(parts)
+        self.topics = TopicChanges(parts, self.elections, self.stray_replicas, self.slots)
         self.loading = Loading(
-            parts, election, self.brokers, self.topics, self.stray_replicas, self.elections, self.slots
+            parts, self.brokers, self.topics, self.stray_replicas, self.elections, self.slots
         )
-        self.epoch_bump = EpochBump(parts, election)
-        self.notifications = Notifications(parts, open_reassignments)
+        self.epoch_bump = EpochBump(parts)
+        self.notifications = Notifications(parts)
         self.shutdowns = ControlledShutdowns(parts, self.elections)
         self.preferred_elections = PreferredElections(parts, self.elections)
         self.unclean_elections = UncleanElections(parts, self.elections)
         self.reassignments = Reassignments(
             parts,
-            open_reassignments,
-            ReassignmentCompletion(parts, open_reassignments, self.stray_replicas),
+            ReassignmentCompletion(parts, self.stray_replicas),
             self.elections,
             self.topics,
             self.topic_deletions,
             self.stray_replicas,
         )
-        self.plans = ReassignmentPlans(parts, open_reassignments)
+        self.plans = ReassignmentPlans(parts)
         self.status = StatusPublisher(parts)
 
 
@@ -136,9 +135,8 @@ class ActiveController:
 
     def __init__(self, core: ElectorContext, election: Elector, settings: ControllerSettings) -> None:
         """Begins by loading. Only for an election that was won."""
-        self.open_reassignments = OpenReassignments()
-        self.parts = _parts(core, election, settings, self.open_reassignments)
-        self.features = Features(self.parts, election, self.open_reassignments)
+        self.parts = _parts(core, election, settings)
+        self.features = Features(self.parts)
         self._election = election
         self._processor = EventProcessor(
             core,
@@ -188,13 +186,12 @@ class ActiveController:
         self.parts.features.stop()
 
 
-def _parts(
-    core: ElectorContext, election: Elector, settings: ControllerSettings, reassignments: OpenReassignments
-) -> SharedParts:
+def _parts(core: ElectorContext, election: Elector, settings: ControllerSettings) -> SharedParts:
     identity = ControllerIdentity(core, election)
     context = ControllerContext()
     events = EventManager(core, [row.kind for row in EVENT_HANDLERS])
     reader = ZnodeReader(core, context, events)
+    reassignments = OpenReassignments()
     pending_deletes = PendingDeletes(min(PART_BYTES, core.config.request_bytes_max // 8))
     requests = RequestSender(
         core,
@@ -207,5 +204,15 @@ def _parts(
     states = StateWriter(core, context, identity, events, reader, requests)
     features = FeatureList(context, requests, states)
     return SharedParts(
-        core, settings, identity, context, events, reader, states, requests, pending_deletes, features
+        core,
+        settings,
+        identity,
+        context,
+        events,
+        reader,
+        states,
+        requests,
+        pending_deletes,
+        reassignments,
+        features,
     )

@@ -14,10 +14,18 @@ from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity
 from zkgroup.controller.machine.event_manager import EventKind, EventManager
 from zkgroup.controller.machine.fenced_writes import Refusal
+from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.requests.sender import BrokerResponse, RequestSender
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
-from zkgroup.controller.machine.state_machines import PartitionAndReplica, PartitionPhase, ReplicaPhase
+from zkgroup.controller.machine.state_machines import (
+    ItemT,
+    PartitionAndReplica,
+    PartitionPhase,
+    PhaseT,
+    PhaseTable,
+    ReplicaPhase,
+)
 from zkgroup.controller.machine.state_writes import StateWriter
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model import TopicPartition
@@ -80,6 +88,7 @@ class SharedParts:
     states: StateWriter
     requests: RequestSender
     pending_deletes: PendingDeletes
+    reassignments: OpenReassignments
     features: FeatureList
 
 
@@ -97,6 +106,7 @@ class Feature:
         self._states = parts.states
         self._requests = parts.requests
         self._pending_deletes = parts.pending_deletes
+        self._reassignments = parts.reassignments
         self._features = parts.features
         parts.features.add(self)
 
@@ -126,21 +136,20 @@ class Feature:
             self._events.back_off(str(refusal), waiting)
         return False
 
-    def _move_partitions(
-        self, partitions: Iterable[TopicPartition], after: PartitionPhase
-    ) -> Mapping[TopicPartition, PartitionPhase]:
-        """Changes the phase of those for which it is allowed; returns the phases before (partition states,
-        controller.md 3.1)."""
-        moved = self._context.partition_phases.move(partitions, after)
+    def _move(
+        self, table: PhaseTable[ItemT, PhaseT], items: Iterable[ItemT], after: PhaseT
+    ) -> Mapping[ItemT, PhaseT]:
+        """Changes the phase of those for which it is allowed; returns the phases before (controller.md 3.1,
+        3.2)."""
+        moved = table.move(items, after)
         for illegal in moved.illegal:
             self._core.note("transition.refused", detail=str(illegal))
         return moved.done
 
-    def _move_replicas(
-        self, replicas: Iterable[PartitionAndReplica], after: ReplicaPhase
-    ) -> Mapping[PartitionAndReplica, ReplicaPhase]:
-        """The same for replicas (replica states, controller.md 3.2)."""
-        moved = self._context.replica_phases.move(replicas, after)
-        for illegal in moved.illegal:
-            self._core.note("transition.refused", detail=str(illegal))
-        return moved.done
+    def _move_partitions(
+        self, partitions: Iterable[TopicPartition], after: PartitionPhase
+    ) -> Mapping[TopicPartition, PartitionPhase]:
+        return self._move(self._context.partition_phases, partitions, after)
+
+    def _move_replicas(self, replicas: Iterable[PartitionAndReplica], after: ReplicaPhase) -> None:
+        self._move(self._context.replica_phases, replicas, after)

@@ -118,11 +118,6 @@ class PhaseTable(Generic[ItemT, PhaseT]):
                 illegal.append(Illegal(item, before, after))
         return Moved(done, tuple(illegal))
 
-    def back(self, moved: Mapping[ItemT, PhaseT], failed: Iterable[ItemT]) -> None:
-        """Those whose action has failed keep the phase they came from: it is known only afterwards."""
-        for item in failed:
-            self._store(item, moved[item])
-
     def forget(self, items: Iterable[ItemT]) -> None:
         """The items exist no more and are not asked for again."""
         if self._known:

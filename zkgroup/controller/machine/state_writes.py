@@ -365,7 +365,8 @@ class StateWriter:
 
     def _read_named(self, packet: Packet) -> Procedure[None]:
         """The states that a refused packet names, as they are now."""
-        paths = [path for each in packet.request.operations if _is_taken_in(path := each.path)]
+        named = [each.path for each in packet.request.operations]
+        paths = [path for path in named if _STATE.fullmatch(path) or _TOPIC.fullmatch(path)]
         found = yield from self._reader.read_many(paths)
         for path in paths:
             self._take_in(path, found.get(path))
@@ -399,7 +400,3 @@ def holds_lists(found: Topic, mine: Topic) -> bool:
         and found.removing.get(number) == mine.removing.get(number)
         for number, replicas in mine.partitions.items()
     )
-
-
-def _is_taken_in(path: str) -> bool:
-    return _STATE.fullmatch(path) is not None or _TOPIC.fullmatch(path) is not None

@@ -127,13 +127,13 @@ class Following(reassign.Model):
         assert machine.written == deed.operations, where
         received = sorted(each for each in deed.messages if s[2][each[0] - 1][UP])
         assert machine.received == received, where
-        move = machine.active.open_reassignments.get(T0)
+        move = machine.active.parts.reassignments.get(T0)
         if any(kind == "delete" for kind, *_ in deed.operations):
             assert move is None, where
         elif s[0][ADMIN]:
             assert move is not None
             assert move.stage is STAGES[deed.after], (*where, move.stage)
-        known = machine.active.open_reassignments._left_out.get(T0)
+        known = machine.active.parts.reassignments._left_out.get(T0)
         assert (known and (tuple(sorted(known.replicas)), known.leader_epoch)) == deed.heard, (*where, known)
         self.met[" ".join(deed.what.split(":")[0].split()[1:3])] += 1
 
@@ -167,7 +167,7 @@ class Following(reassign.Model):
         tree, (pc, _, _, version, epoch, drop, aver, heard) = s[0], p
         machine = Machine(tree, Fence(epoch, version))
         active = machine.active
-        context, moves = active.context, active.open_reassignments
+        context, moves = active.context, active.parts.reassignments
         live = {b: _broker(b) for b, x in enumerate(s[2], 1) if x[UP]}
         context.set_brokers(live)
         context.first_request_sent.update({b: 1 for b in live if not s[2][b - 1][FRESH]})

@@ -332,14 +332,11 @@ class Elector:
             yield from self._withdraw(None, epoch, None)
             if self.stage is ElectorState.UNKNOWN or controller.stat.czxid != self.predecessor.czxid:
                 self.predecessor = acts.predecessor_of(controller, epoch)
-                self._note_persistent(controller)
+                if is_leftover(controller):  # no session ends that would delete it
+                    detail = str(PersistentZnodeError(controller.path))
+                    broker = self.predecessor.broker
+                    self._core.note("controller.persistent", broker=broker, detail=detail)
             self.stage, self._tried, self._reason = ElectorState.WATCHING, None, ""
-
-    def _note_persistent(self, controller: Znode) -> None:
-        """A `/controller` that no session holds never goes by itself: an operator has to remove it."""
-        if is_leftover(controller):
-            detail = str(PersistentZnodeError(controller.path))
-            self._core.note("controller.persistent", broker=self.predecessor.broker, detail=detail)
 
     def _check_election(
         self, won: WonElection, epoch: Znode | None, controller: Znode | None, request: Znode | None
@@ -539,15 +536,15 @@ class ControllerIdentity:
     def __init__(self, core: ElectorContext, election: Elector) -> None:
         """Only for an election that was won."""
         assert election.won is not None, "only an elected controller becomes active"
-        self._election = election
+        self.election = election
         self._won = election.won
         self.broker = core.config.broker
 
     @property
     def fence(self) -> Fence:
         """The fence of every write. It changes when the epoch is raised."""
-        if self._election.won is not None and self.is_current:
-            self._won = self._election.won
+        if self.election.won is not None and self.is_current:
+            self._won = self.election.won
         return self._won.fence
 
     @property
@@ -563,4 +560,4 @@ class ControllerIdentity:
     @property
     def is_current(self) -> bool:
         """Returns whether the election that this controller won is still the last one."""
-        return self._election.won is not None and self._election.won.czxid == self._won.czxid
+        return self.election.won is not None and self.election.won.czxid == self._won.czxid

@@ -3,14 +3,15 @@ kafka/controller/TopicDeletionManager.scala@0.8.2.2, mended as in 2.0."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from zkgroup.controller.machine.fenced_writes import Write, size_of
+from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, Operation
-from zkgroup.wire.control import StopReplicaResponse
+from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
 from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -130,16 +131,23 @@ class StopReplicaResults(NamedTuple):
     """The reason why the first one failed."""
 
 
-def stop_replica_results(
-    broker: int, asked: Iterable[TopicPartition], response: StopReplicaResponse
-) -> StopReplicaResults:
-    """An error of the whole request fails all; a partition that the answer does not name has failed too."""
+def deletion_results(
+    answer: BrokerResponse, is_meant: Callable[[TopicPartition], bool] = lambda each: True
+) -> StopReplicaResults | None:
+    """The results of a StopReplica with deletion, for the partitions that are meant; None of other requests.
+
+    An error of the whole request fails all; a partition that the answer does not name has failed too.
+    """
+    request, response = answer.request.request, answer.response
+    if not (isinstance(request, StopReplicaRequest) and request.delete):
+        return None
+    assert isinstance(response, StopReplicaResponse)
     codes = {each.topic_partition: each.error for each in response.partitions}
     deleted, failed = [], []
     reason = None
-    for topic_partition in asked:
+    for topic_partition in filter(is_meant, request.partitions):
         code = response.error or codes.get(topic_partition, ErrorCode.UNKNOWN)
-        replica = PartitionAndReplica(topic_partition, broker)
+        replica = PartitionAndReplica(topic_partition, answer.broker)
         if code == ErrorCode.NONE:
             deleted.append(replica)
             continue

@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from zkgroup.controller.machine import event_manager
-from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS, Elector
+from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
 from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.deletion.decision import (
     DeletionFinish,
@@ -46,7 +46,6 @@ from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Create, Delete, ListChildren, ListMany, ListManyDone, MultiDone, SetData
 from zkgroup.runtime.procedures import GuardRefusedError, Procedure, Query, ask, list_done, write
-from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
@@ -97,21 +96,15 @@ class TopicDeletions(Feature):
 
     def on_response(self, answer: BrokerResponse) -> None:
         """Takes the response to a StopReplica with deletion, for queued topics."""
-        request, response = answer.request.request, answer.response
-        if not (isinstance(request, StopReplicaRequest) and request.delete):
-            return
-        assert isinstance(response, StopReplicaResponse)
         context = self._context
-        asked = [
-            each
-            for each in request.partitions
-            if context.is_going(each) and answer.broker in context.replicas(each)
-        ]
-        if not asked:
+        results = decision.deletion_results(
+            answer, lambda each: context.is_going(each) and answer.broker in context.replicas(each)
+        )
+        if results is None or not (results.deleted or results.failed):
             return
-        deleted, failed, reason = decision.stop_replica_results(answer.broker, asked, response)
-        self._move(self._started(deleted), _Phase.DELETION_SUCCESSFUL)
-        self._move(self._started(failed), _Phase.DELETION_INELIGIBLE)
+        deleted, failed, reason = results
+        self._move_replicas(self._started(deleted), _Phase.DELETION_SUCCESSFUL)
+        self._move_replicas(self._started(failed), _Phase.DELETION_INELIGIBLE)
         if reason is not None:
             for topic in {replica.topic_partition.topic for replica in failed}:
                 context.ineligible[topic] = reason
@@ -224,7 +217,7 @@ class TopicDeletions(Feature):
                     case DeletionStart():
                         starts[topic] = step
                     case GiveUp(replicas):
-                        self._move(replicas, _Phase.DELETION_INELIGIBLE)
+                        self._move_replicas(replicas, _Phase.DELETION_INELIGIBLE)
                         given_up.append(topic)
                     case DeletionFinish(lost):
                         ends[topic] = (*lost, *self._strays.of_topic(topic))
@@ -252,8 +245,8 @@ class TopicDeletions(Feature):
         ]
         if lost:
             # The broker has bounced, or the request was never sent: no response will come (5.6).
-            self._move(lost, _Phase.DELETION_INELIGIBLE)
-            self._move(
+            self._move_replicas(lost, _Phase.DELETION_INELIGIBLE)
+            self._move_replicas(
                 [each for each in lost if each.broker in context.live_or_shutting_down], _Phase.OFFLINE
             )
             phases = self._phases(topic)
@@ -276,9 +269,9 @@ class TopicDeletions(Feature):
         replicas = [each for step in steps.values() for each in step.replicas]
         blocked = [each for step in steps.values() for each in step.blocked]
         fresh = [each for each in (*replicas, *blocked) if self._phase(each) is _Phase.NON_EXISTENT]
-        self._move(fresh, _Phase.NEW)
-        self._move((*blocked, *replicas), _Phase.OFFLINE)
-        self._move(blocked, _Phase.DELETION_INELIGIBLE)
+        self._move_replicas(fresh, _Phase.NEW)
+        self._move_replicas((*blocked, *replicas), _Phase.OFFLINE)
+        self._move_replicas(blocked, _Phase.DELETION_INELIGIBLE)
         batch = self._requests.batch()
         batch.update_metadata()
         # A partition that never got a state has no ISR (stateless replicas, K24).
@@ -287,7 +280,7 @@ class TopicDeletions(Feature):
         for topic_partition, broker in replicas:
             batch.stop_replica([broker], topic_partition, delete=False)
             batch.stop_replica([broker], topic_partition, delete=True)
-        self._move(replicas, _Phase.DELETION_STARTED)
+        self._move_replicas(replicas, _Phase.DELETION_STARTED)
         for topic, step in steps.items():
             counts = {"replicas": len(step.replicas), "waits": len(step.blocked)}
             self._core.note("deletion.started", topic=topic, **counts)
@@ -340,10 +333,6 @@ class TopicDeletions(Feature):
     def _started(self, replicas: Iterable[PartitionAndReplica]) -> list[PartitionAndReplica]:
         """Those that are being deleted: an answer can come when its replica was given up."""
         return [each for each in replicas if self._phase(each) is _Phase.DELETION_STARTED]
-
-    def _move(self, replicas: Iterable[PartitionAndReplica], after: ReplicaPhase) -> None:
-        for illegal in self._context.replica_phases.move(replicas, after).illegal:
-            self._core.note("transition.refused", detail=str(illegal))
 
     def _forget(self, topic: str) -> None:
         self._context.deletions.discard(topic)
@@ -466,14 +455,11 @@ class EpochBump(Feature):
     a request of a higher epoch obeys it no more.
     """
 
-    def __init__(self, parts: SharedParts, election: Elector) -> None:
-        super().__init__(parts)
-        self._election = election
-
     def bump_epoch(self, subject: str = "") -> Procedure[None]:
         """Raises the epoch for the deletions that need it, and sends all brokers a request of the new one."""
         unresolved = [each for each in self._requests.unresolved.values() if each.epoch is None]
-        won = self._election.won
+        election = self._identity.election
+        won = election.won
         if not unresolved or won is None:
             return
         raised = Fence(won.fence.epoch + 1, won.fence.version + 1)
@@ -496,7 +482,7 @@ class EpochBump(Feature):
         reply = yield from write(operations, FENCE_PATHS)
         if not isinstance(reply, MultiDone):
             raise GuardRefusedError(operations[reply.index].path)
-        self._election.epoch_raised(raised, record)
+        election.epoch_raised(raised, record)
         self._pending_deletes.epoch_raised()
         for each in unresolved:
             each.epoch = raised.epoch

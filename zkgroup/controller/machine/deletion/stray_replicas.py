@@ -22,12 +22,10 @@ from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.deletion import decision
 from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
-from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.pending_deletes import (
     DeletedTopicReplicas,
     Part,
     Place,
-    RecordChange,
     RecordedStrays,
     RecordKey,
 )
@@ -37,7 +35,6 @@ from zkgroup.controller.machine.state_machines import PartitionAndReplica
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import CreateMissing, Delete, ListChildren, SetData
 from zkgroup.runtime.procedures import Procedure, Query, ask, list_done
-from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.paths import zkgroup_path
 from zkgroup.znodes.reassignment_records import FinishedReassignment, finished_reassignments_path
@@ -72,9 +69,8 @@ class StrayRecordsWritten(NamedTuple):
 class StrayReplicaDeletion(Feature):
     """Has brokers delete the replicas that reassignments and deleted topics have left behind."""
 
-    def __init__(self, parts: SharedParts, reassignments: OpenReassignments) -> None:
+    def __init__(self, parts: SharedParts) -> None:
         super().__init__(parts)
-        self._reassignments = reassignments
         self._strays: dict[PartitionAndReplica, None] = {}
         """Replicas that a reassignment has left behind, and that their brokers have not deleted."""
         self._records_read = StrayRecordsRead()
@@ -121,12 +117,9 @@ class StrayReplicaDeletion(Feature):
         self._on_stray_response(answer)
 
     def _on_stray_response(self, answer: BrokerResponse) -> None:
-        """Takes the response to a StopReplica with deletion, of any feature."""
-        request, response = answer.request.request, answer.response
-        if not (isinstance(request, StopReplicaRequest) and request.delete):
+        if (results := decision.deletion_results(answer)) is None:
             return
-        assert isinstance(response, StopReplicaResponse)
-        deleted, failed, reason = decision.stop_replica_results(answer.broker, request.partitions, response)
+        deleted, failed, reason = results
         for replica in deleted:
             if replica in self._strays or self._pending_deletes.records.has(
                 answer.broker, replica.topic_partition.topic
@@ -314,17 +307,14 @@ class StrayReplicaDeletion(Feature):
         self._requests.send(batch)
 
     def _on_abandoned_response(self, answer: BrokerResponse) -> None:
-        """Takes the response to a StopReplica with deletion, of any feature."""
-        request, response = answer.request.request, answer.response
         mine = [
             each
             for each in self._pending_deletes.of_deleted_topics.values()
             if each.record.broker == answer.broker
         ]
-        if not mine or not (isinstance(request, StopReplicaRequest) and request.delete):
+        if not mine or (results := decision.deletion_results(answer)) is None:
             return
-        assert isinstance(response, StopReplicaResponse)
-        deleted, failed, reason = decision.stop_replica_results(answer.broker, request.partitions, response)
+        deleted, failed, reason = results
         for each in mine:
             each.left.difference_update(replica.topic_partition for replica in deleted)
             if not each.left:
@@ -482,16 +472,12 @@ class StrayReplicaDeletion(Feature):
             self.sort_records()
         return StrayRecordsWritten(is_overtaken, refused)
 
-    def ended_records(self, left: Iterable[PartitionAndReplica]) -> RecordChange:
-        """Returns what the end of moves adds: of these replicas no broker has said that they are gone."""
-        return self._pending_deletes.records.change(self._of_present(left))
-
     def record_deletion(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[str | None]:
         """Records the replicas that stay, before their topics are deleted. Returns why it may not be written,
         or None."""
         refused: Mapping[Place, str] = {}
         for _ in range(ATTEMPTS_MAX):
-            add = self._of_present(replica for replicas in ends.values() for replica in replicas)
+            add = self.of_present(replica for replicas in ends.values() for replica in replicas)
             stay = {each.key: each.partitions for each in add}
             add += self._outdated(ends)
             remove = [
@@ -519,8 +505,8 @@ class StrayReplicaDeletion(Feature):
                 found.append(RecordedStrays(*key, numbers, self._identity.epoch))
         return [each for each in found if each.partitions]
 
-    def _of_present(self, replicas: Iterable[PartitionAndReplica]) -> list[RecordedStrays]:
-        """Replicas of topics that there are, by broker and topic."""
+    def of_present(self, replicas: Iterable[PartitionAndReplica]) -> list[RecordedStrays]:
+        """Records of replicas of topics that there are: no broker has said that they are gone."""
         numbers: dict[tuple[int, str], set[int]] = {}
         for (topic, number), broker in replicas:
             if topic in self._context.topic_czxids:
@@ -539,7 +525,7 @@ class StrayReplicaDeletion(Feature):
         renewed as long as its topic is there, so that what comes after it is known to be after it.
         """
         recorded = self._pending_deletes.records.owed()
-        add = self._of_present(
+        add = self.of_present(
             each for each in self._strays if each.topic_partition not in self._reassignments
         )
         remove = []

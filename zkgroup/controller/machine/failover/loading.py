@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
-from zkgroup.controller.machine.controller_election.elector import Elector
 from zkgroup.controller.machine.controller_election.history import ControllerHistory
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
@@ -60,7 +59,6 @@ class Loading(Feature):
     def __init__(
         self,
         parts: SharedParts,
-        election: Elector,
         brokers: BrokerChanges,
         topics: TopicChanges,
         strays: StrayReplicaDeletion,
@@ -68,7 +66,6 @@ class Loading(Feature):
         slots: Slots,
     ) -> None:
         super().__init__(parts)
-        self._election = election
         self._brokers = brokers
         self._topics = topics
         self._strays = strays
@@ -149,9 +146,7 @@ class Loading(Feature):
         self._topics.enter_all_partitions()
         batch = self._requests.batch()
         unannounced = self._unannounced()
-        yield from self._elections.elect_leaderless(batch, put_off=unannounced)
-        yield from self._elections.take_over_foreign_states(batch)
-        yield from self._elections.start_new_leader_epochs(batch, put_off=unannounced)
+        yield from self._elections.elect_where_needed(batch, put_off=unannounced)
         if unannounced:
             self._announce(unannounced)
             yield from self._elections.elect_leaderless(batch)
@@ -164,7 +159,7 @@ class Loading(Feature):
         self._core.note(
             "controller.loaded", epoch=self._identity.epoch, partitions=context.size, load_ms=load_ms
         )
-        yield from ControllerHistory(self._election).loaded(load_ms)
+        yield from ControllerHistory(self._identity.election).loaded(load_ms)
 
     def _name_predecessor(self) -> Procedure[None]:
         """Reports a predecessor of Kafka that saw `/controller` change, not vanish, and may still be active
@@ -173,7 +168,7 @@ class Loading(Feature):
         States that it still writes are written again as they are found; only its restart ends it (fenced
         elections, recipes 13).
         """
-        former = self._election.former
+        former = self._identity.election.former
         if former is None or not former.is_real or former.broker is None:
             return
         path = BrokerRegistration.path(former.broker)

@@ -4,10 +4,9 @@ ISR and config changes (controller.md 5.10)."""
 from __future__ import annotations
 
 from zkgroup.controller.machine import event_manager
-from zkgroup.controller.machine.feature import Feature, SharedParts
+from zkgroup.controller.machine.feature import Feature
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LEADERLESS
-from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Delete, ListChildren
 from zkgroup.runtime.procedures import Procedure, ask, list_done
@@ -16,10 +15,6 @@ from zkgroup.znodes.notifications import IsrChange, config_changes_path, isr_cha
 
 class Notifications(Feature):
     """Handles the notifications of changed ISRs and configurations."""
-
-    def __init__(self, parts: SharedParts, reassignments: OpenReassignments) -> None:
-        super().__init__(parts)
-        self._reassignments = reassignments
 
     def loaded(self) -> None:
         self._events.enqueue(event_manager.ISR_CHANGES)

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers
-from zkgroup.controller.machine.feature import Feature, SharedParts
+from zkgroup.controller.machine.feature import Feature
 from zkgroup.controller.machine.fenced_writes import Write
-from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, CreateMissing
 from zkgroup.runtime.procedures import Procedure, Query, ask
@@ -28,10 +27,6 @@ from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 
 class Slots(Feature):
     """Finds out whether `__consumer_offsets` is the topic of slots, and adds replicas to them."""
-
-    def __init__(self, parts: SharedParts, reassignments: OpenReassignments) -> None:
-        super().__init__(parts)
-        self._reassignments = reassignments
 
     def loaded(self) -> None:
         self._events.enqueue(event_manager.SLOT_REPLICAS)

@@ -22,7 +22,6 @@ from zkgroup.controller.machine.failover.slots import Slots
 from zkgroup.controller.machine.feature import AGAIN_MS, Feature, SharedParts
 from zkgroup.controller.machine.fenced_writes import Write
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
-from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import (
     PartitionAndReplica,
@@ -62,13 +61,11 @@ class TopicChanges(Feature):
         parts: SharedParts,
         elections: LeaderElections,
         strays: StrayReplicaDeletion,
-        reassignments: OpenReassignments,
         slots: Slots,
     ) -> None:
         super().__init__(parts)
         self._elections = elections
         self._strays = strays
-        self._reassignments = reassignments
         self._slots = slots
 
     def on_topic_list_change(self, subject: str = "") -> Procedure[None]:
@@ -234,9 +231,7 @@ class TopicChanges(Feature):
         self._requests.to_replicas(
             batch, [each for each in mine if self._context.leadership(each) is not None]
         )
-        yield from self._elections.elect_leaderless(batch)
-        yield from self._elections.take_over_foreign_states(batch)
-        yield from self._elections.start_new_leader_epochs(batch)
+        yield from self._elections.elect_where_needed(batch)
         self._requests.send(batch)
 
     def _is_unreadable(self, topic_partition: TopicPartition) -> bool:

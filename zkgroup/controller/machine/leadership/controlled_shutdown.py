@@ -7,7 +7,7 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import NamedTuple
 
 from zkgroup.controller.machine import event_manager
@@ -16,7 +16,6 @@ from zkgroup.controller.machine.feature import Feature, SharedParts
 from zkgroup.controller.machine.leadership import selectors
 from zkgroup.controller.machine.leadership.leader_election import LeaderElections
 from zkgroup.controller.machine.leadership.selectors import Choice, NoChoice, NotNeeded, PartitionElection
-from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.procedures import Procedure
@@ -31,75 +30,47 @@ class ShutdownRequest(NamedTuple):
     incarnation: int
 
 
-class ShutdownRequests:
-    """The unanswered requests, in order. Each is answered once, by `answer` or when the controller
-    resigns."""
-
-    def __init__(self, core: ElectorContext) -> None:
-        self._core = core
-        self._waiting: list[ShutdownRequest] = []
-
-    def __iter__(self) -> Iterator[ShutdownRequest]:
-        """Of a copy: requests may be answered meanwhile."""
-        return iter(list(self._waiting))
-
-    def add(self, request: ShutdownRequest) -> None:
-        self._waiting.append(request)
-
-    def answer(
-        self, request: ShutdownRequest, error: int, remaining: tuple[TopicPartition, ...] = ()
-    ) -> None:
-        """Answers it, with the partitions that the broker still leads."""
-        self._waiting.remove(request)
-        self._core.emit(ShutdownAnswered(request.request_id, error, remaining))
-
-    def refuse(self, request_id: int, error: int) -> None:
-        self._core.emit(ShutdownAnswered(request_id, error))
-
-    def refuse_all(self) -> None:
-        for request in self._waiting:
-            self.refuse(request.request_id, ErrorCode.STALE_CONTROLLER_EPOCH)
-        self._waiting.clear()
-
-
 class ControlledShutdowns(Feature):
     """Moves leaderships away from brokers that will stop."""
 
     def __init__(self, parts: SharedParts, elections: LeaderElections) -> None:
         super().__init__(parts)
         self._elections = elections
-        self._shutdowns = ShutdownRequests(self._core)
+        self._waiting: list[ShutdownRequest] = []
+        """The unanswered requests, in order. Each is answered once, by the handler or by `stop`."""
 
     def requested(self, event: ShutdownAsked) -> None:
-        """A broker has requested a controlled shutdown: it is answered by the handler, or by `stop`."""
         known = self._context.brokers.get(event.broker)
         if known is None:
             is_loaded = self._context.is_loaded
             error = ErrorCode.BROKER_NOT_AVAILABLE if is_loaded else ErrorCode.STALE_CONTROLLER_EPOCH
-            self._shutdowns.refuse(event.request_id, error)
+            self._core.emit(ShutdownAnswered(event.request_id, error))
             return
-        self._shutdowns.add(ShutdownRequest(event.request_id, event.broker, known.epoch))
+        self._waiting.append(ShutdownRequest(event.request_id, event.broker, known.epoch))
         self._events.enqueue(event_manager.SHUTDOWNS)
 
     def stop(self) -> None:
-        self._shutdowns.refuse_all()
+        for request in self._waiting:
+            self._core.emit(ShutdownAnswered(request.request_id, ErrorCode.STALE_CONTROLLER_EPOCH))
+        self._waiting.clear()
 
     def on_shutdown_requests(self, subject: str = "") -> Procedure[None]:
         """Elects other leaders for all brokers that have asked, together, and answers them.
 
         A request stays until it is answered, so none is forgotten if a reply of ZooKeeper is missing.
         """
-        asked = list(self._shutdowns)
+        asked = list(self._waiting)
         known = {each.broker for each in asked if self._is_there(each)}
         if known:
             yield from self._hand_over(known)
         for each in asked:
+            self._waiting.remove(each)
             if each.broker in known and self._is_there(each):
                 remaining = tuple(sorted(self._led(each.broker)))
                 self._core.note("shutdown.answered", broker=each.broker, remaining=len(remaining))
-                self._shutdowns.answer(each, ErrorCode.NONE, remaining)
+                self._core.emit(ShutdownAnswered(each.request_id, ErrorCode.NONE, remaining))
             else:
-                self._shutdowns.answer(each, ErrorCode.BROKER_NOT_AVAILABLE)
+                self._core.emit(ShutdownAnswered(each.request_id, ErrorCode.BROKER_NOT_AVAILABLE))
 
     def _is_there(self, asked: ShutdownRequest) -> bool:
         """Returns whether the incarnation that asked still runs. Another one does not stop."""

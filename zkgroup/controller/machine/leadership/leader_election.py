@@ -145,11 +145,17 @@ class LeaderElections(Feature):
         ]
         self._move_partitions(offline, PartitionPhase.OFFLINE)
         batch = self._requests.batch()
-        yield from self.elect_leaderless(batch)
-        yield from self.take_over_foreign_states(batch)
-        yield from self.start_new_leader_epochs(batch)
+        yield from self.elect_where_needed(batch)
         yield from self._remove_offline(batch)
         self._requests.send(batch)
+
+    def elect_where_needed(
+        self, batch: RequestBatch, put_off: Collection[TopicPartition] = ()
+    ) -> Procedure[None]:
+        """Every election that states and brokers call for. What is `put_off` is left for another call."""
+        yield from self.elect_leaderless(batch, put_off)
+        yield from self.take_over_foreign_states(batch)
+        yield from self.start_new_leader_epochs(batch, put_off)
 
     def _remove_offline(self, batch: RequestBatch) -> Procedure[None]:
         """Removes followers that cannot serve from the ISRs of live leaders, as Kafka since 1.0 does.

@@ -203,7 +203,8 @@ class UncleanElections(_RequestedElections):
         wanted = [each for each in dict.fromkeys(request.partitions) if self._obstacle(each) is None]
 
         def select(topic_partition: TopicPartition, now: PartitionElection) -> Choice | NoChoice | NotNeeded:
-            if self._has_leader(topic_partition, now.leader):
+            live = self._context.live_or_shutting_down
+            if now.leader in self._context.with_online_replica(topic_partition, live):
                 return NotNeeded(now.leader)
             return selectors.offline(now, unclean=True)
 
@@ -238,11 +239,6 @@ class UncleanElections(_RequestedElections):
                 path, "it has no state yet: it gets one when a replica is live"
             )
         return None
-
-    def _has_leader(self, topic_partition: TopicPartition, leader: int) -> bool:
-        return leader in self._context.with_online_replica(
-            topic_partition, self._context.live_or_shutting_down
-        )
 
     def _prune(self) -> Procedure[None]:
         """The oldest records go; the names are in the order of the requests."""

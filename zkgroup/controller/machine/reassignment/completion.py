@@ -39,11 +39,8 @@ PRUNED_AT: Final = FINISHED_KEPT + 100
 class ReassignmentCompletion(Feature):
     """Writes the ends of reassignments, and what follows from them."""
 
-    def __init__(
-        self, parts: SharedParts, reassignments: OpenReassignments, strays: StrayReplicaDeletion
-    ) -> None:
+    def __init__(self, parts: SharedParts, strays: StrayReplicaDeletion) -> None:
         super().__init__(parts)
-        self._reassignments = reassignments
         self._strays = strays
 
     def finish(self, completions: Sequence[Completion]) -> Procedure[bool]:
@@ -89,8 +86,7 @@ class ReassignmentCompletion(Feature):
             targets,
             version,
             self._identity.epoch,
-            self._context.topic_czxids,
-            lambda left: self._strays.ended_records(left),
+            lambda left: self._pending_deletes.records.change(self._strays.of_present(left)),
         )
         lists = ListsSent(self._context, self._reassignments, [finishing.write])
         refusal = yield from self._states.commit(finishing.write)

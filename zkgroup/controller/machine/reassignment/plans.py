@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, ControllerContext
 from zkgroup.controller.machine.controller_election.elector import FENCE_PATHS
-from zkgroup.controller.machine.feature import Feature, SharedParts
+from zkgroup.controller.machine.feature import Feature
 from zkgroup.controller.machine.fenced_writes import Refusal, Write
-from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
@@ -70,10 +69,6 @@ class EntityConfigWrite(NamedTuple):
 
 class ReassignmentPlans(Feature):
     """Submits the phases of stored plans, and ends the plans."""
-
-    def __init__(self, parts: SharedParts, reassignments: OpenReassignments) -> None:
-        super().__init__(parts)
-        self._reassignments = reassignments
 
     def loaded(self) -> None:
         self._events.enqueue(event_manager.PLANS)
@@ -193,7 +188,7 @@ class ReassignmentPlans(Feature):
 
     def _end(self, plan: _Plan, state: PlanState, reason: str) -> Procedure[bool]:
         """Throttles off, then the state that says so; whether it is written."""
-        if _is_throttled(plan.stored):
+        if plan.stored.throttle is not None and not plan.stored.throttles_off:
             (outcome,) = yield from ask(Query(ListChildren(entities_path("brokers"))))
             numbers = {
                 number for name in list_done(outcome).children if (number := number_of(name)) is not None
@@ -249,10 +244,6 @@ def _submittable(stored: StoredPlan) -> str | None:
         return "waits for its throttles to be removed"
     phases = f"{stored.next_phase} of {len(stored.phases)} phases are submitted"
     return f"{phases}; it is paused" if stored.state == "paused" else phases
-
-
-def _is_throttled(stored: StoredPlan) -> bool:
-    return stored.throttle is not None and not stored.throttles_off
 
 
 class _Configs:

@@ -39,7 +39,6 @@ from zkgroup.controller.machine.leadership.selectors import (
 )
 from zkgroup.controller.machine.open_reassignments import (
     Completion,
-    OpenReassignments,
     ReassignmentRequest,
     Stage,
 )
@@ -108,7 +107,6 @@ class Reassignments(Feature):
     def __init__(
         self,
         parts: SharedParts,
-        reassignments: OpenReassignments,
         completion: ReassignmentCompletion,
         elections: LeaderElections,
         topics: TopicChanges,
@@ -116,7 +114,6 @@ class Reassignments(Feature):
         strays: StrayReplicaDeletion,
     ) -> None:
         super().__init__(parts)
-        self._reassignments = reassignments
         self._completion = completion
         self._elections = elections
         self._topics = topics
@@ -274,7 +271,7 @@ class Reassignments(Feature):
     def _carried_out(self, todo: _Round) -> Procedure[bool]:
         """All steps of a round. Returns whether there is more to do at once."""
         moves = self._reassignments
-        writes = _Writes(self._parts, self._reassignments, todo, self._read_request)
+        writes = _Writes(self._parts, todo, self._read_request)
         items: list[str | TopicPartition] = [*todo.unions, *todo.states]
         if items:
             lists = ListsSent(self._context, self._reassignments, writes.lists())
@@ -342,25 +339,18 @@ class _Writes:
     for the next round.
     """
 
-    def __init__(
-        self,
-        parts: SharedParts,
-        reassignments: OpenReassignments,
-        todo: _Round,
-        read_request: Callable[[], Procedure[bool]],
-    ) -> None:
+    def __init__(self, parts: SharedParts, todo: _Round, read_request: Callable[[], Procedure[bool]]) -> None:
         self._parts = parts
-        self._reassignments = reassignments
         self._todo = todo
         self._read_request = read_request
-        self._request = self._reassignments.request
+        self._request = parts.reassignments.request
         self._changed: set[str] = set()
         """Topics that were changed by others."""
 
     @property
     def is_overtaken(self) -> bool:
         """After a conflict the request was read again, and the round was decided on another one."""
-        return self._request != self._reassignments.request
+        return self._request != self._parts.reassignments.request
 
     def make(self, item: str | TopicPartition) -> Write | str:
         if self.is_overtaken:

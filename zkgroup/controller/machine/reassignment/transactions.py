@@ -104,7 +104,6 @@ def finish(
     request: Mapping[TopicPartition, Brokers],
     request_version: int | None,
     epoch: int,
-    topic_czxids: Mapping[str, int],
     record: Callable[[Iterable[PartitionAndReplica]], RecordChange],
     bytes_max: int = DATA_BYTES_MAX - _ROOM,
 ) -> Finishing:
@@ -112,8 +111,7 @@ def finish(
 
     `request` are all its entries, `request_version` is None where there is no request. Without completions it
     removes a request that names nothing (empty requests, K17). Entries that are dropped go first.
-
-    topic_czxids: topic to the czxid of its znode. `record` is what records that replicas are left behind.
+    `record` makes the records of replicas that are left behind.
     """
     completions = sorted(completions, key=lambda completion: completion.outcome != "dropped")
     count = len(completions)
@@ -128,7 +126,7 @@ def finish(
             *_request(request, now, request_version),
             *left.operations.values(),
             *(
-                Create(FinishedReassignment.prefix(), _record(each, epoch, topic_czxids), sequential=True)
+                Create(FinishedReassignment.prefix(), _record(each, epoch, context), sequential=True)
                 for each in now
             ),
         )
@@ -186,7 +184,7 @@ def _can_be_written(move: Move) -> bool:
     return True
 
 
-def _record(completion: Completion, epoch: int, topic_czxids: Mapping[str, int]) -> bytes:
+def _record(completion: Completion, epoch: int, context: ControllerContext) -> bytes:
     """A request can name a topic that UTF-8 cannot hold; its end is recorded all the same."""
     topic = completion.topic_partition.topic.encode("utf-8", "replace").decode("utf-8")
     return FinishedReassignment(
@@ -197,5 +195,5 @@ def _record(completion: Completion, epoch: int, topic_czxids: Mapping[str, int])
         completion.reason,
         epoch,
         tuple(each for each in completion.left if each not in (*completion.before, *completion.target)),
-        topic_czxids.get(completion.topic_partition.topic, 0),
+        context.topic_czxids.get(completion.topic_partition.topic, 0),
     ).encode()

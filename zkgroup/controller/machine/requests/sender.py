@@ -63,10 +63,6 @@ class SendQueue:
     def __len__(self) -> int:
         return len(self._waiting) + (self._flying is not None)
 
-    @property
-    def is_flying(self) -> bool:
-        return self._flying is not None
-
     def put(self, requests: Iterable[BrokerRequest]) -> frozenset[TopicPartition]:
         """Adds requests of one batch. Those meant for another incarnation are dropped (late requests, K8).
 
@@ -115,9 +111,10 @@ class SendQueue:
         self._sent = 1
         return self._flying
 
-    def answered(self) -> AnsweredRequest:
-        """The broker has answered what is in flight; `next` gives what follows."""
-        assert self._flying is not None
+    def answered(self) -> AnsweredRequest | None:
+        """Ends the request in flight, if there is one: the broker has answered it."""
+        if self._flying is None:
+            return None
         done = AnsweredRequest(self._flying, self._sent > 1)
         self._flying = None
         return done
@@ -216,7 +213,7 @@ class SendQueues:
     def answered(self, broker: int, incarnation: int) -> AnsweredRequest | None:
         """The request that the broker has answered; None for a response without a request."""
         send_queue = self._send_queue(broker, incarnation)
-        if send_queue is None or broker in self._fresh or not send_queue.is_flying:
+        if send_queue is None or broker in self._fresh:
             return None
         return send_queue.answered()
 
