@@ -27,6 +27,7 @@ from zkgroup.demo.clients_step import ClientRun, ClientsStep, SegmentDump
 from zkgroup.demo.cluster import REPLICATION, SESSION_MS, ClusterStage, LeftFiles, is_whole
 from zkgroup.demo.flight_data import TOPIC, reduce
 from zkgroup.demo.kafka_clients import LeftOut
+from zkgroup.demo.members import history_faults
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
 from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, folder_of, named, opened
 from zkgroup.history import ClusterFigures
@@ -146,7 +147,7 @@ class BrokersStage(ClusterStage):
         self.log("ZooKeeper is up")
         self._start(BROKERS[0])
         first = self.brokers[BROKERS[0]]
-        self.until("the first broker is controller", lambda: bool(first.controller_epochs))
+        self.until("the first broker is controller", lambda: bool(first.reported["controller"]))
         for broker in BROKERS[1:]:
             self._start(broker)
         self.until("all brokers are registered", lambda: self.cluster.registered == frozenset(BROKERS))
@@ -188,7 +189,8 @@ class BrokersStage(ClusterStage):
     def _kill_another(self) -> None:
         controller = self._controller()
         victim = max((one for one in BROKERS if one != controller), key=self.cluster.leads)
-        self._kill(victim, f"SIGKILL to broker {victim}, leader of {self.cluster.leads(victim)} partitions")
+        text = f"SIGKILL to broker {victim}, leader of {self.cluster.leads(victim)} partitions"
+        self.kill(self.brokers[victim], text, SESSION_MS)
         self.until(
             "other brokers lead its partitions",
             lambda: victim not in self.cluster.registered and self.cluster.is_led,
@@ -196,16 +198,10 @@ class BrokersStage(ClusterStage):
         self.log(f"other brokers lead its partitions; broker {victim} starts again", "good")
         self._restart(victim)
 
-    def _kill(self, victim: int, text: str) -> None:
-        self.headline = f"broker {victim} is dead; its session lives for {SESSION_MS / 1000:g} s more"
-        self.brokers[victim].kill()
-        self.log(text, "bad")
-
     def _kill_controller(self, victim: int, text: str) -> Callable[[], None]:
         """Kills the controller; returns what waits for another one and a leader of every partition."""
         epoch = self.cluster.controller_epoch
-        self._kill(victim, text)
-        killed_s = time.monotonic()
+        killed_s = self.kill(self.brokers[victim], text, SESSION_MS)
 
         def wait() -> None:
             self.until(
@@ -397,7 +393,7 @@ class BrokersStage(ClusterStage):
         faults += [
             f"epoch {epoch}: broker {broker} was controller, the record says {recorded.get(epoch)}"
             for broker, one in self.started
-            for epoch in one.controller_epochs
+            for epoch in (event["epoch"] for event in one.reported["controller"])
             if recorded.get(epoch) != broker
         ]
         brokers = ", ".join(f"{epoch}: broker {broker}" for epoch, broker in sorted(recorded.items()))
@@ -519,14 +515,9 @@ def _check_successor(move: Interrupted, ended: Sequence[FinishedReassignment]) -
 
 
 def _check_history(left: LeftFiles) -> CheckResult:
-    """The history checker's verdict over the ensemble's log. A log with too few events proves nothing."""
-    report, figures = left.cluster, left.cluster.figures
-    faults = [*map(str, report.violations), *(f"damaged: {one}" for one in report.damage)]
+    """The history checker's verdict over the ensemble's log."""
+    report = left.cluster
+    faults = history_faults(report, EVENTS_MIN)
     faults += [f"not decided: {one}" for one in sorted(MUST_DECIDE - report.decided)]
-    faults += [
-        f"too little happened: {name}: {getattr(figures, name)} of {least}"
-        for name, least in EVENTS_MIN.items()
-        if getattr(figures, name) < least
-    ]
-    text = f"{figures.transactions:,} transactions, {len(report.violations)} violations"
+    text = f"{report.figures.transactions:,} transactions, {len(report.violations)} violations"
     return checked("the checker finds nothing (S11 to S17, L6, L7)", text, faults, enough=report.holds)

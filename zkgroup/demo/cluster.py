@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -319,20 +320,20 @@ class ClusterStage(MemberStage):
         self, kept: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]
     ) -> Iterable[HistoryRecord]:
         """The brokers' records for the checker: the leader of each epoch, what was acknowledged, and kept."""
-        found: list[tuple[str, str, int, dict[str, object]]] = []
+        numbers = count(1)
+
+        def record(kind: str, partition: int, topic: str = TOPIC, **fields: object) -> HistoryRecord:
+            n, place = next(numbers), {"topic": topic, "partition": partition}
+            return HistoryRecord(n, n, 0, "demo", None, kind, {**place, **fields})
+
         for broker, child in self.started:
-            for topic, number, epoch in child.terms:  # of all topics, as clients create further ones
-                term: dict[str, object] = {"broker": broker, "leader": broker, "leader_epoch": epoch}
-                found.append(("role.taken", topic, number, term))
+            for term in child.reported["leads"]:  # of all topics, as clients create further ones
+                yield record("role.taken", **{**term, "broker": broker, "leader": broker})
         for one in self.acknowledged:
-            appended: dict[str, object] = {"offset": one.offset, "records": [_text(self.lines[one.number])]}
-            found.append(("append.ok", TOPIC, one.partition, appended))
+            value = _text(self.lines[one.number])
+            yield record("append.ok", one.partition, offset=one.offset, records=[value])
         for number, values in kept.items():
-            held: dict[str, object] = {"broker": leaders[number], "records": [*map(_text, values)]}
-            found.append(("records.kept", TOPIC, number, held))
-        for n, (kind, topic, number, fields) in enumerate(found, 1):
-            fields |= {"topic": topic, "partition": number}
-            yield HistoryRecord(n, n, 0, "demo", None, kind, fields)
+            yield record("records.kept", number, broker=leaders[number], records=[*map(_text, values)])
 
 
 def _text(value: bytes) -> str:

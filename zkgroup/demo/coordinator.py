@@ -18,7 +18,7 @@ from zkgroup.demo import kafka_tools
 from zkgroup.demo.cluster import SESSION_MS, ClusterStage
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC, MemberOutput, Reduction, reduce
 from zkgroup.demo.kafka_clients import ClientWork, LeftOut, client_of, installed
-from zkgroup.demo.members import check_committed, check_result
+from zkgroup.demo.members import behind, check_committed, check_result, history_faults
 from zkgroup.demo.processes import Child, Stopping
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
 from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, folder_of, opened
@@ -236,13 +236,9 @@ class CoordinatorStage(ClusterStage):
         assert self.coordinated is not None
         assert victim is not None
         generation = self.coordinated.generation
-        self.headline = f"the coordinator is dead; its session lives for {SESSION_MS / 1000:g} s more"
-        self.brokers[victim].kill()
-        killed_s = time.monotonic()
         leads = self.cluster.leads(victim)
-        self.log(
-            f"SIGKILL to broker {victim}, which coordinates {self.group} and leads {leads} partitions", "bad"
-        )
+        text = f"SIGKILL to broker {victim}, which coordinates {self.group} and leads {leads} partitions"
+        killed_s = self.kill(self.brokers[victim], text, SESSION_MS, "the coordinator")
         self.refresh()
         ends = dict(self.ends)
         self.until(
@@ -268,10 +264,8 @@ class CoordinatorStage(ClusterStage):
 
     def _kill_a_client(self, name: str) -> None:
         """Kills a client: the others share its partitions when its session has ended."""
-        self.headline = f"{name} is dead; its session lives for {CLIENT_SESSION_MS / 1000:g} s more"
-        owned = self.coordinated_partitions(name)
-        self.clients[name][1].kill()
-        self.log(f"SIGKILL to {name}, owner of partitions {_listed(owned)}", "bad")
+        text = f"SIGKILL to {name}, owner of partitions {_listed(self.coordinated_partitions(name))}"
+        self.kill(self.clients[name][1], text, CLIENT_SESSION_MS)
         self._wait_until_shared("the others share its partitions", self._alive() - {name})
 
     def _alive(self) -> set[str]:
@@ -291,13 +285,13 @@ class CoordinatorStage(ClusterStage):
         self.log(f"SIGSTOP to {name}, owner of partitions {_listed(owned)}", "bad")
         self._wait_until_shared("the others share its partitions", self._alive() - {name})
         self.refresh()
-        failed = len(victim.refusals)
+        failed = len(victim.reported["not_committed"])
         victim.resume()
         self.headline = f"{name} goes on, and is no member any more"
         self.log(f"SIGCONT to {name}: it still believes that it owns {_listed(owned)}")
         self._wait_until_shared("it is a member again", self._alive())
-        if refused := victim.refusals[failed:]:
-            self.log(f"its commit was refused: {refused[0]}", "good")
+        if refused := victim.reported["not_committed"][failed:]:
+            self.log(f"its commit was refused: {refused[0]['error']}", "good")
 
     def _stop_clients(self) -> tuple[int, dict[int, int]]:
         """Lets the clients consume the rest and leave; returns the number of records and the ends of logs."""
@@ -361,7 +355,7 @@ class CoordinatorStage(ClusterStage):
                     version=self.versions[client],
                     records=records[name],
                     ended="paused" if name == self.paused else "killed" if child.killed else "left",
-                    commits_failed=len(child.refusals),
+                    commits_failed=len(child.reported["not_committed"]),
                 )
                 for name, (client, child) in self.clients.items()
             ),
@@ -377,17 +371,13 @@ class CoordinatorStage(ClusterStage):
         )
 
     def _check_handed_over(self, lines: int, ends: Mapping[int, int]) -> CheckResult:
-        behind = [
-            f"{number} at {self.handed_over.get(number)} of {end}"
-            for number, end in sorted(ends.items())
-            if self.handed_over.get(number) != end
-        ]
+        faults = behind(self.handed_over, ends)
         total = sum(self.handed_over.values())
         text = f"{total:,} of {lines:,} records in {len(ends)} partitions"
         if total != lines:
-            behind.append(f"{total:,} of {lines:,} records")
+            faults.append(f"{total:,} of {lines:,} records")
         statement = "the clients committed everything to its end"
-        return checked(statement, faults=behind, proof=text, enough=bool(ends))
+        return checked(statement, faults=faults, proof=text, enough=bool(ends))
 
     def _check_carried_on(self, members: Sequence[MemberOutput]) -> CheckResult:
         """The ZooKeeper consumers began where the clients had stopped."""
@@ -408,12 +398,8 @@ class CoordinatorStage(ClusterStage):
     def _check_history(self, cluster: ClusterReport, stored: LoggedGroup) -> CheckResult:
         """The history checkers' verdicts over ZooKeeper's log and the members' histories."""
         members = self.history()
-        faults = [str(one) for report in (cluster, members, stored) for one in report.violations]
-        faults += [*cluster.damage, *members.damage, *members.shortfalls(MEMBERS_MIN)]
-        figures = cluster.figures
-        for name, least in CLUSTER_MIN.items():
-            if getattr(figures, name) < least:
-                faults.append(f"{name}: {getattr(figures, name)} of {least}")
+        faults = [*history_faults(cluster, CLUSTER_MIN), *history_faults(members, MEMBERS_MIN)]
+        faults += map(str, stored.violations)
         happened = {
             "commits of members": any(one.token for one in stored.commits),
             "commits of ZooKeeper members": any(one.client is None for one in stored.commits),
@@ -424,7 +410,7 @@ class CoordinatorStage(ClusterStage):
         acknowledged = len({one.number for one in self.acknowledged})
         if acknowledged != len(self.lines):
             faults.append(f"acknowledged: {acknowledged:,} of {len(self.lines):,}")
-        text = f"{figures.transactions:,} transactions, {members.figures.records:,} events"
+        text = f"{cluster.figures.transactions:,} transactions, {members.figures.records:,} events"
         text += ", no violation"
         enough = cluster.holds and members.holds
         return checked("the checker finds nothing", faults=faults, proof=text, enough=enough)

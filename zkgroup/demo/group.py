@@ -34,6 +34,8 @@ from zkgroup.history import Figures
 NAMES = ("ada", "ben", "cleo", "dan")
 """The first three start; the second is killed; the last joins afterwards."""
 SESSION_MS = 4_000
+RECORDS_PER_S = 550
+"""Each member's speed: the records last for about half a minute."""
 EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITIONS, "deliveries": 1}
 """Least contents of the recorded history: with less it proves nothing."""
 EVENT_LINES_MIN = 8
@@ -154,15 +156,12 @@ class DemoGroup(MemberStage):
 
     def _start(self, name: str) -> None:
         source = str(self.folder / "records")
-        member = self.start_member(name, source, self.options.records_per_s, SESSION_MS)
+        member = self.start_member(name, source, RECORDS_PER_S, SESSION_MS)
         self.log(f"{name} starts (process {member.pid})")
 
     def _kill(self, victim: Child) -> None:
-        self.headline = f"{victim.name} is dead; its session lives for {SESSION_MS / 1000:g} s more"
-        held = self.partitions_of(victim)
-        victim.kill()
-        killed_s = time.monotonic()
-        self.log(f"SIGKILL to {victim.name}, owner of partitions {_listed(held)}", "bad")
+        text = f"SIGKILL to {victim.name}, owner of partitions {_listed(self.partitions_of(victim))}"
+        killed_s = self.kill(victim, text, SESSION_MS)
         alive = [one.name for one in self.members if not one.killed]
         self.until("the survivors own everything", lambda: self.is_shared_by(alive))
         self.takeover_s = time.monotonic() - killed_s

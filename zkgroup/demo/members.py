@@ -28,8 +28,8 @@ from zkgroup.groups import reads
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.verify import expected_ownership, group_state
-from zkgroup.history import HistoryFile, Report, check_history, read_files
-from zkgroup.history.report import UNKNOWN_SHARE_MAX
+from zkgroup.history import ClusterReport, HistoryFile, Report, check_history, read_files
+from zkgroup.history.report import UNKNOWN_SHARE_MAX, shortfalls
 from zkgroup.sources import BrokerSource
 
 FAST = 5_000
@@ -234,7 +234,7 @@ class MemberStage(DemoStage):
     def _check_twice(self, reduction: Reduction, moved: Collection[int]) -> CheckResult:
         """Delivery is at least once: a repetition is allowed where a member did not leave in order."""
         gone = {one.name: "killed" for one in self.members if one.killed}
-        gone |= {one.name: "its session ended" for one in self.members if one.lost_session}
+        gone |= {one.name: "its session ended" for one in self.members if one.reported["lost"]}
         parts = [
             f"{count} of {member} ({gone.get(member, 'handed over cleanly')})"
             for member, count in reduction.repeated_by.items()
@@ -280,25 +280,35 @@ def _listed(what: str, found: Sequence[str]) -> list[str]:
     return [f"{what} {named(found)}"] if found else []
 
 
-def check_committed(
-    lines: Sequence[Sequence[bytes]], committed: Mapping[int, int], statement: str = ""
-) -> CheckResult:
-    """Checks that the offset of each partition is its end."""
-    behind = [
-        f"{number} at {committed.get(number)} of {len(one)}"
-        for number, one in enumerate(lines)
-        if committed.get(number) != len(one)
+def behind(committed: Mapping[int, int], ends: Mapping[int, int]) -> list[str]:
+    """The partitions whose offset is not their end."""
+    return [
+        f"{number} at {committed.get(number)} of {end}"
+        for number, end in sorted(ends.items())
+        if committed.get(number) != end
     ]
-    text = f"{len(lines) - len(behind)} of {len(lines)} partitions"
-    return checked(statement or "every partition is committed to its end", text, behind)
+
+
+def check_committed(lines: Sequence[Sequence[bytes]], committed: Mapping[int, int]) -> CheckResult:
+    """Checks that the offset of each partition is its end."""
+    faults = behind(committed, {number: len(one) for number, one in enumerate(lines)})
+    text = f"{len(lines) - len(faults)} of {len(lines)} partitions"
+    return checked("every partition is committed to its end", text, faults)
+
+
+def history_faults(report: Report | ClusterReport, least: Mapping[str, int]) -> list[str]:
+    """What a history checker found, and what it has not seen: with too few events it proves nothing."""
+    return [
+        *map(str, report.violations),
+        *(f"damaged: {one}" for one in report.damage),
+        *(f"too little happened: {one}" for one in shortfalls(report.figures, least)),
+    ]
 
 
 def _check_history(report: Report, least: Mapping[str, int]) -> CheckResult:
-    """The history checker's verdict. An incomplete history, or one with too few events, proves nothing."""
-    figures = report.figures
-    faults: list[Any] = [*report.violations, *(f"damaged: {one}" for one in report.damage)]
+    """The history checker's verdict."""
+    figures, faults = report.figures, history_faults(report, least)
     if figures.unknown_share > UNKNOWN_SHARE_MAX:
         faults.append(f"{figures.unknown_outcomes} of {figures.operations} outcomes unknown, too many")
-    faults += [f"too little happened: {one}" for one in report.shortfalls(least)]
     text = f"{figures.records:,} events, {len(report.violations)} violations"
     return checked("no stale commit, no second owner", text, faults, enough=report.holds)

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,14 +59,10 @@ class Child:
         self.log = folder / f"{name.replace(' ', '-')}.log"
         self.output = folder / f"{name}.processed.jsonl"
         self.state = "starting"
-        self.killed = self.is_stopping = self.lost_session = False
+        self.killed = self.is_stopping = False
         self.processed = 0
-        self.refusals: list[str] = []
-        """Names of the errors of its failed commits."""
-        self.controller_epochs: list[int] = []
-        """Epochs in which it was controller, as it reported them."""
-        self.terms: list[tuple[str, int, int]] = []
-        """Topic, partition and leader epoch of each of its leaderships, as it reported them."""
+        self.reported: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        """Its events by kind, as `not_committed`, `controller` and `leads`."""
         self._pause: subprocess.Popen[bytes] | None = None
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         with self.log.open("ab") as errors:
@@ -105,20 +102,13 @@ class Child:
         return found
 
     def _apply(self, event: dict[str, Any]) -> None:
+        self.reported[event["event"]].append(event)
         match event["event"]:
             case "state":
                 self.state = event["state"]
-            case "lost":
-                self.lost_session = True
             case "progress":
                 self.processed = event["processed"]
                 self.state = "running" if self.state == "starting" else self.state
-            case "not_committed":
-                self.refusals.append(event["error"])
-            case "controller":
-                self.controller_epochs.append(event["epoch"])
-            case "leads":
-                self.terms.append((event["topic"], event["partition"], event["leader_epoch"]))
 
     def check(self) -> None:
         """Raises `MemberFailedError` where the process ended by itself."""

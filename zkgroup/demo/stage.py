@@ -25,13 +25,15 @@ Tone = Literal["plain", "good", "bad"]
 TICK_MS = 500
 SMALL_FILES = "-Dzookeeper.preAllocSize=4096"
 """Preallocation of a server's log in KiB: small, because the checks of brokers read the whole log."""
+TIMEOUT_S = 600.0
+"""Longest time for a whole run: far beyond what it needs, also on a slow machine."""
 NAMED_MAX = 5
 """Number of items that a message names; it counts the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """Options of a demo. All but `keep` and `timeout_s` are for the demo of a group."""
+    """Options of a demo. All but `keep` are for the demo of a group."""
 
     keep: bool = False
     """Keep znodes and files afterwards."""
@@ -41,10 +43,6 @@ class DemoOptions:
     """Authentication and encryption for an existing ensemble, for the demo and its members."""
     answer_timeout_s: float = 60.0
     """Longest wait for the connection, and for each response."""
-    records_per_s: int = 550
-    """Each member's speed: the records last for about half a minute."""
-    timeout_s: float = 600.0
-    """Longest time for the whole run: far beyond what it needs, also on a slow machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +155,8 @@ class DemoStage:
             if reached():
                 return
             self.check()
-            if self.elapsed_s > self.options.timeout_s:
-                raise StableTimeoutError(f"not reached {self.options.timeout_s:g} s after the start: {what}")
+            if self.elapsed_s > TIMEOUT_S:
+                raise StableTimeoutError(f"not reached {TIMEOUT_S:g} s after the start: {what}")
             time.sleep(self.read_every_s if read_every_s is None else read_every_s)
 
     def refresh(self) -> None:
@@ -175,6 +173,13 @@ class DemoStage:
         for one in alive:
             one.terminate()
         self.until(f"{who} have left", lambda: all(one.wait(0) for one in alive))
+
+    def kill(self, victim: Child, text: str, session_ms: int, who: str = "") -> float:
+        """Sends SIGKILL to a process, and prints `text`; returns the time, in seconds of `time.monotonic`."""
+        self.headline = f"{who or victim.name} is dead; its session lives for {session_ms / 1000:g} s more"
+        victim.kill()
+        self.log(text, "bad")
+        return time.monotonic()
 
     def check(self) -> None:
         """Raises where a process or a thread has failed, so that waiting is useless."""

@@ -9,13 +9,12 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.worlds.shell import Shell
-from zkgroup.demo import group, stage
+from zkgroup.demo import group
 from zkgroup.demo.group import DemoGroup
 from zkgroup.demo.stage import DemoOptions, ProgressEvent
 from zkgroup.model.requests import SetData
@@ -67,7 +66,7 @@ def test_demo_uses_the_ensemble_given_and_tidies_up(
     mine = ClientSettings(auth=Digest.from_file(digest), acl=CREATOR_ALL_ACL)
     with blocking(server.address, mine) as zk:
         zk.create_missing("/mine")
-    monkeypatch.setattr(stage, "DemoOptions", partial(DemoOptions, records_per_s=2_500))
+    monkeypatch.setattr(group, "RECORDS_PER_S", 2_500)
 
     words = ("-z", f"{server.address}/mine", "--zk-digest-file", str(digest), "demo", "--format", "json")
     ran = Shell(tmp_path).run(*words)
@@ -107,15 +106,15 @@ class ForeignHand:
 
 
 @pytest.mark.usefixtures("files")
-def test_demo_that_lost_records_says_so() -> None:
+def test_demo_that_lost_records_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A foreign client moves an offset to the end: records are never processed, and the proof fails.
 
     The files are kept for inspection.
     """
-    options = DemoOptions(keep=True, records_per_s=1_000)
+    monkeypatch.setattr(group, "RECORDS_PER_S", 1_000)
 
     with ExitStack() as until_end:
-        report = group.run(options, ForeignHand(until_end))
+        report = group.run(DemoOptions(keep=True), ForeignHand(until_end))
 
     assert not report.passed
     wrong = {check.statement: check.evidence for check in report.checks if not check.holds}
