@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from zkgroup.errors import WireError
 from zkgroup.wire.client import BrokerClient
@@ -19,6 +19,7 @@ NEGOTIATES_FROM: Final = 3
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 AnswerT = TypeVar("AnswerT")
+KeyT = TypeVar("KeyT")
 
 
 class QueryClient:
@@ -73,6 +74,45 @@ def at_once(questions: Sequence[Awaitable[AnswerT]]) -> list[AnswerT]:
         return await asyncio.gather(*questions)
 
     return asyncio.run(gather()) if questions else []
+
+
+Question: TypeAlias = Callable[[QueryClient, Sequence[KeyT]], Awaitable[Mapping[KeyT, AnswerT | str]]]
+"""Asks one broker about some things, as partitions or groups."""
+
+
+def ask_each(
+    registered: Mapping[int, BrokerRegistration],
+    brokers: Iterable[tuple[KeyT, int | str]],
+    timeout_ms: int,
+    question: Question[KeyT, AnswerT],
+    name: str = "its broker",
+) -> dict[KeyT, AnswerT | str]:
+    """The answers of brokers, each about its own things, or why there is none; raises nothing.
+
+    Args:
+        registered: the brokers, by id.
+        brokers: each thing with the broker to be asked, or why none can be.
+        timeout_ms: for each answer of a broker; after the first that is late it is not asked again.
+        question: asks one broker. All brokers are asked at the same time.
+        name: of a broker that cannot be asked, for people; `{}` stands for its id.
+    """
+    found: dict[KeyT, AnswerT | str] = {}
+    own: dict[int, list[KeyT]] = {}
+    for key, broker in brokers:
+        if isinstance(broker, str):
+            found[key] = broker
+        elif why := unreachable(registered.get(broker), name.format(broker)):
+            found[key] = why
+        else:
+            own.setdefault(broker, []).append(key)
+
+    async def ask(broker: int, keys: Sequence[KeyT]) -> Mapping[KeyT, AnswerT | str]:
+        answer = await query(registered[broker], timeout_ms, lambda client: question(client, keys))
+        return dict.fromkeys(keys, answer) if isinstance(answer, str) else answer
+
+    for answer in at_once([ask(broker, keys) for broker, keys in own.items()]):
+        found |= answer
+    return found
 
 
 def first_answer(questions: Sequence[Awaitable[AnswerT | str]]) -> AnswerT | list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, at_once, query, unreachable
+from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, ask_each
 from zkgroup.wire.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -37,24 +37,7 @@ def describe_groups(
     `coordinators`: group to the broker that leads its slot, as ZooKeeper has it. `timeout_ms`: for each
     answer of a broker; after the first that is late it is not asked again.
     """
-    found: dict[str, DescribedGroup | str] = {}
-    groups: dict[int, list[str]] = {}
-    for group, broker in coordinators.items():
-        if why := unreachable(registered.get(broker)):
-            found[group] = why
-        else:
-            groups.setdefault(broker, []).append(group)
-
-    async def ask(broker: int, names: Sequence[str]) -> dict[str, DescribedGroup | str]:
-        def described(client: QueryClient) -> Awaitable[dict[str, DescribedGroup | str]]:
-            return _described(client, names)
-
-        answer = await query(registered[broker], timeout_ms, described)
-        return dict.fromkeys(names, answer) if isinstance(answer, str) else answer
-
-    for answer in at_once([ask(broker, names) for broker, names in groups.items()]):
-        found |= answer
-    return found
+    return ask_each(registered, coordinators.items(), timeout_ms, _described)
 
 
 async def _described(client: QueryClient, names: Sequence[str]) -> dict[str, DescribedGroup | str]:
@@ -84,18 +67,15 @@ def list_groups(
 
     While a broker loads, it lists the groups that it has loaded.
     """
-    reasons = {broker: unreachable(registered.get(broker)) for broker in sorted(brokers)}
-    found: dict[int, ListedGroups | str] = {broker: why for broker, why in reasons.items() if why}
-    asked = [broker for broker in reasons if broker not in found]
+    return ask_each(registered, ((broker, broker) for broker in sorted(brokers)), timeout_ms, _listed)
 
-    async def listed(client: QueryClient) -> ListedGroups | str:
-        answer = await client.ask(ListGroupsRequest(include_slots=True), ListGroupsResponse)
-        if answer.error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-            return f"its broker answers {describe(answer.error)}"
-        return ListedGroups(tuple(group.group for group in answer.groups), answer.slots)
 
-    answers = at_once([query(registered[broker], timeout_ms, listed) for broker in asked])
-    return found | dict(zip(asked, answers, strict=True))
+async def _listed(client: QueryClient, brokers: Sequence[int]) -> dict[int, ListedGroups | str]:
+    answer = await client.ask(ListGroupsRequest(include_slots=True), ListGroupsResponse)
+    if answer.error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        return dict.fromkeys(brokers, f"its broker answers {describe(answer.error)}")
+    groups = tuple(group.group for group in answer.groups)
+    return dict.fromkeys(brokers, ListedGroups(groups, answer.slots))
 
 
 def delete_group(broker: BrokerRegistration, group: str, timeout_ms: int = TIMEOUT_MS) -> int | str:
@@ -103,13 +83,10 @@ def delete_group(broker: BrokerRegistration, group: str, timeout_ms: int = TIMEO
 
     Without an answer it may have deleted the group.
     """
-    if why := unreachable(broker):
-        return why
 
-    async def deleted(client: QueryClient) -> int | str:
-        answer = await client.ask(DeleteGroupsRequest(groups=(group,)), DeleteGroupsResponse)
-        codes = [one.error for one in answer.groups if one.group == group]
-        return codes[0] if codes else "its broker does not answer for it"
+    async def deleted(client: QueryClient, groups: Sequence[str]) -> dict[str, int | str]:
+        answer = await client.ask(DeleteGroupsRequest(groups=tuple(groups)), DeleteGroupsResponse)
+        silent = dict.fromkeys(groups, "its broker does not answer for it")
+        return silent | {one.group: one.error for one in answer.groups if one.group in silent}
 
-    (answer,) = at_once([query(broker, timeout_ms, deleted)])
-    return answer
+    return ask_each({0: broker}, [(group, 0)], timeout_ms, deleted)[group]

@@ -9,18 +9,10 @@ when, and why.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from zkgroup.clients.broker_queries import (
-    TIMEOUT_MS,
-    AnswerT,
-    QueryClient,
-    at_once,
-    query,
-    unreachable,
-)
+from zkgroup.clients.broker_queries import TIMEOUT_MS, AnswerT, QueryClient, Question, ask_each
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.wire.records import (
@@ -94,27 +86,11 @@ def read_log_ends(
 
     `timeout_ms`: for each answer of a broker; after the first that is late it is not asked again.
     """
-    found: dict[Replica, LogEnd] = {}
-    hosted: dict[int, list[TopicPartition]] = {}
-    for tp, broker in replicas:
-        if why := unreachable(registered.get(broker)):
-            found[tp, broker] = LogEnd(broker=broker, reason=why, answered=False)
-        else:
-            hosted.setdefault(broker, []).append(tp)
-
-    async def ask(broker: int, partitions: Sequence[TopicPartition]) -> dict[Replica, LogEnd]:
-        def ends(client: QueryClient) -> Awaitable[dict[Replica, LogEnd]]:
-            return _replica_ends(client, broker, partitions)
-
-        answer = await query(registered[broker], timeout_ms, ends)
-        if isinstance(answer, str):
-            silent = LogEnd(broker=broker, reason=answer, answered=False)
-            return {(tp, broker): silent for tp in partitions}
-        return answer
-
-    for answer in at_once([ask(broker, partitions) for broker, partitions in hosted.items()]):
-        found |= answer
-    return found
+    found = ask_each(registered, ((replica, replica[1]) for replica in replicas), timeout_ms, _replica_ends)
+    return {
+        replica: LogEnd(broker=replica[1], reason=end, answered=False) if isinstance(end, str) else end
+        for replica, end in found.items()
+    }
 
 
 def read_start_offsets(
@@ -167,43 +143,18 @@ def read_time_offsets(
     )
 
 
-Question: TypeAlias = Callable[
-    [QueryClient, Sequence[TopicPartition]], Awaitable[dict[TopicPartition, AnswerT | str]]
-]
-"""Asks one broker about partitions."""
-
-
-def _bound(time_ms: int) -> Question[int]:
-    """The question for `EARLIEST` or `LATEST`."""
-    return lambda client, asked: _offsets(client, CONSUMER_REPLICA, asked, time_ms)
-
-
 def _by_leader(
     registered: Mapping[int, BrokerRegistration],
     leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int,
-    question: Question[AnswerT],
+    question: Question[TopicPartition, AnswerT],
 ) -> dict[TopicPartition, AnswerT | str]:
-    """Asks each leader about its partitions, all leaders at the same time."""
-    found: dict[TopicPartition, AnswerT | str] = {}
-    led: dict[int, list[TopicPartition]] = {}
-    for tp, leader in leaders.items():
-        if isinstance(leader, str):
-            found[tp] = leader
-        elif why := unreachable(registered.get(leader), f"its leader, broker {leader},"):
-            found[tp] = why
-        else:
-            led.setdefault(leader, []).append(tp)
+    return ask_each(registered, leaders.items(), timeout_ms, question, "its leader, broker {},")
 
-    async def ask(
-        broker: int, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, AnswerT | str]:
-        answer = await query(registered[broker], timeout_ms, lambda client: question(client, partitions))
-        return dict.fromkeys(partitions, answer) if isinstance(answer, str) else answer
 
-    for answer in at_once([ask(broker, partitions) for broker, partitions in led.items()]):
-        found |= answer
-    return found
+def _bound(time_ms: int) -> Question[TopicPartition, int]:
+    """The question for `EARLIEST` or `LATEST`."""
+    return lambda client, asked: _offsets(client, CONSUMER_REPLICA, asked, time_ms)
 
 
 async def _offsets(
@@ -270,13 +221,11 @@ async def _fetched(
     return {TopicPartition(t.topic, one.partition): one for t in answer.topics for one in t.partitions}
 
 
-async def _replica_ends(
-    client: QueryClient, broker: int, partitions: Sequence[TopicPartition]
-) -> dict[Replica, LogEnd]:
-    offsets = await _offsets(client, OBSERVER_REPLICA, partitions, LATEST)
+async def _replica_ends(client: QueryClient, replicas: Sequence[Replica]) -> dict[Replica, LogEnd | str]:
+    offsets = await _offsets(client, OBSERVER_REPLICA, [tp for tp, _ in replicas], LATEST)
     known = {tp: offset if isinstance(offset, int) else 0 for tp, offset in offsets.items()}
     fetched = await _fetched(client, known)
-    return {(tp, broker): _log_end(broker, offset, fetched.get(tp)) for tp, offset in offsets.items()}
+    return {(tp, broker): _log_end(broker, offsets[tp], fetched.get(tp)) for tp, broker in replicas}
 
 
 def _log_end(broker: int, offset: int | str, fetched: FetchedPartition | None) -> LogEnd:

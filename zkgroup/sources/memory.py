@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from zkgroup.errors import OffsetOutOfRangeError
@@ -73,17 +74,5 @@ class MemorySource(RecordSource):
             raise OffsetOutOfRangeError(topic_partition, offset)
         with self._lock:
             log = self._logs.get(topic_partition, [])
-            first = _first_at(log, offset)
+            first = bisect_left(log, offset, key=lambda record: record.offset)
             return log[first : first + max_records]
-
-
-def _first_at(log: Sequence[SourceRecord], offset: int) -> int:
-    """Index of the first record at or after an offset."""
-    low, high = 0, len(log)
-    while low < high:
-        middle = (low + high) // 2
-        if log[middle].offset < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low
