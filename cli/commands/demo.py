@@ -49,6 +49,9 @@ NEED_AN_ENSEMBLE = (
 """Shared options that say how to connect to an existing ensemble."""
 
 
+START = "zkgroup zookeeper start"
+
+
 @command("demo")
 @click.argument("what", type=click.Choice(["group", "brokers", "coordinator", "audit"]), default="group")
 @click.option("--keep", is_flag=True, help="Leave znodes and files for inspection.")
@@ -88,7 +91,12 @@ def _group(options: Shared, keep: bool) -> int:
 
     from ..demo_documents import GROUP_DEMO
 
-    return _run(options, _options(options, keep), run, GROUP_DEMO, print_report, _echo_left)
+    def left(report: GroupDemoReport) -> list[str]:
+        start = [f"inspect it: {START} --data {report.folder}/zookeeper"] if report.embedded else []
+        address = "HOST:PORT" if report.embedded else report.zookeeper
+        return _kept(report, *start, f"then: zkgroup -z {address} offsets show {report.group}")
+
+    return _run(options, _options(options, keep), run, GROUP_DEMO, print_report, left)
 
 
 def _brokers(options: Shared, keep: bool) -> int:
@@ -96,8 +104,12 @@ def _brokers(options: Shared, keep: bool) -> int:
 
     from ..demo_documents import BROKERS_DEMO
 
-    order, report = _own_servers(options, keep), print_brokers_report
-    return _run(options, order, brokers.run, BROKERS_DEMO, report, _echo_left_of_brokers)
+    def left(report: BrokersDemoReport) -> list[str]:
+        start = f"inspect it: {START} --servers 3 --data {report.folder}/zookeeper"
+        return _kept(report, start, "then: zkgroup -z HOST:PORT controller history")
+
+    order, show = _own_servers(options, keep), print_brokers_report
+    return _run(options, order, brokers.run, BROKERS_DEMO, show, left)
 
 
 def _coordinator(options: Shared, keep: bool) -> int:
@@ -105,8 +117,12 @@ def _coordinator(options: Shared, keep: bool) -> int:
 
     from ..demo_documents import COORDINATOR_DEMO
 
-    order, report = _own_servers(options, keep), print_coordinator_report
-    return _run(options, order, coordinator.run, COORDINATOR_DEMO, report, _echo_left_of_coordinator)
+    def left(report: CoordinatorDemoReport) -> list[str]:
+        start = f"inspect it: {START} --data {report.folder}/zookeeper"
+        return _kept(report, start, f"then: zkgroup -z HOST:PORT coordinator describe {report.group}")
+
+    order, show = _own_servers(options, keep), print_coordinator_report
+    return _run(options, order, coordinator.run, COORDINATOR_DEMO, show, left)
 
 
 def _audit(options: Shared, keep: bool) -> int:
@@ -114,8 +130,17 @@ def _audit(options: Shared, keep: bool) -> int:
 
     from ..demo_documents import AUDIT_DEMO
 
-    order, report = _own_servers(options, keep), print_audit_report
-    return _run(options, order, audit.run, AUDIT_DEMO, report, _echo_left_of_audit)
+    def left(report: AuditDemoReport) -> list[str]:
+        inspect = f"inspect it: zkgroup audit findings --input {report.folder}/zookeeper/server-0"
+        return ["", f"report: {report.report[0]}", *_kept(report, inspect)[1:]]
+
+    order, show = _own_servers(options, keep), print_audit_report
+    return _run(options, order, audit.run, AUDIT_DEMO, show, left)
+
+
+def _kept(report: DemoReport, *commands: str) -> list[str]:
+    """Lines that say where the files of a run are and what to do next, if they were left."""
+    return [] if report.folder is None else ["", f"kept: {report.folder}", *commands]
 
 
 def _run(
@@ -124,15 +149,16 @@ def _run(
     run: Callable[[DemoOptions, Screen], ReportT],
     document: Document[ReportT],
     show: Callable[[Output, ReportT], None],
-    echo_left: Callable[[ReportT], None],
+    left: Callable[[ReportT], list[str]],
 ) -> int:
-    """Runs a demo with its live view; prints its report, and where its files are if they were left."""
+    """Runs a demo with its live view; prints its report, and the lines about what it has left."""
     out = options.output()
     with _sigterm_as_ctrl_c(), _screen() as screen:
         report = run(order, screen)
     if not out.document(document.json(report.as_of, report)):
         show(out, report)
-    echo_left(report)
+    for line in left(report):
+        echo_err(line)
     return 0 if report.passed else EXIT_CHECK_FAILED
 
 
@@ -257,18 +283,6 @@ def print_report(out: Output, report: GroupDemoReport) -> None:
     )
 
 
-def _echo_left(report: GroupDemoReport) -> None:
-    if report.folder is None:
-        return
-    echo_err("")
-    echo_err(f"kept: {report.folder}")
-    if report.embedded:
-        echo_err(f"inspect it: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
-    echo_err(
-        f"then: zkgroup -z {'HOST:PORT' if report.embedded else report.zookeeper} offsets show {report.group}"
-    )
-
-
 def check_table(out: Output, checks: Sequence[CheckResult]) -> None:
     """A row for each; those that do not hold once more, in full."""
     out.table(_CHECK_COLUMNS, checks)
@@ -317,16 +331,6 @@ def _print_clients(out: Output, report: BrokersDemoReport) -> None:
         out.line(f"and {more} more")
 
 
-def _echo_left_of_brokers(report: BrokersDemoReport) -> None:
-    """Prints where the files are, if they were left, and the next commands."""
-    if report.folder is None:
-        return
-    echo_err("")
-    echo_err(f"kept: {report.folder}")
-    echo_err(f"inspect it: zkgroup zookeeper start --servers 3 --data {report.folder / 'zookeeper'}")
-    echo_err("then: zkgroup -z HOST:PORT controller history")
-
-
 def print_coordinator_report(out: Output, report: CoordinatorDemoReport) -> None:
     """The result for a person."""
     check_table(out, report.checks)
@@ -347,16 +351,6 @@ def print_coordinator_report(out: Output, report: CoordinatorDemoReport) -> None
         f"In ZooKeeper's log: {counted(report.generations, 'generation')}, coordinated by broker {brokers}; "
         f"{counted(report.figures.leader_changes, 'change')} of leader."
     )
-
-
-def _echo_left_of_coordinator(report: CoordinatorDemoReport) -> None:
-    """Prints where the files are, if they were left, and the next commands."""
-    if report.folder is None:
-        return
-    echo_err("")
-    echo_err(f"kept: {report.folder}")
-    echo_err(f"inspect it: zkgroup zookeeper start --data {report.folder / 'zookeeper'}")
-    echo_err(f"then: zkgroup -z HOST:PORT coordinator describe {report.group}")
 
 
 NOUNS = {"error": "error", "warning": "warning", "info": "note"}
@@ -380,14 +374,3 @@ def print_audit_report(out: Output, report: AuditDemoReport) -> None:
     for title in report.incidents:
         for line in textwrap.wrap(escaped(title), out.width or WIDTH, break_on_hyphens=False):
             out.line(line)
-
-
-def _echo_left_of_audit(report: AuditDemoReport) -> None:
-    """Prints where the report is, and the files, if they were left."""
-    if report.report:
-        echo_err("")
-        echo_err(f"report: {report.report[0]}")
-    if report.folder is None:
-        return
-    echo_err(f"kept: {report.folder}")
-    echo_err(f"inspect it: zkgroup audit findings --input {report.folder / 'zookeeper' / 'server-0'}")

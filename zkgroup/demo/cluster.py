@@ -213,7 +213,7 @@ class ClusterStage(MemberStage):
     def open(self) -> None:
         """Starts Maven and the brokers, which import their modules until they get their settings."""
         self.log(self.opening)
-        self.tools = KafkaTools(self.folder)
+        self.tools = KafkaTools()
         for broker in self.broker_ids:
             self.spawn(broker)
 

@@ -5,7 +5,6 @@ Maven fetches the jars of one release once, into a cache of this user.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -58,10 +57,10 @@ def java(jars: Path | str, main: str, *arguments: str) -> list[str]:
 class KafkaTools:
     """The jars, which Maven fetches in a thread meanwhile, and processes that run a class of them."""
 
-    def __init__(self, folder: Path) -> None:
-        """Starts the thread, if there is something to fetch. `folder` is for temporary files."""
-        self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
+    def __init__(self) -> None:
+        """Starts the thread, if there is something to fetch."""
+        self._tethers: list[IO[bytes]] = []
+        """The pipe to each process: on its end the process kills its command, and ends."""
         self._closed = False
         self._began_s = time.monotonic()
         self.jars = cached_jars()
@@ -126,37 +125,28 @@ class KafkaTools:
 
     def _run(self, command: Sequence[str], timeout_s: float, source: Path | None) -> tuple[int, str, str]:
         """Exit code, output and errors of a command, which ends with this process."""
-        with tempfile.TemporaryFile(dir=self._folder) as out, tempfile.TemporaryFile(dir=self._folder) as err:
-            # Ctrl-C is for the demo, which ends its processes itself
-            process = tethered(source, command, stdout=out, stderr=err, start_new_session=True)
-            self._processes.append(process)
-            if self._closed:
-                _end(process)
-            try:
-                code = process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                _end(process)
-                process.wait(KILL_WAIT_S)
-                raise SourceError(f"{command[0]} has not ended in {timeout_s:g} s") from None
-            finally:
-                _end(process)
-            return code, _text(out), _text(err)
+        # Ctrl-C is for the demo, which ends its processes itself
+        process = tethered(
+            source, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        tether, process.stdin = process.stdin, None  # `communicate` would close it
+        assert tether is not None
+        self._tethers.append(tether)
+        if self._closed:
+            tether.close()
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            tether.close()
+            process.communicate(timeout=KILL_WAIT_S)
+            raise SourceError(f"{command[0]} has not ended in {timeout_s:g} s") from None
+        finally:
+            tether.close()
+        return process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
 
     def _kill(self) -> None:
-        for process in self._processes:
-            _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Closes its standard input, on which it kills its command and ends."""
-    assert process.stdin is not None
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode(errors="replace")
+        for tether in self._tethers:
+            tether.close()
 
 
 def _last_line(text: str) -> str:

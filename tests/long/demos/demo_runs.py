@@ -23,12 +23,12 @@ def demo(*arguments: str, folder: Path, **environment: str) -> subprocess.Comple
     )
 
 
-def kafka_tools_are_there(folder: Path) -> bool:
+def kafka_tools_are_there() -> bool:
     """Whether Kafka's tools take part. Their jars are fetched first: how long Maven takes is not the demo's.
 
     With ZKGROUP_TEST_INTEROP=required (as in CI wherever Maven is installed) they have to.
     """
-    tools = KafkaTools(folder)
+    tools = KafkaTools()
     try:
         eventually(lambda: not tools.is_fetching, what="Maven has ended")
         assert not tools.reason or os.environ.get("ZKGROUP_TEST_INTEROP") != "required", tools.reason

@@ -42,12 +42,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[[], KafkaTools]]:
+def made() -> Iterator[Callable[[], KafkaTools]]:
     """Makes the tools of a demo."""
     tools: list[KafkaTools] = []
 
     def make() -> KafkaTools:
-        tools.append(KafkaTools(tmp_path))
+        tools.append(KafkaTools())
         return tools[-1]
 
     yield make
