@@ -38,7 +38,7 @@ COMMAND_LINE = "zkgroup.command_line"
 ACLS = ("open", "creator")
 """Access lists of what is created, by their names on the command line."""
 
-_CONNECTION_OPTIONS = (
+CONNECTION_OPTIONS = (
     "zookeeper",
     "profile",
     "zk_digest_file",
@@ -72,7 +72,7 @@ class Shared:
     def connection_arguments(self) -> list[str]:
         """The options that say where and how to connect, as given: for commands to be typed next."""
         arguments = []
-        for name in _CONNECTION_OPTIONS:
+        for name in CONNECTION_OPTIONS:
             value = getattr(self, name)
             if value is not None:
                 arguments += ["-z" if name == "zookeeper" else f"--{name.replace('_', '-')}", value]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -15,41 +14,14 @@ from zkgroup.model import TopicPartition
 from zkgroup.sources.port import Record
 
 from .render import Output
-from .schema import STRING, Json, JsonEvent, JsonKey, Shape, base64_of, list_of, nullable, text_of
+from .schema import STRING, Json, JsonEvent, JsonKey, NamedKeys, Shape, base64_of, list_of, nullable, text_of
 from .serving import EventLines
 
 T = TypeVar("T")
 
 _STYLES = {"assigned": "good", "revoked": "warn", "lost": "bad", "commit": "dim"}
-_OUTCOMES: Mapping[str, Literal["ok", "refused", "unknown"]] = {
-    "ok": "ok",
-    "fail": "refused",
-    "info": "unknown",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class StateEvent:
-    """The member has changed its state."""
-
-    member: str
-    before: MemberState
-    after: MemberState
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AssignedEvent:
-    """Partitions that the member owns from now on."""
-
-    leases: Sequence[Lease]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsEvent:
-    """Partitions that the member has released, or has lost."""
-
-    partitions: Sequence[TopicPartition]
+Outcome = Literal["ok", "refused", "unknown"]
+_OUTCOMES: Mapping[str, Outcome] = {"ok": "ok", "fail": "refused", "info": "unknown"}
 
 
 class CommittedOffset(NamedTuple):
@@ -57,14 +29,6 @@ class CommittedOffset(NamedTuple):
 
     topic_partition: TopicPartition
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitEvent:
-    """The outcome of a commit, also of one in a release."""
-
-    outcome: Literal["ok", "refused", "unknown"]
-    offsets: Sequence[CommittedOffset]
 
 
 class Header(NamedTuple):
@@ -89,10 +53,10 @@ def _bytes(name: str, get: Callable[[Any], bytes | None]) -> tuple[JsonKey, Json
 HEADER = Shape(Header, "key", *_bytes("value", attrgetter("value")))
 LEASE = Shape(Lease, "topic_partition", "thread", "token", "offset")
 COMMITTED_OFFSET = Shape(CommittedOffset)
-STATE = JsonEvent("state", Shape(StateEvent))
-ASSIGNED = JsonEvent("assigned", Shape(AssignedEvent))
-REVOKED = JsonEvent("revoked", Shape(PartitionsEvent))
-LOST = JsonEvent("lost", Shape(PartitionsEvent))
+STATE = JsonEvent("state", NamedKeys(member=str, before=MemberState, after=MemberState, reason=str))
+ASSIGNED = JsonEvent("assigned", NamedKeys(leases=Sequence[Lease]))
+REVOKED = JsonEvent("revoked", NamedKeys(partitions=Sequence[TopicPartition]))
+LOST = JsonEvent("lost", NamedKeys(partitions=Sequence[TopicPartition]))
 RECORD = JsonEvent(
     "record",
     Shape(
@@ -105,7 +69,7 @@ RECORD = JsonEvent(
         "token",
     ),
 )
-COMMIT = JsonEvent("commit", Shape(CommitEvent))
+COMMIT = JsonEvent("commit", NamedKeys(outcome=Outcome, offsets=Sequence[CommittedOffset]))
 EVENTS = (STATE, ASSIGNED, REVOKED, LOST, RECORD, COMMIT)
 """All of them, in the order of the documentation."""
 
@@ -121,20 +85,20 @@ class EventPrinter(EventLines, RebalanceListener):
         self._asked: dict[object, list[CommittedOffset]] = {}
 
     def on_state(self, before: MemberState, after: MemberState, reason: str) -> None:
-        value = StateEvent(self._member, before, after, reason)
+        value = {"member": self._member, "before": before, "after": after, "reason": reason}
         self.print(STATE, value, f"{before.value} -> {after.value}  {reason}")
 
     def on_assigned(self, leases: Sequence[Lease]) -> None:
         message = ", ".join(
             f"{lease.topic_partition}@{'-' if lease.offset is None else lease.offset}" for lease in leases
         )
-        self.print(ASSIGNED, AssignedEvent(leases), message)
+        self.print(ASSIGNED, {"leases": leases}, message)
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.print(REVOKED, PartitionsEvent(partitions), ", ".join(map(str, partitions)))
+        self.print(REVOKED, {"partitions": partitions}, ", ".join(map(str, partitions)))
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.print(LOST, PartitionsEvent(partitions), ", ".join(map(str, partitions)))
+        self.print(LOST, {"partitions": partitions}, ", ".join(map(str, partitions)))
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
         """Prints the outcomes of commits, also of those in a release; everything else is for checkers."""
@@ -150,7 +114,7 @@ class EventPrinter(EventLines, RebalanceListener):
         if rows:
             outcome = _OUTCOMES[step]
             message = ", ".join(f"{row.topic_partition}={row.offset}" for row in rows)
-            self.print(COMMIT, CommitEvent(outcome, rows), f"{outcome}  {message}")
+            self.print(COMMIT, {"outcome": outcome, "offsets": rows}, f"{outcome}  {message}")
 
     def delivered(self, record: Record) -> None:
         """One record; its line is written when this returns. Raises BrokenPipeError."""

@@ -9,14 +9,13 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from .render import Output
-from .schema import JsonEvent, Shape
+from .schema import JsonEvent, NamedKeys
 from .units import iso_time
 
 T = TypeVar("T")
@@ -151,14 +150,5 @@ class EventLines:
         self._out.event_line(f"{self._out.paint(now[11:23], 'dim')}  {label} {message}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServersReady:
-    """`zookeeper start`: the servers serve."""
-
-    zookeeper: str
-    pids: tuple[int, ...]
-    heap_bytes: int
-    """Of each server, the largest."""
-
-
-READY = JsonEvent("ready", Shape(ServersReady), is_timed=False)
+READY = JsonEvent("ready", NamedKeys(zookeeper=str, pids=Sequence[int], heap_bytes=int), is_timed=False)
+"""`zookeeper start`: the servers serve; `heap_bytes` is of each, the largest."""

@@ -14,7 +14,7 @@ import click
 
 from zkgroup.model.text import escaped
 
-from ..app import EXIT_CHECK_FAILED, Shared, command, shared
+from ..app import CONNECTION_OPTIONS, EXIT_CHECK_FAILED, Shared, command, shared
 from ..audit_rows import hex_zxid
 from ..context import client_settings, target
 from ..render import Cell, Output, TableColumn, echo_err
@@ -36,16 +36,7 @@ if TYPE_CHECKING:
 
 ReportT = TypeVar("ReportT", bound="DemoReport")
 
-NEED_AN_ENSEMBLE = (
-    "profile",
-    "zk_digest_file",
-    "zk_tls_ca",
-    "zk_tls_cert",
-    "zk_tls_key",
-    "zk_sasl_file",
-    "zk_acl",
-    "connect_timeout",
-)
+NEED_AN_ENSEMBLE = (*CONNECTION_OPTIONS[1:], "connect_timeout")
 """Shared options that say how to connect to an existing ensemble."""
 
 

@@ -17,7 +17,7 @@ from ..context import connected, target
 from ..param_types import size
 from ..render import Output, echo_err
 from ..schema import Document, NamedKeys
-from ..serving import READY, ServersReady, StopSignals
+from ..serving import READY, StopSignals
 from ..units import counted
 
 if TYPE_CHECKING:
@@ -80,12 +80,7 @@ def start(servers: str, port: int | None, data: Path | None, heap: int) -> None:
     with StopSignals(ensemble.abandon_start) as stop:
         try:
             if _is_started(ensemble, stop):
-                _ready(
-                    out,
-                    ServersReady(
-                        zookeeper=ensemble.address, pids=ensemble.pids, heap_bytes=heap // MIB * MIB
-                    ),
-                )
+                _ready(out, ensemble, heap // MIB)
             while not stop.wait(_CHECK_S):
                 if len(ensemble.pids) < count:
                     lost = count - len(ensemble.pids)
@@ -138,11 +133,12 @@ def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:
     return not stop.received
 
 
-def _ready(out: Output, ready: ServersReady) -> None:
+def _ready(out: Output, ensemble: EmbeddedZooKeeper, heap_mib: int) -> None:
+    address, pids = ensemble.address, ensemble.pids
     if out.format == "ndjson":
-        out.event(READY.json(ready))
+        out.event(READY.json({"zookeeper": address, "pids": pids, "heap_bytes": heap_mib * MIB}))
         return
-    servers = f"{counted(len(ready.pids), 'server')} with a heap of {ready.heap_bytes // MIB} MiB"
-    out.line(f"{out.paint('ready', 'good')}  {out.paint(ready.zookeeper, 'bold')}  {servers}")
-    echo_err(f"try: export ZKGROUP_ZOOKEEPER={ready.zookeeper}; zkgroup status")
+    servers = f"{counted(len(pids), 'server')} with a heap of {heap_mib} MiB"
+    out.line(f"{out.paint('ready', 'good')}  {out.paint(address, 'bold')}  {servers}")
+    echo_err(f"try: export ZKGROUP_ZOOKEEPER={address}; zkgroup status")
     echo_err("Ctrl-C ends it")

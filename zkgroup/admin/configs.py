@@ -19,9 +19,9 @@ from zkgroup.admin.cluster.controller import (
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.guards import write
+from zkgroup.admin.guards import no_topic_error, write
 from zkgroup.admin.undo_records import UndoRecord
-from zkgroup.errors import ConfigError, CorruptZnodeError, NotFoundError
+from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
@@ -256,9 +256,7 @@ def _check_values(entity: ConfigEntity, set_to: Mapping[str, str]) -> None:
 
 def _check_topic(ensemble: Ensemble, name: str | None) -> None:
     if name is not None and ensemble.zk.exists(Topic.path(name)) is None:
-        raise NotFoundError(
-            f"{Topic.path(name)}: there is no topic {name!r}; `zkgroup topic list` shows those there are"
-        )
+        raise no_topic_error(name)
 
 
 def _all_of(ensemble: Ensemble, kind: EntityKind) -> list[ConfigEntity]:
@@ -344,12 +342,9 @@ def entity_named(
             raise ConfigError("topics have no default of their own: it is in the brokers' settings")
         return ConfigEntity.topic(name)
     if kind == "brokers":
-        if name is not None and not name.isascii():
+        if name is not None and not (name.isascii() and name.isdigit()):
             raise ConfigError(f"broker {name!r}: expected an id such as 1")
-        try:
-            return ConfigEntity.broker(None if name is None else int(name))
-        except ValueError as error:
-            raise ConfigError(f"broker {name!r}: expected an id such as 1") from error
+        return ConfigEntity.broker(None if name is None else int(name))
     if kind == "clients":
         return ConfigEntity.of_client(name)
     return ConfigEntity.user(name) if kind == "users" else ConfigEntity.ip(name)

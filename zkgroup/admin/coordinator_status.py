@@ -72,43 +72,24 @@ def diagnose_coordinated(
     if group.protocol != "coordinator" or group.state is GroupState.EMPTY:
         return None
     slot = slot_of(group.group, coordinator.slots)
+    subject, name = f"group {group.group}", shlex.quote(group.group)
     if slot in coordinator.slots_without_leader:
-        return _without_coordinator(group.group, slot)
+        return DoctorFinding(
+            "error",
+            subject,
+            f"no live broker leads its slot, {slot}: its clients have no coordinator, and ZooKeeper "
+            "consumers cannot join; start a broker, or release the group once its clients have stopped",
+            f"zkgroup coordinator release {name}",
+        )
     if group.protocol_state is None:
-        return _silent(group.group)
+        detail = "its coordinator does not answer, so its state is not known"
+        return DoctorFinding("warning", subject, detail, f"zkgroup coordinator describe {name}")
     if group.state is GroupState.REBALANCING:
         return _rebalancing(group, rebalances.get(group.group))
     if group.state is GroupState.INCONSISTENT:
-        return _inconsistent(group.group)
+        detail = "its coordinator, its members and ZooKeeper do not agree, and nothing changes"
+        return DoctorFinding("error", subject, detail, f"zkgroup group verify {name}")
     return None
-
-
-def _without_coordinator(group: str, slot: int) -> DoctorFinding:
-    return DoctorFinding(
-        "error",
-        f"group {group}",
-        f"no live broker leads its slot, {slot}: its clients have no coordinator, and ZooKeeper consumers "
-        "cannot join; start a broker, or release the group once its clients have stopped",
-        f"zkgroup coordinator release {shlex.quote(group)}",
-    )
-
-
-def _silent(group: str) -> DoctorFinding:
-    return DoctorFinding(
-        "warning",
-        f"group {group}",
-        "its coordinator does not answer, so its state is not known",
-        f"zkgroup coordinator describe {shlex.quote(group)}",
-    )
-
-
-def _inconsistent(group: str) -> DoctorFinding:
-    return DoctorFinding(
-        "error",
-        f"group {group}",
-        "its coordinator, its members and ZooKeeper do not agree, and nothing changes",
-        f"zkgroup group verify {shlex.quote(group)}",
-    )
 
 
 def _rebalancing(group: GroupSummary, found: CoordinatedGroupDescription | None) -> DoctorFinding:

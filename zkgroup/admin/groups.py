@@ -15,13 +15,19 @@ from dataclasses import dataclass, replace
 
 from zkgroup.admin.change import AdminChange, ChangePlan, counted, undo_record
 from zkgroup.admin.coordinated_groups import delete_stored_group, stored_znodes
-from zkgroup.admin.guards import clients_error, idle_guard, living_group_error, members_error, read_back
+from zkgroup.admin.guards import (
+    changed_error,
+    clients_error,
+    idle_guard,
+    living_group_error,
+    members_error,
+    transact,
+)
 from zkgroup.admin.offsets.planning import NONE
 from zkgroup.errors import (
     ConflictError,
     NotFoundError,
     OperationRefusedError,
-    OutcomeUnknownError,
     PartlyDoneError,
     PersistentZnodeError,
     RefusedError,
@@ -134,56 +140,41 @@ def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
         plan = replace(plan, znodes=tuple(_below(ensemble, plan.group)))
     if not ensemble.exists_now(group_path(plan.group)):
         return done
-    try:
-        return done + _delete_znodes(ensemble, plan)
-    except PartlyDoneError:
-        raise
-    except Exception as error:
-        if not done:
-            raise
-        raise _partly(plan, done, error) from error
-
-
-def _partly(plan: DeletionPlan, done: int, error: Exception) -> PartlyDoneError:
-    return PartlyDoneError(
-        f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
-        f"run `zkgroup group delete {shlex.quote(plan.group)} --execute` again for the rest"
-    )
-
-
-def _delete_znodes(ensemble: Ensemble, plan: DeletionPlan) -> int:
     leaves_first = list(reversed(plan.znodes))
-    done = 0
+    removed = 0
     try:
         for paths in in_transactions([znode.path for znode in leaves_first]):
-            _remove(ensemble, plan.group, leaves_first[done : done + len(paths)], last=False)
-            done += len(paths)
+            _remove(ensemble, plan.group, leaves_first[removed : removed + len(paths)], last=False)
+            removed += len(paths)
         _remove(ensemble, plan.group, [], last=True)
     except Exception as error:
+        done += removed
         if not done:
             raise
-        raise _partly(plan, done, error) from error
-    return done + 2
+        raise PartlyDoneError(
+            f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
+            f"run `zkgroup group delete {shlex.quote(plan.group)} --execute` again for the rest"
+        ) from error
+    return done + removed + 2
 
 
 def _remove(ensemble: Ensemble, group: str, batch: Sequence[Znode], *, last: bool) -> None:
-    guard = idle_guard(ensemble, group)
-    deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
+    operations: list[Operation]
     if last:
         group_stat = ensemble.zk.read(group_path(group)).stat
         ids = ensemble.zk.find(ids_path(group))
-        deletes = [Delete(ids_path(group), ids.stat.version)] if ids else []
-        deletes.append(Delete(group_path(group), group_stat.version))
-        operations = deletes
+        operations = [Delete(ids_path(group), ids.stat.version)] if ids else []
+        operations.append(Delete(group_path(group), group_stat.version))
     else:
-        operations = [*guard.operations, *deletes]
-    try:
-        ensemble.zk.multi(*operations)
-    except OutcomeUnknownError as error:
-        gone = batch[-1].path if batch else group_path(group)
-        read_back(error, lambda: not ensemble.exists_now(gone))
-    except OperationRefusedError as error:
-        raise _refusal(ensemble, group, error) from error
+        operations = [*idle_guard(ensemble, group).operations]
+        operations += [Delete(znode.path, znode.stat.version) for znode in batch]
+    gone = batch[-1].path if batch else group_path(group)
+    transact(
+        ensemble,
+        operations,
+        lambda: not ensemble.exists_now(gone),
+        lambda error: _refusal(ensemble, group, error),
+    )
 
 
 def _refusal(ensemble: Ensemble, group: str, error: OperationRefusedError) -> Exception:
@@ -191,7 +182,7 @@ def _refusal(ensemble: Ensemble, group: str, error: OperationRefusedError) -> Ex
         return members_error(ensemble, group)
     if error.path.startswith(owners_path(group)) and error.code == "NotEmpty":
         return _owned_error(ensemble, error.path)
-    return ConflictError(f"{error.path}: changed since it was read ({error.code}); run the command again")
+    return changed_error(error)
 
 
 def _owned_error(ensemble: Ensemble, path: str) -> RefusedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from zkgroup.errors import (
 )
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import read_snapshots
-from zkgroup.model import TopicPartition
+from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Create, Delete, Operation
 from zkgroup.model.text import named
 from zkgroup.znodes.brokers import Topic
@@ -74,6 +74,13 @@ def read_back(unknown: OutcomeUnknownError, applied: Callable[[], T]) -> T:
     return found
 
 
+def no_topic_error(topic: str) -> NotFoundError:
+    """Refuses a request for a topic that does not exist."""
+    return NotFoundError(
+        f"{Topic.path(topic)}: there is no topic {topic!r}; `zkgroup topic list` shows those there are"
+    )
+
+
 def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
     """Refuses a request for partitions that do not exist; names the first few, and where they should be."""
     return NotFoundError(
@@ -127,23 +134,44 @@ def members_error(ensemble: Ensemble, group: str) -> RefusedError:
     return living_group_error(group, members, snapshot.persistent_paths if snapshot else ())
 
 
-def write(
-    ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes | None, above: int = -1
+def changed_error(error: OperationRefusedError) -> Exception:
+    """The conflict of a transaction that was refused."""
+    return ConflictError(f"{error.path}: changed since it was read ({error.code}); run the command again")
+
+
+def transact(
+    ensemble: Ensemble,
+    operations: Iterable[Operation],
+    is_applied: Callable[[], object],
+    refusal: Callable[[OperationRefusedError], Exception] = changed_error,
 ) -> None:
-    """One transaction; without an answer it is resolved by what `path` holds, in a version above `above`.
+    """One transaction; without an answer it is resolved by `is_applied`.
 
-    data: None where the transaction deletes the znode.
-
-    Raises ConflictError where something is not as it was read.
+    Raises what `refusal` makes of a refused one: ConflictError, as something is not as it was read.
     """
     try:
         ensemble.zk.multi(*operations)
     except OutcomeUnknownError as error:
-        read_back(error, lambda: _holds(ensemble, path, data, above))
+        read_back(error, is_applied)
     except OperationRefusedError as error:
-        raise ConflictError(
-            f"{error.path}: changed since it was read ({error.code}); run the command again"
-        ) from error
+        raise refusal(error) from error
+
+
+def write(
+    ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes | None, above: int = -1
+) -> None:
+    """One transaction, as `transact`; it was applied if `path` holds the data, in a version above `above`.
+
+    data: None where the transaction deletes the znode.
+    """
+    transact(ensemble, operations, lambda: _holds(ensemble, path, data, above))
+
+
+def are_gone(ensemble: Ensemble, znodes: Sequence[Znode]) -> bool:
+    """Returns whether none of these znodes is there any more; others may have been made in their places."""
+    ensemble.zk.sync("/")
+    found = ensemble.zk.read_many([each.path for each in znodes])
+    return all((now := found[each.path]) is None or now.stat.czxid != each.stat.czxid for each in znodes)
 
 
 def _holds(ensemble: Ensemble, path: str, data: bytes | None, above: int) -> bool:

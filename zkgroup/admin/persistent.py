@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, counted, undo_record
-from zkgroup.admin.guards import read_back
-from zkgroup.errors import ConflictError, OperationRefusedError, OutcomeUnknownError, PartlyDoneError
+from zkgroup.admin.guards import are_gone, transact
+from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import group_names, read_permitted_snapshots
 from zkgroup.model import Znode
@@ -121,12 +121,8 @@ def remove(ensemble: Ensemble, plan: RemovalPlan) -> int:
 
 
 def _remove(ensemble: Ensemble, batch: Sequence[Znode]) -> None:
-    try:
-        ensemble.zk.multi(*(operation for znode in batch for operation in _removal(znode)))
-    except OutcomeUnknownError as error:
-        read_back(error, lambda: _are_gone(ensemble, batch))
-    except OperationRefusedError as error:
-        raise _conflict(error) from error
+    operations = (operation for znode in batch for operation in _removal(znode))
+    transact(ensemble, operations, lambda: are_gone(ensemble, batch), _conflict)
 
 
 def _removal(znode: Znode) -> tuple[Operation, ...]:
@@ -145,12 +141,6 @@ def _conflict(error: OperationRefusedError) -> ConflictError:
             f"{error.path}` shows them"
         )
     return ConflictError(f"{error.path}: changed since it was read ({error.code}); run again")
-
-
-def _are_gone(ensemble: Ensemble, batch: Sequence[Znode]) -> bool:
-    ensemble.zk.sync("/")
-    found = ensemble.zk.read_many([znode.path for znode in batch])
-    return all((now := found[each.path]) is None or now.stat.czxid != each.stat.czxid for each in batch)
 
 
 def remove_persistent_change(ensemble: Ensemble, plan: RemovalPlan) -> AdminChange[RemovalPlan, int, None]:

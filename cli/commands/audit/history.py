@@ -22,15 +22,7 @@ from ...audit_rows import OWNER, SPAN, Brief, LastTransaction, document, hex_zxi
 from ...render import Cell, Output, echo_err
 from ...schema import COUNT, SESSION, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
 from ...units import counted
-from .inputs import (
-    MOMENT,
-    ONE_PARTITION,
-    Inputs,
-    between_options,
-    command,
-    input_options,
-    opened,
-)
+from .inputs import MOMENT, ONE_PARTITION, Inputs, between_options, command, input_options, opened
 
 _SESSION_STYLES = {"expired": "bad", "open": "good"}
 _OWNED = {True: "yes", False: Cell("no", "bad"), None: None}

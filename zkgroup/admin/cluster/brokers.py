@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.admin.change import AdminChange, ChangePlan
-from zkgroup.admin.guards import Guard, read_back
+from zkgroup.admin.guards import Guard, are_gone, changed_error, transact
 from zkgroup.errors import (
-    ConflictError,
     CorruptZnodeError,
     NotFoundError,
     OperationRefusedError,
-    OutcomeUnknownError,
     PersistentZnodeError,
     RefusedError,
 )
@@ -481,22 +479,14 @@ def forget(ensemble: Ensemble, plan: ForgettingPlan) -> None:
     ensemble.zk.create_missing(brokers_path(), broker_ids_path())
     guard = Guard(path, (Create(path, None), Delete(path, 0)))
     deletions = [Delete(each.path, each.stat.version) for each in plan.znodes]
-    try:
-        ensemble.zk.multi(*guard.operations, *deletions)
-    except OutcomeUnknownError as error:
-        read_back(error, lambda: _is_gone(ensemble, plan))
-    except OperationRefusedError as error:
+
+    def refusal(error: OperationRefusedError) -> Exception:
         if guard.refused_by(error) and error.code == Code.NODE_EXISTS.value:
-            raise _registered(plan.broker) from error
-        raise ConflictError(
-            f"{error.path}: changed since it was read ({error.code}); run the command again"
-        ) from error
+            return _registered(plan.broker)
+        return changed_error(error)
 
-
-def _is_gone(ensemble: Ensemble, plan: ForgettingPlan) -> bool:
-    ensemble.zk.sync("/")
-    found = ensemble.zk.read_many([each.path for each in plan.znodes])
-    return all((now := found[each.path]) is None or now.stat.czxid != each.stat.czxid for each in plan.znodes)
+    operations = [*guard.operations, *deletions]
+    transact(ensemble, operations, lambda: are_gone(ensemble, plan.znodes), refusal)
 
 
 def _registered(broker: int) -> RefusedError:

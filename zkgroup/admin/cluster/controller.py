@@ -551,13 +551,9 @@ def _notes(ensemble: Ensemble, info: ControllerInfo, controller: int) -> Iterato
     )
     kafka = [number for number in hosts if not info.brokers[number].is_zkgroup]
     if kafka:
-        yield f"broker {_numbers(kafka)} runs Kafka and may be elected next"
+        yield f"broker {', '.join(map(str, kafka))} runs Kafka and may be elected next"
     if not waiting and not hosts:
         yield f"no other broker is registered: broker {controller} will be elected again"
-
-
-def _numbers(brokers: list[int]) -> str:
-    return ", ".join(map(str, brokers))
 
 
 def resign_controller_change(

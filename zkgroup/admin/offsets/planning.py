@@ -235,29 +235,25 @@ def plan_values(
         for change in changes
         if change.changes and change.before is None and change.original is not None
     ]
-    return OffsetPlan(
-        group=snapshot.group,
-        as_of=snapshot.as_of,
-        members=_members(snapshot, changes),
-        persistent=snapshot.persistent_paths,
-        clients=_clients(snapshot),
-        changes=changes,
-        notes=tuple(notes),
-        topics=frozenset() if allow_missing else frozenset(tp.topic for tp in values),
-    )
+    topics = frozenset() if allow_missing else frozenset(tp.topic for tp in values)
+    return replace(_plan(snapshot, changes), notes=tuple(notes), topics=topics)
 
 
-def _members(snapshot: GroupSnapshot, changes: Sequence[OffsetChange]) -> tuple[AffectedMember, ...]:
+def _plan(snapshot: GroupSnapshot, changes: tuple[OffsetChange, ...]) -> OffsetPlan:
     owned = Counter(snapshot.registered_owner(change.topic_partition) for change in changes if change.changes)
-    return tuple(
+    members = (
         AffectedMember(member=member, kind=subscription_kind(entry.znode.data), partitions=owned[member])
         for member, entry in sorted(snapshot.registrations.items())
     )
-
-
-def _clients(snapshot: GroupSnapshot) -> tuple[str, ...] | None:
     coordinated = snapshot.coordinated
-    return coordinated.names if coordinated is not None and coordinated.has_members else None
+    return OffsetPlan(
+        group=snapshot.group,
+        as_of=snapshot.as_of,
+        members=tuple(members),
+        persistent=snapshot.persistent_paths,
+        clients=coordinated.names if coordinated is not None and coordinated.has_members else None,
+        changes=changes,
+    )
 
 
 def _refuse_missing(snapshot: GroupSnapshot, partitions: Sequence[TopicPartition]) -> None:
@@ -317,16 +313,7 @@ def plan_reset(
         values, outside = _within(values, log)
         notes += outside
     plan = plan_values(snapshot, values, allow_missing=allow_missing)
-    return OffsetPlan(
-        group=plan.group,
-        as_of=plan.as_of,
-        members=plan.members,
-        persistent=plan.persistent,
-        clients=plan.clients,
-        changes=plan.changes,
-        notes=notes + plan.notes,
-        topics=plan.topics,
-    )
+    return replace(plan, notes=notes + plan.notes)
 
 
 def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[int]]]) -> OffsetPlan:
@@ -349,15 +336,8 @@ def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[i
         chosen |= asked
     changes = tuple(replace(_change(snapshot, tp, NONE, None), removes=True) for tp in sorted(chosen))
     topics = sorted({tp.topic for tp in chosen})
-    return OffsetPlan(
-        group=snapshot.group,
-        as_of=snapshot.as_of,
-        members=_members(snapshot, changes),
-        persistent=snapshot.persistent_paths,
-        clients=_clients(snapshot),
-        changes=changes,
-        sweep=tuple(offsets_topic_path(snapshot.group, topic) for topic in topics),
-    )
+    sweep = tuple(offsets_topic_path(snapshot.group, topic) for topic in topics)
+    return replace(_plan(snapshot, changes), sweep=sweep)
 
 
 def partitions_to_reset(

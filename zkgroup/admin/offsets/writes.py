@@ -150,7 +150,7 @@ def apply_plan(
 def _apply_idle(
     ensemble: Ensemble, plan: OffsetPlan, parents: Sequence[str], by: ChangeRecord, applied: Applied
 ) -> None:
-    group, changes = plan.group, plan.effective
+    group, changes, audit = plan.group, plan.effective, AuditRecord.path(plan.group)
     paths = [Offset.path(group, change.topic_partition) for change in changes]
     missing, below = list(parents), f"{offsets_path(group)}/"
     for number, part in enumerate(in_transactions(paths, PATHS_BYTES_MAX, PARTITIONS_AT_ONCE)):
@@ -173,11 +173,11 @@ def _apply_idle(
             *(Check(Topic.path(topic), -1) for topic in sorted(topics & plan.topics)),
             *(Create(path, None) for path in made if path != group_path(group)),
             *(_write(group, change) for change in batch),
-            _audit(ensemble, group, record),
+            _write_at(audit, record.encode(), ensemble.zk.find(audit)),
             *(_swept(ensemble, plan) if len(applied.done) + len(batch) == len(changes) else ()),
         ]
         try:
-            zxid = _submit(ensemble, operations, AuditRecord.path(group), record.encode())
+            zxid = _submit(ensemble, operations, audit, record.encode())
         except OperationRefusedError as error:
             raise _refusal(ensemble, plan, guard, error) from error
         applied.done.extend(batch)
@@ -269,14 +269,6 @@ def _write(group: str, change: OffsetChange) -> Operation:
 
 def _write_at(path: str, data: bytes, present: Znode | None) -> Operation:
     return Create(path, data) if present is None else SetData(path, data, present.stat.version)
-
-
-def _audit(ensemble: Ensemble, group: str, record: AuditRecord) -> Operation:
-    path = AuditRecord.path(group)
-    present = ensemble.zk.find(path)
-    if present is None:
-        return Create(path, record.encode())
-    return SetData(path, record.encode(), present.stat.version)
 
 
 def _submit(ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes) -> int:

@@ -17,19 +17,12 @@ from zkgroup.admin.cluster.controller import (
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.guards import read_back, write
+from zkgroup.admin.guards import write
 from zkgroup.admin.reassign.execution import ReassignmentOutcome, end_of_moves, is_still
 from zkgroup.admin.reassign.progress import ReassignmentProgress
 from zkgroup.admin.reassign.submission import former_replicas, order_is_known, topics_named
 from zkgroup.admin.reassign.throttles import read_throttles
-from zkgroup.errors import (
-    ConflictError,
-    CorruptZnodeError,
-    NotFoundError,
-    OperationRefusedError,
-    OutcomeUnknownError,
-    RefusedError,
-)
+from zkgroup.errors import ConflictError, CorruptZnodeError, NotFoundError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
@@ -186,19 +179,7 @@ def plan_removal(ensemble: Ensemble) -> Removal | None:
 def remove(ensemble: Ensemble, plan: Removal) -> None:
     """Deletes the request, if it is still the one that was shown. Raises ConflictError otherwise."""
     path = plan.znode.path
-    try:
-        ensemble.zk.multi(Delete(path, plan.znode.stat.version))
-    except OutcomeUnknownError as error:
-        read_back(error, lambda: _is_gone(ensemble, path))
-    except OperationRefusedError as error:
-        raise ConflictError(
-            f"{path}: changed since it was read ({error.code}); run the command again"
-        ) from error
-
-
-def _is_gone(ensemble: Ensemble, path: str) -> bool:
-    ensemble.zk.sync("/")
-    return ensemble.zk.find(path) is None
+    write(ensemble, [Delete(path, plan.znode.stat.version)], path, None)
 
 
 def _meaning(info: ControllerInfo) -> str | None:
@@ -245,7 +226,11 @@ def _command_back(
             break
     for tp, former in open_.items():
         if former is None:
-            raise _unknown_former(tp, topics[tp.topic])
+            both = list(topics[tp.topic].partitions[tp.partition])
+            raise RefusedError(
+                f"{Topic.path(tp.topic)}: {tp} is on {both}, old and new together; give the rollback file of "
+                "the execution (--reassignment-json-file)"
+            )
         back[tp] = former
     return back, files, sorted(open_)
 
@@ -298,14 +283,6 @@ def _check_cancellable(info: ControllerInfo) -> None:
             "wait for the end and move back with the rollback file"
         )
     raise RefusedError(f"{Reassignment.path()}: {why}")
-
-
-def _unknown_former(tp: TopicPartition, topic: Topic) -> Exception:
-    now = list(topic.partitions[tp.partition])
-    return RefusedError(
-        f"{Topic.path(tp.topic)}: {tp} is on {now}, old and new together; give the rollback file of the "
-        "execution (--reassignment-json-file)"
-    )
 
 
 def cancel_reassignments_change(

@@ -18,10 +18,10 @@ from zkgroup.admin.cluster.controller import (
     refuse_kraft,
 )
 from zkgroup.admin.configs import ConfigPlan, config_undo, operations_of, plan_config, prepare
-from zkgroup.admin.guards import write
+from zkgroup.admin.guards import no_topic_error, write
 from zkgroup.admin.topics.creation import PARTITIONS_MAX, LeadersSeen, given_lists, until_led
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS
-from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PlacementError, RefusedError
+from zkgroup.errors import ConfigError, ConflictError, PlacementError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import value_of
 from zkgroup.model import Znode
@@ -146,9 +146,7 @@ def _read(ensemble: Ensemble, topic: str) -> tuple[Znode, Znode | None, Znode | 
     found = ensemble.zk.read_many(paths)
     znode, marker, request, mark = (found[path] for path in paths)
     if znode is None:
-        raise NotFoundError(
-            f"{Topic.path(topic)}: there is no topic {topic!r}; `zkgroup topic list` shows those there are"
-        )
+        raise no_topic_error(topic)
     if marker is not None:
         raise ConflictError(f"{marker.path}: topic {topic!r} is being deleted")
     return znode, request, mark

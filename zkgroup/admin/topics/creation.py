@@ -11,7 +11,6 @@ from zkgroup.admin.change import AdminChange, nothing, undo_record
 from zkgroup.admin.cluster.brokers import Brokers, by_role, placeable, readable, registrations, states_of
 from zkgroup.admin.cluster.controller import (
     ControllerHealth,
-    ControllerInfo,
     hosts_topics,
     notes_on_settings,
     read_controller_health,
@@ -37,7 +36,7 @@ from zkgroup.znodes.brokers import (
     brokers_path,
     topics_path,
 )
-from zkgroup.znodes.config import TopicConfig, topic_configs_path
+from zkgroup.znodes.config import TopicConfig, config_path, topic_configs_path
 from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_new_topic
@@ -99,17 +98,16 @@ def plan_topic(
     refuse_kraft(info)
     entries = registrations(ensemble)
     if replica_assignment is not None:
-        assigned = _assigned_as_given(given_lists(replica_assignment, partitions), by_role(entries))
+        lists = given_lists(replica_assignment, partitions)
+        assigned = _Assigned(lists, tuple(_notes_on_unregistered(lists, by_role(entries))))
     else:
         numbers = _checked_counts(partitions, replication_factor)
         assigned = _assigned_to_brokers(topic, *numbers, entries, rack_mode)
     if topic == OFFSETS_TOPIC and not assigned.unhosted and (slots := read_slots(ensemble)) is not None:
         check_slots(slots, len(assigned.replicas))
-    notes = [
-        *_notes_on_controller(info, entries),
-        *assigned.notes,
-        *notes_on_settings(info, "topics", settings),
-    ]
+    notes = [*assigned.notes, *notes_on_settings(info, "topics", settings)]
+    if by_role(entries).data and info.controller_znode is None:
+        notes.insert(0, "there is no active controller: the topic has no leaders until there is one")
     return NewTopic(
         topic=topic,
         assignment=assigned.replicas,
@@ -128,10 +126,6 @@ class _Assigned(NamedTuple):
     unhosted: bool = False
 
 
-def _assigned_as_given(replicas: dict[int, tuple[int, ...]], brokers: Brokers) -> _Assigned:
-    return _Assigned(replicas, tuple(_notes_on_unregistered(replicas, brokers)))
-
-
 def _assigned_to_brokers(
     topic: str,
     partitions: int,
@@ -148,20 +142,13 @@ def _assigned_to_brokers(
     return _Assigned(dict(dealt.replicas), dealt.notes)
 
 
-def _notes_on_controller(
-    info: ControllerInfo, entries: Mapping[int, DecodedZnode[BrokerRegistration]]
-) -> Iterator[str]:
-    if by_role(entries).data and info.controller_znode is None:
-        yield "there is no active controller: the topic has no leaders until there is one"
-
-
 def create_topic(ensemble: Ensemble, new: NewTopic) -> int | None:
     """One transaction for topic, configuration and mark (Kafka's tool needs two and can lose a race between).
 
     Its zxid. Raises ConflictError as `check_new` does, also where the topic has been created meanwhile.
     """
     check_new(ensemble, new.topic)
-    parents = [brokers_path(), topics_path(), _parent(topic_configs_path()), topic_configs_path()]
+    parents = [brokers_path(), topics_path(), config_path(), topic_configs_path()]
     operations: list[Operation] = []
     if may_be_unhosted(Topic(new.assignment)):
         # There before the topic, so that one which is given to broker 0 is not taken for an old one.
@@ -285,10 +272,6 @@ def _without_brokers(brokers: Brokers, partitions: int, factor: int) -> _Assigne
         "no broker hosts it until you name replicas"
     )
     return _Assigned(dict.fromkeys(range(partitions), PLACEHOLDER), (note,), unhosted=True)
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 POLL_S = 0.5

@@ -15,17 +15,9 @@ from zkgroup.admin.cluster.controller import (
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.guards import Guard, idle_guard, read_back, to_stop
+from zkgroup.admin.guards import Guard, changed_error, idle_guard, no_topic_error, to_stop, transact
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS, NOT_REPORTED, read_pending_deletions
-from zkgroup.errors import (
-    ConflictError,
-    NotFoundError,
-    OperationRefusedError,
-    OutcomeUnknownError,
-    PartlyDoneError,
-    RefusedError,
-    ZkGroupError,
-)
+from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError, RefusedError, ZkGroupError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.membership import stored_membership
 from zkgroup.groups.reader import group_names, read_snapshots
@@ -276,9 +268,7 @@ def _plan_leftover(ensemble: Ensemble, topic: str, *, has_controller: bool) -> T
     """Kafka's controller ignores a request for a topic that is gone, so its configuration would stay."""
     znodes = _tree(ensemble, topic)
     if not znodes:
-        raise NotFoundError(
-            f"{Topic.path(topic)}: there is no topic {topic!r}; `zkgroup topic list` shows those there are"
-        )
+        raise no_topic_error(topic)
     if has_controller and any(znode.path == TopicDeletion.path(topic) for znode in znodes):
         raise ConflictError(
             f"{TopicDeletion.path(topic)}: the controller is deleting the rest; wait until this is gone"
@@ -383,22 +373,18 @@ def _multi(
         found = ensemble.zk.find(made[0])
         return found is not None and (found.data or b"") == made[1]
 
-    guard_operations = [operation for guard in guards for operation in guard.operations]
-    try:
-        ensemble.zk.multi(*guard_operations, *operations)
-    except OutcomeUnknownError as error:
-        read_back(error, is_done)
-    except OperationRefusedError as error:
+    def refusal(error: OperationRefusedError) -> Exception:
         if any(guard.refused_by(error) for guard in guards):
-            raise RefusedError(f"{error.path}: a member has joined ({error.code}); stop it first") from error
+            return RefusedError(f"{error.path}: a member has joined ({error.code}); stop it first")
         if made is not None and error.path == made[0] and error.code == Code.NODE_EXISTS.value:
-            raise ConflictError(
+            return ConflictError(
                 f"{error.path}: the controller has been asked already, wait for it; "
                 f"`zkgroup topic describe {error.path.rpartition('/')[2]}` says what it waits for"
-            ) from error
-        raise ConflictError(
-            f"{error.path}: changed since it was read ({error.code}); run the command again"
-        ) from error
+            )
+        return changed_error(error)
+
+    guarded = [operation for guard in guards for operation in guard.operations]
+    transact(ensemble, [*guarded, *operations], is_done, refusal)
 
 
 def _heads(topic: str) -> tuple[str, ...]:

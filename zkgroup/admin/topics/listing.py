@@ -15,7 +15,8 @@ from zkgroup.admin.cluster.brokers import (
     unhosted_topics,
 )
 from zkgroup.admin.cluster.controller import read_controller_health
-from zkgroup.errors import CorruptZnodeError, NotFoundError
+from zkgroup.admin.guards import no_topic_error
+from zkgroup.errors import CorruptZnodeError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import DecodedZnode, decode_or_error, value_of
 from zkgroup.model import TopicPartition, Znode
@@ -149,9 +150,7 @@ def describe_topics(
     for name in names:
         znode = found[Topic.path(name)]
         if znode is None and name in topics:
-            raise NotFoundError(
-                f"{Topic.path(name)}: there is no topic {name!r}; `zkgroup topic list` shows those there are"
-            )
+            raise no_topic_error(name)
         if znode is None:
             continue  # deleted since the names were read
         try:
