@@ -15,11 +15,13 @@ from zkgroup.wire.admin_apis import (
     AlterPartitionReassignmentsRequest,
     ChangedResource,
     ConfigOperation,
+    ConfigResource,
     ConfigValue,
     CreatableTopic,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
     ElectLeadersRequest,
     GrownTopic,
     IncrementalAlterConfigsRequest,
@@ -174,6 +176,11 @@ def configs() -> Iterator[tuple[Request, int]]:
                 set_to = tuple(ConfigValue(name=each, value=value) for each, value in given.items())
                 resource = AlteredResource(kind=kind, name=name, configs=set_to)
                 yield AlterConfigsRequest(resources=(resource,), validate_only=validate_only), version
+        repeated = tuple(ConfigValue(name="retention.ms", value=value) for value in ("5000", "6000"))
+        resource = AlteredResource(kind=TOPIC_RESOURCE, name=TOPIC, configs=repeated)
+        yield AlterConfigsRequest(resources=(resource,)), version
+        shown = ConfigResource(kind=TOPIC_RESOURCE, name=TOPIC, keys=("retention.ms",))
+        yield DescribeConfigsRequest(resources=(shown,)), version
     operations: tuple[tuple[int, str, str, int, str | None], ...] = (
         *((kind, name, each, SET, value) for kind, name, given in values for each, value in given.items()),
         (TOPIC_RESOURCE, TOPIC, "cleanup.policy", DELETE, None),

@@ -355,12 +355,13 @@ def _check_exists(ensemble: Ensemble, topic: str) -> None:
 
 
 def _replaced(resource: AlteredResource) -> dict[str, str]:
-    _refuse_repeated([one.name for one in resource.configs])
+    """Of a config that is named twice the last value counts, as in Kafka before 3.2."""
     return {one.name: _given(one.name, one.value) for one in resource.configs}
 
 
 def _changed(resource: ChangedResource, before: Mapping[str, str], known: KnownConfigs) -> dict[str, str]:
-    _refuse_repeated([one.name for one in resource.configs])
+    if len({one.name for one in resource.configs}) != len(resource.configs):
+        raise RequestPartError(ErrorCode.INVALID_REQUEST, "a config is named twice")
     after = dict(before)
     for one in resource.configs:
         if one.operation == SET:
@@ -398,8 +399,3 @@ def _given(name: str, value: str | None) -> str:
     if value is None:
         raise RequestPartError(ErrorCode.INVALID_REQUEST, f"{name}: expected a value, found null")
     return value
-
-
-def _refuse_repeated(names: Collection[str]) -> None:
-    if len(set(names)) != len(names):
-        raise RequestPartError(ErrorCode.INVALID_REQUEST, "a config is named twice")
