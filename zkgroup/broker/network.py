@@ -54,11 +54,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.model.text import named
 from zkgroup.runtime.logs import get_logger
-from zkgroup.wire.control import (
-    ControlledShutdownResponse,
-    LeaderAndIsrRequest,
-    UpdateMetadataRequest,
-)
+from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest, UpdateMetadataRequest
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS, without_compaction
 

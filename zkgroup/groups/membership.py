@@ -10,11 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from zkgroup.assignment.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    decode_assignment,
-    subscribed_topics,
-)
+from zkgroup.assignment.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment, subscribed_topics
 from zkgroup.errors import CorruptFrameError
 from zkgroup.groups.snapshot import CoordinatedGroup
 from zkgroup.model import TopicPartition

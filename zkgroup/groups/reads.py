@@ -22,12 +22,7 @@ from zkgroup.groups.descriptions import (
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.membership import LiveReader, stored_membership
 from zkgroup.groups.preview import GroupChange, preview_group
-from zkgroup.groups.reader import (
-    group_names,
-    read_permitted_snapshots,
-    read_snapshot,
-    snapshot_to_change,
-)
+from zkgroup.groups.reader import group_names, read_permitted_snapshots, read_snapshot, snapshot_to_change
 from zkgroup.groups.slots import read_slots
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.groups.verify import (

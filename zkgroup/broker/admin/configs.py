@@ -33,12 +33,7 @@ from zkgroup.wire.admin_apis import (
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.config import ConfigEntity, EntityConfig
-from zkgroup.znodes.config_settings import (
-    CLEANUP_POLICY,
-    REPLICAS,
-    SETTINGS,
-    without_listener,
-)
+from zkgroup.znodes.config_settings import CLEANUP_POLICY, REPLICAS, SETTINGS, without_listener
 from zkgroup.znodes.ids import validate_topic
 
 TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG = 1, 2, 3

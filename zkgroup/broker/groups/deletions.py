@@ -45,11 +45,7 @@ from zkgroup.znodes.consumers import (
     resets_path,
     views_path,
 )
-from zkgroup.znodes.coordinated_groups import (
-    OffsetAndMetadata,
-    ProtocolMarker,
-    meta_path,
-)
+from zkgroup.znodes.coordinated_groups import OffsetAndMetadata, ProtocolMarker, meta_path
 from zkgroup.znodes.deletions import in_transactions
 from zkgroup.znodes.group_records import StoredAssignment
 

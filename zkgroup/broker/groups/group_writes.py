@@ -55,12 +55,7 @@ from zkgroup.runtime.procedures import (
     write,
 )
 from zkgroup.znodes.consumers import group_path, ids_path
-from zkgroup.znodes.coordinated_groups import (
-    GroupChunk,
-    GroupHeader,
-    ProtocolMarker,
-    chunks_of,
-)
+from zkgroup.znodes.coordinated_groups import GroupChunk, GroupHeader, ProtocolMarker, chunks_of
 
 ONE_TRANSACTION_BYTES = 600 * 1024
 """Chunks of so many bytes are created in the transaction of the header; below ZooKeeper's limit of 1 MiB."""

@@ -14,14 +14,7 @@ from typing import Final
 from zkgroup.broker.groups.led_slots import StoreCore
 from zkgroup.broker.groups.store_events import LegacyOffsetsWritten, WriteLegacyOffsets
 from zkgroup.coordinator.events import WriteOutcome
-from zkgroup.model.requests import (
-    Code,
-    Create,
-    Delete,
-    MultiDone,
-    Operation,
-    SetData,
-)
+from zkgroup.model.requests import Code, Create, Delete, MultiDone, Operation, SetData
 from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import ConnectionLossError, Procedure, read_many, write
 from zkgroup.znodes.consumers import (

@@ -38,13 +38,7 @@ from zkgroup.model.requests import (
     Unanswered,
 )
 from zkgroup.runtime.machine import Job
-from zkgroup.runtime.procedures import (
-    ConnectionLossError,
-    GuardRefusedError,
-    Procedure,
-    Query,
-    ask,
-)
+from zkgroup.runtime.procedures import ConnectionLossError, GuardRefusedError, Procedure, Query, ask
 
 TRIES: Final = 5
 """Tries of one batch for a group whose znodes are other than expected."""

@@ -11,12 +11,7 @@ from typing import Any
 from zkgroup.broker.server.connection_choice import Doing, Peer
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Later, RequestContext, Respond
 from zkgroup.broker.server.metadata_requests import UNSUPPORTED_VERSION
-from zkgroup.errors import (
-    CorruptFrameError,
-    UnencodableError,
-    UnsupportedRequestError,
-    WireError,
-)
+from zkgroup.errors import CorruptFrameError, UnencodableError, UnsupportedRequestError, WireError
 from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,

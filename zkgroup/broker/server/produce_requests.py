@@ -23,13 +23,7 @@ from zkgroup.broker.server.metadata_cache import INTERNAL_TOPICS
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, MAGIC_AT, SIZED, ZSTD, read_header
-from zkgroup.wire.records import (
-    NO_OFFSET,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
-    ProduceTopicResult,
-)
+from zkgroup.wire.records import NO_OFFSET, ProduceRequest, ProduceResponse, ProduceResult, ProduceTopicResult
 from zkgroup.wire.schema import Buffer
 
 FIRST_VERSION: Final = 3
