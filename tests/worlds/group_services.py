@@ -31,6 +31,7 @@ from zkgroup.broker.groups.store_events import (
     WriteLegacyOffsets,
     WriteManyOffsets,
 )
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.server.handlers import ApiTable, Respond
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
@@ -60,7 +61,7 @@ from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.wire import groups as wire
 from zkgroup.wire.messages import Request
-from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, OffsetAndMetadata
 
 ANSWERS = "answers"
 """Timer at which the writes that were held get their outcomes."""
@@ -269,7 +270,7 @@ async def group_server(
     server = BrokerServer(around(table.respond), table.requests)
     service.start()
     for slot in range(slots if leads else 0):
-        service.slot_led(slot, 0)
+        service.on_role(TopicPartition(OFFSETS_TOPIC, slot), Role.LEADER, 0)
     address = await server.start("127.0.0.1")
     found = GroupServer(service, groups, server, clock, table.requests, address, logged, crashes)
     try:

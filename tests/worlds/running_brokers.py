@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tests.waiting import PATIENCE_S, eventually_at
 from tests.worlds.broker_requests import produce_request
 from zkgroup.broker.broker import Broker
-from zkgroup.broker.lifecycle import HostedControllerConfig
+from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replica_view import ReplicaView, Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
@@ -74,8 +74,8 @@ def ask(
 class Idle:
     """Stands in for the controller that a broker hosts, and records its sessions and requests."""
 
-    def __init__(self, seat: HostedControllerConfig) -> None:
-        self.seat = seat
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self.started = self.closed = False
         self.sessions: list[SessionEvent] = []
         self.asked: list[int] = []
@@ -84,7 +84,7 @@ class Idle:
 
     def start(self) -> None:
         self.started = True
-        self.seat.store.listen(self.sessions.append)
+        self.store.listen(self.sessions.append)
 
     def close(self, timeout_s: float = 5.0) -> bool:
         self.closed = True
@@ -156,16 +156,15 @@ class RunningBrokers:
         *,
         wait: bool = True,
         settings: BrokerSettings | None = None,
+        memory: MemoryStorage | None = None,
         **more: Any,
     ) -> Broker:
         """Starts a broker, on an address or on a client."""
         told = Told()
-        made: list[Idle] = []
 
-        def make(seat: HostedControllerConfig) -> Idle:
-            made.append(Idle(seat))
-            self.idle[seat.broker] = made[-1]
-            return made[-1]
+        def make(broker: int, host: str, port: int, store: Store, *more: object, **named: object) -> Idle:
+            self.idle[broker] = Idle(store)
+            return self.idle[broker]
 
         place: dict[str, Any] = {"address": where} if isinstance(where, str) else {"client": where}
         one = Broker(
@@ -177,6 +176,7 @@ class RunningBrokers:
             **more,
         )
         one._make_controller = make
+        one._memory = memory
         self.all.append(one)
         if broker is not None:
             self.brokers[broker], self.told[broker] = one, told

@@ -14,14 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from zkgroup.broker.hosted_controller import client_settings, descriptor_shares, open_controller
-from zkgroup.broker.lifecycle import (
-    BrokerComponents,
-    BrokerLifecycle,
-    HostedController,
-    HostedControllerConfig,
-    MakeController,
-    MakeLoop,
-)
+from zkgroup.broker.lifecycle import BrokerComponents, BrokerLifecycle, MakeController, MakeLoop
 from zkgroup.broker.log.data_dir import DataDir, stored_broker_id
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.machine.events import BrokerMachineConfig
@@ -50,22 +43,6 @@ ANSWER_S: Final = 5.0
 T = TypeVar("T")
 
 
-def make_hosted_controller(config: HostedControllerConfig) -> HostedController:
-    """Makes the elector that competes for `/controller` in the process of a broker."""
-    return open_controller(
-        config.broker,
-        config.host,
-        config.port,
-        config.store,
-        config.clock,
-        settings=config.settings,
-        listener=config.listener,
-        metrics=config.metrics,
-        on_failure=config.fail,
-        make_loop=config.make_loop,
-    )
-
-
 class Broker:
     """One broker in this process: it hosts partitions, replicates them and competes to be the controller.
 
@@ -86,7 +63,7 @@ class Broker:
         ('127.0.0.1', 9092)
     """
 
-    _make_controller: MakeController = staticmethod(make_hosted_controller)
+    _make_controller: MakeController = staticmethod(open_controller)
     """Makes the elector that competes for `/controller`; tests set another."""
     _make_loop: MakeLoop | None = None
     """Makes the event loops of its connections; `KafkaCluster` sets its own."""

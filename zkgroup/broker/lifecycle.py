@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from zkgroup.broker.admin.rows import AdminRows
-from zkgroup.broker.groups.broker_groups import BrokerGroups
+from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.machine.events import (
     BrokerEffect,
@@ -45,6 +45,7 @@ from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.apis import BROKER_EPOCH_VERSION
+from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
@@ -59,6 +60,9 @@ from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint, ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.wire.control import BrokerEndPoint as Address
 from zkgroup.wire.messages import ErrorCode, describe
+
+if TYPE_CHECKING:
+    from zkgroup.broker.admin.apis import AdminApis
 
 log = get_logger("zkgroup.broker")
 
@@ -80,24 +84,8 @@ class HostedController(Protocol):
     def shut_down(self, broker: int) -> Future[ControlledShutdownResponse]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class HostedControllerConfig:
-    """The arguments for the controller in a broker's process."""
-
-    broker: int
-    host: str
-    port: int
-    store: Store
-    """Connected only while the broker is registered; not to be closed."""
-    clock: Clock
-    settings: BrokerSettings
-    listener: BrokerListener
-    metrics: MetricsSink | None
-    fail: Callable[[BaseException], None]
-    make_loop: MakeLoop | None
-
-
-MakeController = Callable[[HostedControllerConfig], HostedController]
+MakeController = Callable[..., HostedController]
+"""`open_controller`, or another with the same arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,19 +254,13 @@ class BrokerLifecycle:
             log_dir=parts.log_dir,
             cluster_id=prepared.cluster_id,
             make_admin_rows=lambda metadata: AdminRows(
-                self._store,
-                self._clock,
-                metadata,
-                broker=prepared.broker,
-                settings=settings,
-                started=started,
+                lambda: self._admin_apis(metadata, prepared.broker, started)
             ),
-            make_groups=lambda metadata: BrokerGroups(
+            groups=GroupCoordinatorService(
+                prepared.broker,
                 self._store,
                 self._clock,
-                metadata,
-                broker=prepared.broker,
-                settings=settings,
+                settings,
                 on_crash=parts.fail,
                 on_log=self._telemetry.groups.note,
             ),
@@ -304,6 +286,18 @@ class BrokerLifecycle:
         return Serving(
             *advertised,
             host.folder_id,
+        )
+
+    def _admin_apis(self, metadata: MetadataCache, broker: int, started: Mapping[str, str]) -> AdminApis:
+        from zkgroup.broker.admin.apis import AdminApis
+
+        return AdminApis(
+            self._store,
+            self._clock,
+            metadata,
+            broker=broker,
+            settings=self._settings,
+            started=started,
         )
 
     def _apply(self, effect: ConfigChanged) -> None:
@@ -444,18 +438,17 @@ class BrokerLifecycle:
             if self._controller is not None or self._is_closing:
                 return
             parts = self._parts
-            config = HostedControllerConfig(
+            self._controller = parts.make_controller(
                 broker,
                 *serving,
                 self._registered_store,
                 self._clock,
-                self._settings,
-                self._listener,
-                parts.metrics,
-                parts.fail,
-                parts.make_loop,
+                settings=self._settings,
+                listener=self._listener,
+                metrics=parts.metrics,
+                on_failure=parts.fail,
+                make_loop=parts.make_loop,
             )
-            self._controller = parts.make_controller(config)
             self._controller.start()
 
     def _on_network(self, order: Callable[[BrokerNetwork], Awaitable[None]]) -> None:

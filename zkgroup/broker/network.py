@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.fetcher import ReplicaFetcherManager
-from zkgroup.broker.groups.broker_groups import BrokerGroups
+from zkgroup.broker.groups.handlers import GroupHandlers
+from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.hosted_controller import limits_of_process
 from zkgroup.broker.machine.events import (
     BrokerEvent,
@@ -109,14 +110,14 @@ class BrokerNetwork:
         *,
         post: Callable[[BrokerEvent], None],
         listener: BrokerListener,
-        controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None,
+        controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]],
         leader_failed: Callable[[TopicPartition, str], None],
         telemetry: BrokerTelemetry,
         claims: PeerClaimChecker,
         log_dir: str,
-        cluster_id: str | None = None,
-        make_admin_rows: Callable[[MetadataCache], AdminRows] | None = None,
-        make_groups: Callable[[MetadataCache], BrokerGroups] | None = None,
+        cluster_id: str | None,
+        groups: GroupCoordinatorService,
+        make_admin_rows: Callable[[MetadataCache], AdminRows],
     ) -> None:
         """
         Args:
@@ -125,9 +126,9 @@ class BrokerNetwork:
             leader_failed: called on the loop when the log of a leader has failed, with the reason.
             claims: compares peers with ZooKeeper; `close` closes it.
             log_dir: the path of the data directory, as clients are told.
+            groups: the group coordinator; `open` starts it, `close` closes it.
             make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
-                this broker; None does not serve them.
-            make_groups: makes the group coordinator, given the same; None serves no groups.
+                this broker.
         """
         self._broker, self._cluster_id = broker, cluster_id
         self._claims, self._log_dir = claims, log_dir
@@ -145,8 +146,9 @@ class BrokerNetwork:
         """Partition to the leader epoch of its last role."""
         self._metadata_updated = asyncio.Event()
         self.cache: MetadataCache = _ReportingCache(self._on_metadata)
-        self._admin_rows = None if make_admin_rows is None else make_admin_rows(self.cache)
-        self._groups = None if make_groups is None else make_groups(self.cache)
+        self._admin_rows = make_admin_rows(self.cache)
+        self._groups = groups
+        self._metadata_max = settings.offset_metadata_max_bytes
         self._creates_topics = settings.auto_create_topics_enable
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
@@ -172,7 +174,7 @@ class BrokerNetwork:
         )
 
     def _make_apis(
-        self, controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None
+        self, controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]]
     ) -> BrokerApis:
         admin = self._admin_rows
         return BrokerApis(
@@ -190,28 +192,25 @@ class BrokerNetwork:
             is_known=self.cache.knows,
             producer_ids=self._producer_ids,
             cluster_id=lambda: self._cluster_id,
-            create_topic=admin.create_unknown_topic if admin is not None and self._creates_topics else None,
+            create_topic=admin.create_unknown_topic if self._creates_topics else None,
             slots=self._slots,
-            create_offsets_topic=None if admin is None else admin.create_offsets_topic,
+            create_offsets_topic=admin.create_offsets_topic,
             further=self._further_rows(),
             sweep_s=min(SWEEP_S, self._lag_max_ms / 4000),
             claims=self._claims,
         )
 
     def _further_rows(self) -> Iterator[ServedApi[Any]]:
-        if self._admin_rows is not None:
-            yield from self._admin_rows.rows()
-        if self._groups is not None:
-            yield from self._groups.rows()
+        yield from self._admin_rows.rows()
+        yield from GroupHandlers(self._groups, self.cache.knows, self._clock, self._metadata_max).rows()
         yield from LogDirHandlers(self._executor, self._log_dir, self.cache.knows).rows()
 
     async def _slots(self) -> int | None:
-        return None if self._groups is None else self._groups.service.slot_count
+        return self._groups.slot_count
 
     async def open(self, host: str, port: int) -> tuple[str, int]:
         """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
-        if self._groups is not None:
-            self._groups.start()
+        self._groups.start()
         found = await self._server.start(host, port)
         self._background = (
             asyncio.create_task(self._write_checkpoints()),
@@ -238,15 +237,13 @@ class BrokerNetwork:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        if self._groups is not None and not abandon:
+        if not abandon:
             await self._groups.stop()
         await self._server.close()
         self._claims.close()
-        if self._groups is not None:
-            self._groups.close()
+        self._groups.close()
         self._fetch_reports.close()
-        if self._admin_rows is not None:
-            self._admin_rows.close()
+        self._admin_rows.close()
         await self._apis.close()
         await self._fetchers.close()
         await self._executor.close(abandon=abandon)
@@ -325,9 +322,7 @@ class BrokerNetwork:
         replicas = await self.replicas()
         isrs = {tp: size for tp in replicas if (size := self._min_insync.stored(tp)) is not None}
         self._telemetry.counted(self._server.connections, replicas, isrs)
-        if self._groups is not None:
-            service = self._groups.service
-            self._telemetry.groups.report(service.coordinator.groups(), service.slot_use())
+        self._telemetry.groups.report(self._groups.coordinator.groups(), self._groups.slot_use())
 
     async def read_followers(self, order: ReadFollowers) -> None:
         """Posts the progress of the followers to the machine."""
@@ -361,9 +356,8 @@ class BrokerNetwork:
     def _on_metadata(self, deleted_topics: frozenset[str]) -> None:
         self._fetchers.located(self.cache.brokers)
         self._metadata_updated.set()
-        if self._admin_rows is not None:
-            self._admin_rows.metadata_changed()
-        if self._groups is not None and deleted_topics:
+        self._admin_rows.metadata_changed()
+        if deleted_topics:
             self._groups.topics_deleted(deleted_topics)
 
     def _failed(self, tp: TopicPartition, why: str) -> None:
@@ -376,8 +370,7 @@ class BrokerNetwork:
         if leader_epoch is not None:
             self._epochs[tp] = leader_epoch
         self._listener.on_role(tp, role, leader_epoch)
-        if self._groups is not None:
-            self._groups.on_role(tp, role, leader_epoch)
+        self._groups.on_role(tp, role, leader_epoch)
 
     def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
         """Posts the progress of a follower soon after its fetch."""

@@ -20,6 +20,7 @@ from tests.programs.benchmarks.report import Line, Plan, Report
 from tests.programs.raw_groups import CLIENT_ID, COMMIT, UNKNOWN_MEMBER, Address, RawConnection, RawMember
 from zkgroup.broker.groups.handlers import GroupHandlers
 from zkgroup.broker.groups.service import GroupCoordinatorService
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.server.connection import Connection
 from zkgroup.broker.server.handlers import ApiTable
 from zkgroup.broker.server.server import BrokerServer
@@ -129,7 +130,7 @@ async def _counted(members: int, rounds: int) -> Counter[str]:
     table = ApiTable(handlers.rows())
     server = BrokerServer(table.respond, table.requests)
     service.start()
-    service.slot_led(0, 0)
+    service.on_role(TopicPartition(OFFSETS_TOPIC, 0), Role.LEADER, 0)
     try:
         group = await _joined(server, await server.start("127.0.0.1"), members)
         await group.commit(1)

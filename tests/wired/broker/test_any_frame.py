@@ -24,7 +24,8 @@ from tests.worlds.serving import Client, context_of, on_a_loop, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.admin import apis as admin_apis
 from zkgroup.broker.admin.rows import AdminRows
-from zkgroup.broker.groups.broker_groups import BrokerGroups
+from zkgroup.broker.groups.handlers import GroupHandlers
+from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
@@ -68,7 +69,7 @@ class Running:
     server: BrokerServer
     replicas: ReplicaExecutor
     admin: AdminRows
-    groups: BrokerGroups
+    groups: GroupCoordinatorService
     crashes: list[Exception]
     address: tuple[str, int] = ("", 0)
 
@@ -97,19 +98,25 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         cache.update(update_metadata(state(), state(TopicPartition("orders", 1))), 0)
         replicas = ReplicaExecutor(in_memory(1))
         admin = AdminRows(
-            world.server.client("broker"), SystemClock(), cache, broker=1, settings=BrokerSettings()
+            lambda: admin_apis.AdminApis(
+                world.server.client("broker"),
+                SystemClock(),
+                cache,
+                broker=1,
+                settings=BrokerSettings(),
+                started={},
+            )
         )
         crashes: list[Exception] = []
-        groups = BrokerGroups(
+        groups = GroupCoordinatorService(
+            1,
             world.server.client("groups"),
             SystemClock(),
-            cache,
-            broker=1,
-            settings=GROUPS,
+            GROUPS,
             on_crash=crashes.append,
-            on_log=lambda event: None,
             machine=MemoryGroupStore(),
         )
+        handlers = GroupHandlers(groups, cache.knows, SystemClock(), GROUPS.offset_metadata_max_bytes)
         groups.start()
         groups.on_role(TopicPartition(OFFSETS_TOPIC, 0), Role.LEADER, 0)
         apis = BrokerApis(
@@ -118,7 +125,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
             metadata=cached(cache),
             clock=FakeClock(),
             replicas=replicas,
-            further=(*admin.rows(), *groups.rows()),
+            further=(*admin.rows(), *handlers.rows()),
             min_insync=MinInsync(1, 1),
             is_known=lambda tp: cache.partition(tp) is not None,
             producer_ids=ProducerIdManager(lambda: None, claim_s=0.01),

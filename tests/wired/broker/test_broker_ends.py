@@ -13,11 +13,12 @@ from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import T0, Idle, MemoryBrokers
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.hosted_controller import RegisteredStore
-from zkgroup.broker.lifecycle import HostedControllerConfig, run_controlled_shutdown
+from zkgroup.broker.lifecycle import run_controlled_shutdown
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
+from zkgroup.model.ports import Store
 from zkgroup.runtime.loop import LoopThread
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
@@ -124,13 +125,13 @@ def test_a_log_in_memory_outlives_its_broker_in_a_storage(world: MemoryBrokers) 
     """Killed or closed, the next broker has its records and takes its registration over."""
     storage = MemoryStorage()
     storage.directory_id = "of-broker-1"
-    world.add(1, data=storage)
+    world.add(1, memory=storage)
     world.running.lead(world.zk, T0, 1, (1,))
     assert world.running.append(1, T0, b"a").error == 0
     world.server.suspend("b1")
     world.running.brokers[1]._kill()
     assert CLEAN not in storage.files
-    world.running.add(world.server.client("again"), 1, data=storage)
+    world.running.add(world.server.client("again"), 1, memory=storage)
     world.running.lead(world.zk, T0, 1, (1,), leader_epoch=1)
     assert world.running.view(1, T0).log_end_offset == 1
     assert world.running.append(1, T0, b"b").offset == 1
@@ -152,11 +153,11 @@ class SlowListener(BrokerListener):
 
 def test_a_broker_that_closes_while_it_registers_makes_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Past bug: a controller that was made behind `close` kept its threads, and took part in elections."""
-    listener, made = SlowListener(), list[HostedControllerConfig]()
+    listener, made = SlowListener(), list[object]()
 
-    def make(config: HostedControllerConfig) -> Idle:
-        made.append(config)
-        return Idle(config)
+    def make(broker: int, host: str, port: int, store: Store, *more: object, **named: object) -> Idle:
+        made.append(broker)
+        return Idle(store)
 
     def close(store: RegisteredStore, timeout_s: float = 5.0) -> None:
         listener.closing.set()  # behind the end of the controller

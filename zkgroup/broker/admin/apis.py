@@ -91,7 +91,13 @@ class AdminApis:
         settings: BrokerSettings,
         started: Mapping[str, str],
     ) -> None:
-        """`started`: what DescribeConfigs tells of the broker's start beside the settings."""
+        """
+        Args:
+            store: the broker's ZooKeeper session.
+            metadata: what this broker answers to clients.
+            started: what DescribeConfigs tells of the broker's start beside the settings: `listeners`,
+                `log.dirs` and others under Kafka's names.
+        """
         self._metadata = metadata
         self._defaults = TopicDefaults(
             settings.num_partitions,

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
-from zkgroup.broker.server.metadata_cache import MetadataCache
-from zkgroup.broker.settings import BrokerSettings
-from zkgroup.model.ports import Clock, Store
 from zkgroup.wire.admin_apis import (
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
@@ -46,26 +42,9 @@ class AdminRows:
     Made and used on one event loop.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        metadata: MetadataCache,
-        *,
-        broker: int,
-        settings: BrokerSettings,
-        started: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """
-        Args:
-            store: the broker's ZooKeeper session.
-            metadata: what this broker answers to clients.
-            started: what DescribeConfigs tells of the broker's start beside the settings: `listeners`,
-                `log.dirs` and others under Kafka's names. Read with the first request.
-        """
-        self._started = started
-        self._store, self._clock, self._metadata = store, clock, metadata
-        self._broker, self._settings = broker, settings
+    def __init__(self, load: Callable[[], AdminApis]) -> None:
+        """`load` is called with the first request."""
+        self._load = load
         self._apis: AdminApis | None = None
 
     def rows(self) -> Iterator[ServedApi[Any]]:
@@ -100,14 +79,5 @@ class AdminRows:
 
     def _loaded(self) -> AdminApis:
         if self._apis is None:
-            from zkgroup.broker.admin.apis import AdminApis
-
-            self._apis = AdminApis(
-                self._store,
-                self._clock,
-                self._metadata,
-                broker=self._broker,
-                settings=self._settings,
-                started=self._started,
-            )
+            self._apis = self._load()
         return self._apis

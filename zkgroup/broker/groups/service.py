@@ -30,6 +30,7 @@ from zkgroup.broker.groups.store_events import (
     WriteManyOffsets,
 )
 from zkgroup.broker.groups.stored_coordinator import ServiceResult, StoredCoordinator
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.server.handlers import Later
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.coordinator import GroupCoordinator
@@ -37,11 +38,13 @@ from zkgroup.coordinator.effects import WriteOffsets
 from zkgroup.coordinator.events import GroupRequest, ListGroups, Started, Stopped
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.coordinator.settings import CoordinatorSettings
+from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store
 from zkgroup.runtime.async_loop import AsyncMachineLoop, LoopTimer
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import Machine
 from zkgroup.wire.groups import SlotUse
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 TURNS_TO_ANSWER: Final = 3
 """Turns of the event loop in which connections send the answers that they have got."""
@@ -195,13 +198,11 @@ class GroupCoordinatorService:
         self._timer.cancel()
         self._machine.close()
 
-    def slot_led(self, slot: int, leader_epoch: int) -> None:
-        """The broker leads a slot from now on."""
-        self._step_store(SlotLed(slot, leader_epoch))
-
-    def slot_resigned(self, slot: int, leader_epoch: int) -> None:
-        """The broker no longer leads a slot."""
-        self._step_store(SlotResigned(slot, leader_epoch))
+    def on_role(self, tp: TopicPartition, role: Role, leader_epoch: int | None) -> None:
+        """A replica of this broker has another role, or a new leader epoch; other topics are ignored."""
+        if tp.topic == OFFSETS_TOPIC and leader_epoch is not None:
+            change = SlotLed if role is Role.LEADER else SlotResigned
+            self._step_store(change(tp.partition, leader_epoch))
 
     def topics_deleted(self, topics: frozenset[str]) -> None:
         """The controller deletes topics: their offsets in the slots that the broker leads are deleted."""

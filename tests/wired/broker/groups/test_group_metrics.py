@@ -47,10 +47,10 @@ def scraped_broker() -> Iterator[tuple[Broker, str]]:
     broker = Broker(
         client=zookeeper.client("broker-1"),
         broker=1,
-        data=data,
         settings=replace(FAST, session_timeout_ms=SESSION_MS, group_min_session_timeout_ms=SHORT_MS),
         metrics=PrometheusMetrics(registry),
     )
+    broker._memory = data
     try:
         broker.start()
         eventually(lambda: broker.serving)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.worlds.group_services import FAST, GROUP
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.groups.service import GroupCoordinatorService
+from zkgroup.broker.replica_view import Role
 from zkgroup.coordinator.events import Heartbeat
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
@@ -42,7 +43,7 @@ async def test_the_lease_is_extended_within_a_long_turn_of_the_loop() -> None:
     client = zookeeper.client("broker", SESSION_MS)
     service = GroupCoordinatorService(1, client, clock, FAST, on_crash=crashes.append)
     service.start()
-    service.slot_led(0, 0)
+    service.on_role(TopicPartition(OFFSETS_TOPIC, 0), Role.LEADER, 0)
     await until(lambda: answer(service) is ErrorCode.UNKNOWN_MEMBER_ID)
 
     for _ in range(3 * SESSION_MS // 500):

@@ -13,10 +13,13 @@ from tests.worlds.group_services import (
     sync_request,
 )
 from tests.worlds.serving import on_a_loop, until
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.events import WriteOutcome
+from zkgroup.model import TopicPartition
 from zkgroup.wire import groups as wire
 from zkgroup.wire.groups import NO_GENERATION
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 DELAYED = BrokerSettings(group_initial_rebalance_delay_ms=1000, group_min_session_timeout_ms=10)
 
@@ -283,11 +286,11 @@ async def test_a_slot_that_is_given_up_ends_its_parked_requests() -> None:
         other.send_join()
         await until(lambda: parked(broker) == 1)
 
-        broker.service.slot_resigned(0, 1)
+        broker.service.on_role(TopicPartition(OFFSETS_TOPIC, 0), Role.NONE, 1)
 
         assert (await other.receive(wire.JoinGroupResponse, version=3)).error == 16
         assert await client.beat(member, 1) == 16
-        broker.service.slot_led(0, 2)
+        broker.service.on_role(TopicPartition(OFFSETS_TOPIC, 0), Role.LEADER, 2)
         assert await client.beat(member, 1) == 0
         assert (await client.sync(member, 1)).assignment == b"mine"
         await client.close()

@@ -25,6 +25,7 @@ from zkgroup.broker.groups.store_events import (
     SlotResigned,
     WriteManyOffsets,
 )
+from zkgroup.broker.replica_view import Role
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator import events
 from zkgroup.coordinator.descriptions import GROUP_OPERATIONS
@@ -35,7 +36,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.wire import groups as wire
 from zkgroup.wire.groups import NO_TIMER
 from zkgroup.wire.metadata import NO_OPERATIONS
-from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, OffsetAndMetadata
 
 SECOND = TopicPartition("t", 1)
 UNKNOWN = TopicPartition("no-such-topic", 0)
@@ -79,7 +80,7 @@ async def test_the_commits_of_one_turn_reach_the_store_together(monkeypatch: pyt
         ]
 
         waiting = [broker.service.ask(each) for each in commits]
-        broker.service.slot_resigned(0, 1)
+        broker.service.on_role(TopicPartition(OFFSETS_TOPIC, 0), Role.NONE, 1)
         await asyncio.gather(*waiting)
 
         together, resigned = [each for each in given if isinstance(each, (WriteManyOffsets, SlotResigned))]
