@@ -25,7 +25,7 @@ from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
-from zkgroup.broker.server.producer_ids import ProducerIdManager
+from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.clock_loop import loop_factory

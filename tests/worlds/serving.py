@@ -24,7 +24,7 @@ from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import SlotSource, cached
-from zkgroup.broker.server.producer_ids import ProducerIdManager
+from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model import TopicPartition
 from zkgroup.testing.clock import FakeClock

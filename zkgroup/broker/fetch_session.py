@@ -5,10 +5,10 @@ Source: org/apache/kafka/clients/FetchSessionHandler.java@2.8.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from zkgroup.model import TopicPartition
-from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.messages import ErrorCode, by_topic
 from zkgroup.wire.records import (
     INITIAL_SESSION_EPOCH,
     FetchPartition,
@@ -64,12 +64,12 @@ class FetchSessionHandler:
             replica_id,
             max_wait_ms,
             min_bytes,
-            tuple(FetchTopic(topic, tuple(each)) for topic, each in _by_topic(named).items()),
+            by_topic(named.items(), FetchTopic),
             max_bytes=max_bytes,
             broker_epoch=broker_epoch,
             session_id=self._session_id,
             session_epoch=self._epoch,
-            forgotten=_forgotten(forgotten),
+            forgotten=by_topic(((tp, tp.partition) for tp in forgotten), ForgottenTopic),
         )
         self._named, self._forgotten = {}, {}
         return request
@@ -88,17 +88,3 @@ class FetchSessionHandler:
                 if fetched.records and tp in self.partitions:
                     self.partitions[tp] = self.partitions.pop(tp)
         return True
-
-
-def _by_topic(partitions: Mapping[TopicPartition, FetchPartition]) -> dict[str, list[FetchPartition]]:
-    topics: dict[str, list[FetchPartition]] = {}
-    for tp, partition in partitions.items():
-        topics.setdefault(tp.topic, []).append(partition)
-    return topics
-
-
-def _forgotten(partitions: Iterable[TopicPartition]) -> tuple[ForgottenTopic, ...]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return tuple(ForgottenTopic(topic, tuple(numbers)) for topic, numbers in topics.items())

@@ -46,7 +46,7 @@ from zkgroup.broker.server.log_dirs import LogDirHandlers
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
-from zkgroup.broker.server.producer_ids import ProducerIdManager
+from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry

@@ -7,13 +7,14 @@ ResponseHeader) and Kafka's protocol guide. A frame is an int32 size and so many
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from zkgroup.errors import CorruptFrameError, UnencodableError, UnsupportedRequestError
+from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode as ErrorCode
 from zkgroup.model.error_codes import describe as describe
 from zkgroup.wire.codec import codec_of
@@ -22,6 +23,9 @@ from zkgroup.wire.schema import Buffer, Int16, Int32, Text, Versions
 
 MessageT = TypeVar("MessageT")
 ResponseT = TypeVar("ResponseT", bound="Response")
+
+RowT = TypeVar("RowT")
+TopicT = TypeVar("TopicT")
 
 SIZE = struct.Struct(">i")
 
@@ -149,6 +153,17 @@ class ResponseHeader:
     FLEXIBLE_FROM: ClassVar[int] = 1
 
     correlation_id: Int32
+
+
+def by_topic(rows: Iterable[tuple[TopicPartition, RowT]], make: Callable[..., TopicT]) -> tuple[TopicT, ...]:
+    """The rows of partitions topic by topic, in the order of their first rows.
+
+    `make` gets the `topic` and the rows of its `partitions`.
+    """
+    topics: dict[str, list[RowT]] = {}
+    for tp, row in rows:
+        topics.setdefault(tp.topic, []).append(row)
+    return tuple([make(topic=topic, partitions=tuple(found)) for topic, found in topics.items()])
 
 
 def framed(*parts: Buffer) -> bytes:

@@ -8,7 +8,7 @@ from tests.pure.broker.log.made_batches import batch, headers_of
 from tests.worlds.replica_managers import TP, fetch, in_memory, over, pair, replicate
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replica_view import AppendResult
-from zkgroup.broker.replicas.appends import DelayedProduce, append_records
+from zkgroup.broker.replicas.delayed_operations import DelayedProduce, append_records
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.model import TopicPartition

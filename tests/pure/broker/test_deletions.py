@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.replica_managers import TP, answered, append, changes_of, in_memory, over, pair, replicate
 from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.broker.log.storage import MemoryStorage
-from zkgroup.broker.replicas.deletions import DelayedDeleteRecords, DeletedRecords
+from zkgroup.broker.replicas.delayed_operations import DelayedDeleteRecords, DeletedRecords
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import HIGH_WATERMARK

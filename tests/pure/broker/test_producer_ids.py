@@ -12,7 +12,7 @@ from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import ClaimProducerIds, ProducerIdsClaimed
 from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.handlers import RequestContext
-from zkgroup.broker.server.producer_ids import ProducerIdManager
+from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.wire.messages import Api, ErrorCode, RequestHeader
 from zkgroup.wire.records import InitProducerIdRequest, InitProducerIdResponse
 from zkgroup.znodes.cluster import ProducerIdBlock

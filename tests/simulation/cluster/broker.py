@@ -47,7 +47,7 @@ from zkgroup.broker.replicas.actions import (
     role_change,
     set_maximal_isrs,
 )
-from zkgroup.broker.replicas.appends import DelayedProduce, append_records
+from zkgroup.broker.replicas.delayed_operations import DelayedProduce, append_records
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.control_requests import ControlRequestHandler

@@ -12,7 +12,7 @@ from tests.worlds.replica_managers import TP, in_memory, pair, replicate
 from tests.worlds.serving import Client, on_a_loop, served
 from zkgroup.broker.machine.events import ProducerIdsClaimed
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.server.producer_ids import ProducerIdManager
+from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Request, Response, encode_request
 from zkgroup.wire.records import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
@@ -50,12 +50,11 @@ from zkgroup.wire.admin_apis import (
     IncrementalAlterConfigsResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
-    OngoingReassignment,
     OngoingTopic,
     ReassignedPartitionResult,
     ReassignedTopicResult,
 )
-from zkgroup.wire.messages import Api, ErrorCode
+from zkgroup.wire.messages import Api, ErrorCode, by_topic
 from zkgroup.wire.schema import NO_UUID
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper.blocking import Blocking
@@ -349,17 +348,7 @@ class AdminApis:
             )
         except ZkGroupError as error:
             return ElectLeadersResponse(error=failure_of(error).error, topics=())
-        return ElectLeadersResponse(
-            topics=tuple(
-                ElectionTopic(
-                    topic=topic,
-                    partitions=tuple(
-                        ElectionResult(partition=n, error=e, error_message=m) for n, e, m in rows
-                    ),
-                )
-                for topic, rows in _rows_by_topic(found).items()
-            )
-        )
+        return ElectLeadersResponse(topics=by_topic(_rows(found, ElectionResult), ElectionTopic))
 
     async def alter_partition_reassignments(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
@@ -379,15 +368,7 @@ class AdminApis:
             return AlterPartitionReassignmentsResponse(error=code, error_message=message)
         return AlterPartitionReassignmentsResponse(
             error=ErrorCode.NONE,
-            topics=tuple(
-                ReassignedTopicResult(
-                    topic=topic,
-                    partitions=tuple(
-                        ReassignedPartitionResult(partition=n, error=e, error_message=m) for n, e, m in rows
-                    ),
-                )
-                for topic, rows in _rows_by_topic(found).items()
-            ),
+            topics=by_topic(_rows(found, ReassignedPartitionResult), ReassignedTopicResult),
         )
 
     async def list_partition_reassignments(
@@ -400,13 +381,8 @@ class AdminApis:
         except ZkGroupError as error:
             code, message = failure_of(error)
             return ListPartitionReassignmentsResponse(error=code, error_message=message)
-        rows: dict[str, list[OngoingReassignment]] = {}
-        for tp, one in found.items():
-            rows.setdefault(tp.topic, []).append(one)
-        return ListPartitionReassignmentsResponse(
-            error=ErrorCode.NONE,
-            topics=tuple(OngoingTopic(topic=topic, partitions=tuple(each)) for topic, each in rows.items()),
-        )
+        topics = by_topic(found.items(), OngoingTopic)
+        return ListPartitionReassignmentsResponse(error=ErrorCode.NONE, topics=topics)
 
     async def _run(self, act: Callable[[Ensemble], T]) -> T:
         """Calls on one of the threads; if the caller is cancelled, the call goes on to its end."""
@@ -483,10 +459,8 @@ def _seconds(timeout_ms: int) -> float:
     return min(max(0.0, timeout_ms / 1000), TIMEOUT_MAX_S)
 
 
-def _rows_by_topic(found: partitions.Results) -> dict[str, list[tuple[int, int, str | None]]]:
-    """Topic to partition, error code and text of each."""
-    rows: dict[str, list[tuple[int, int, str | None]]] = {}
+def _rows(found: partitions.Results, make: Callable[..., T]) -> Iterator[tuple[TopicPartition, T]]:
+    """Each partition with its number, error code and text, in order."""
     for tp, failure in sorted(found.items()):
         error, message = (ErrorCode.NONE, None) if failure is None else failure
-        rows.setdefault(tp.topic, []).append((tp.partition, error, message))
-    return rows
+        yield tp, make(partition=tp.partition, error=error, error_message=message)

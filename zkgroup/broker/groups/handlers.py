@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.groups.store_events import (
@@ -69,10 +69,9 @@ from zkgroup.wire.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from zkgroup.wire.messages import EncodedResponse
+from zkgroup.wire.messages import EncodedResponse, by_topic
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 
-T = TypeVar("T")
 LEGACY_COMMIT_ERRORS: Final = {
     WriteOutcome.STORED: ErrorCode.NONE,
     WriteOutcome.SLOT_FULL: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -416,11 +415,8 @@ def _encoded_commit_response(version: int, stored: tuple[TopicPartition, ...]) -
 
 def commit_results(errors: Mapping[TopicPartition, int]) -> tuple[CommitTopicResult, ...]:
     """The error of each partition, by topic."""
-    topics: dict[str, list[CommitPartitionResult]] = {}
-    for tp, error in errors.items():
-        result = CommitPartitionResult(partition=tp.partition, error=error)
-        topics.setdefault(tp.topic, []).append(result)
-    return tuple([CommitTopicResult(topic=topic, partitions=tuple(found)) for topic, found in topics.items()])
+    rows = ((tp, CommitPartitionResult(partition=tp.partition, error=error)) for tp, error in errors.items())
+    return by_topic(rows, CommitTopicResult)
 
 
 def requested_partitions(request: OffsetFetchRequest) -> tuple[TopicPartition, ...] | None:
@@ -457,25 +453,20 @@ def fetch_response(
     found: Mapping[TopicPartition, tuple[OffsetAndMetadata, int]], error: int = ErrorCode.NONE
 ) -> OffsetFetchResponse:
     """Offset and error of each partition, by topic."""
-    return OffsetFetchResponse(
-        error=error,
-        topics=tuple(
-            StoredTopic(
-                topic=topic,
-                partitions=tuple(
-                    StoredOffset(
-                        partition=partition,
-                        offset=offset.offset,
-                        leader_epoch=offset.leader_epoch,
-                        metadata=offset.metadata,
-                        error=of_partition,
-                    )
-                    for partition, (offset, of_partition) in offsets
-                ),
-            )
-            for topic, offsets in _by_topic(found.items())
-        ),
+    rows = (
+        (
+            tp,
+            StoredOffset(
+                partition=tp.partition,
+                offset=offset.offset,
+                leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+                error=of_partition,
+            ),
+        )
+        for tp, (offset, of_partition) in found.items()
     )
+    return OffsetFetchResponse(error=error, topics=by_topic(rows, StoredTopic))
 
 
 def fetch_refusal(version: int, request: OffsetFetchRequest, error: int) -> OffsetFetchResponse:
@@ -483,10 +474,3 @@ def fetch_refusal(version: int, request: OffsetFetchRequest, error: int) -> Offs
     if version >= 2:
         return fetch_response({}, error)
     return fetch_response(dict.fromkeys(requested_partitions(request) or (), (NO_OFFSET, error)))
-
-
-def _by_topic(values: Iterable[tuple[TopicPartition, T]]) -> list[tuple[str, list[tuple[int, T]]]]:
-    found: dict[str, list[tuple[int, T]]] = {}
-    for tp, value in values:
-        found.setdefault(tp.topic, []).append((tp.partition, value))
-    return list(found.items())

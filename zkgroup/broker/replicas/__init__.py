@@ -3,7 +3,7 @@
 * `manager`: `ReplicaManager`, all replicas of a broker; `executor`: the one thread that calls it
 * `replica`: one replica with its role, its appends, its answers to Fetch; `leader_state`: the progress of a
   leader's followers, and the high watermark
-* `appends`: appends to several partitions, and the wait of acks=all
+* `delayed_operations`: appends with acks=all and deletions of records, which wait for other replicas
 * `actions`: the calls of controller, machine and clients; `min_insync`: `min.insync.replicas`;
   `log_configs`: the settings of topics and brokers that are about logs
 """

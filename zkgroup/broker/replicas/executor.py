@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.model import TopicPartition
@@ -23,6 +23,20 @@ T = TypeVar("T")
 Job = Callable[[], None]
 Attempt = Callable[[ReplicaManager], bool]
 """A function that returns True when it is complete."""
+
+
+class DelayedOperation(Protocol):
+    """A part of a request that waits for other replicas."""
+
+    @property
+    def waiting(self) -> Collection[TopicPartition]: ...
+
+    def check(self, host: ReplicaManager) -> bool:
+        """Takes what has changed. Returns whether it is complete."""
+        ...
+
+
+OperationT = TypeVar("OperationT", bound=DelayedOperation)
 
 
 class ExecutorClosedError(RuntimeError):
@@ -138,6 +152,33 @@ class ReplicaExecutor:
         if run.failure is not None:
             raise run.failure
         return run.is_complete
+
+    async def complete_operation(
+        self, begin: Callable[[ReplicaManager], OperationT], until: float
+    ) -> tuple[OperationT, bool]:
+        """Begins an operation, and checks it again at each change of a partition that it waits for.
+
+        Returns it, and whether it is complete. `until`: see `complete`.
+        """
+        watch = PartitionWatch(self)
+        begun: list[OperationT] = []
+
+        def attempt(host: ReplicaManager) -> bool:
+            if not begun:
+                begun.append(begin(host))
+                for tp in begun[0].waiting:
+                    watch.add(tp)
+            is_complete = begun[0].check(host)
+            if is_complete:
+                watch.close()
+            return is_complete
+
+        try:
+            is_complete = await self.complete(watch, attempt, until)
+        finally:
+            if watch.is_open:
+                self.post(lambda host: watch.close())
+        return begun[0], is_complete
 
     async def close(self, timeout_s: float = 5.0, *, abandon: bool = False) -> bool:
         """Closes the replica manager after all earlier calls; returns whether it closed in time. Idempotent.

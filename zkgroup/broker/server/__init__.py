@@ -6,8 +6,8 @@
 * `control_requests`: what LeaderAndIsr, StopReplica and UpdateMetadata do; `control_queue`: one at a time
 * `metadata_cache`: the metadata of the last UpdateMetadata; `metadata_requests` answers clients with it,
   FindCoordinator too
-* `produce_requests`: Produce; `offset_requests`: ListOffsets and OffsetForLeaderEpoch; `producer_ids`:
-  InitProducerId
+* `produce_requests`: Produce and InitProducerId; `offset_requests`: ListOffsets, OffsetForLeaderEpoch and
+  DeleteRecords
 * `fetch_requests`: Fetch, and when its answer is complete; `fetch_sessions`: the sessions of followers;
   `fetch_handler`: the waits
 """

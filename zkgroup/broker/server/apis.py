@@ -9,7 +9,6 @@ from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.control_queue import ControlHandlers, ControlObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
-from zkgroup.broker.server.delete_records import DeleteRecordsHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler, FetchObserver, LeaderQuota
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
 from zkgroup.broker.server.metadata_requests import (
@@ -23,8 +22,7 @@ from zkgroup.broker.server.metadata_requests import (
 from zkgroup.broker.server.offset_requests import OffsetHandlers
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.peer_claims import ClaimVerdict
-from zkgroup.broker.server.produce_requests import ProduceHandler
-from zkgroup.broker.server.producer_ids import ProducerIdManager
+from zkgroup.broker.server.produce_requests import ProduceHandler, ProducerIdManager
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.wire.control import (
@@ -135,11 +133,11 @@ class BrokerApis:
                 claims=claims,
             )
             rows.append(ServedApi(FetchRequest, fetches.fetch))
-            deleting = DeleteRecordsHandler(replicas, is_live=is_live, is_known=is_known)
-            rows.append(ServedApi(DeleteRecordsRequest, deleting.delete_records))
-            rows += _rows_of_producers(
-                ProduceHandler(replicas, min_insync, is_known), OffsetHandlers(replicas, is_known)
-            )
+            offsets = OffsetHandlers(replicas, is_live=is_live, is_known=is_known)
+            rows.append(ServedApi(DeleteRecordsRequest, offsets.delete_records))
+            rows.append(ServedApi(ListOffsetsRequest, offsets.list_offsets))
+            rows.append(ServedApi(OffsetForLeaderEpochRequest, offsets.epoch_ends))
+            rows.append(ServedApi(ProduceRequest, ProduceHandler(replicas, min_insync, is_known).produce))
         if producer_ids is not None:
             rows.append(ServedApi(InitProducerIdRequest, producer_ids.init_producer_id))
         self.table = ApiTable(rows)
@@ -195,10 +193,3 @@ class BrokerApis:
                 case ClaimVerdict.STALE | ClaimVerdict.IMPOSSIBLE:
                     return ControlledShutdownResponse(ErrorCode.STALE_BROKER_EPOCH)
         return await self._controlled_shutdown(request.broker)
-
-
-def _rows_of_producers(producing: ProduceHandler, offsets: OffsetHandlers) -> Iterator[ServedApi[Any]]:
-    """The rows of producers, and of consumers that look for offsets."""
-    yield ServedApi(ProduceRequest, producing.produce)
-    yield ServedApi(ListOffsetsRequest, offsets.list_offsets)
-    yield ServedApi(OffsetForLeaderEpochRequest, offsets.epoch_ends)

@@ -15,7 +15,7 @@ from zkgroup.broker.replica_view import FETCH_BYTES_MAX, FollowerId
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.model import TopicPartition
-from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.messages import ErrorCode, by_topic
 from zkgroup.wire.record_batch import HEADER_BYTES, ZSTD, read_header
 from zkgroup.wire.records import (
     NO_EPOCH,
@@ -88,12 +88,9 @@ def topics_of(
 
     With isolation level 1 a consumer expects a list of aborted transactions; there are none.
     """
-    topics: dict[str, list[FetchedPartition]] = {}
-    for tp, result in results.items():
-        if isolation_level == READ_COMMITTED:
-            result = dataclasses.replace(result, aborted_transactions=())
-        topics.setdefault(tp.topic, []).append(result)
-    return tuple(FetchedTopic(topic, tuple(partitions)) for topic, partitions in topics.items())
+    if isolation_level == READ_COMMITTED:
+        results = {tp: dataclasses.replace(one, aborted_transactions=()) for tp, one in results.items()}
+    return by_topic(results.items(), FetchedTopic)
 
 
 class KnownOffsets(NamedTuple):

@@ -25,7 +25,7 @@ from zkgroup.wire.log_dirs import (
     ReplicaInLogDir,
     TopicInLogDir,
 )
-from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.messages import ErrorCode, by_topic
 
 IN_MEMORY: Final = "memory"
 """The path of the folder of a broker whose logs are in memory."""
@@ -80,13 +80,11 @@ class LogDirHandlers:
             for topic in log_dir.topics
             for number in topic.partitions
         }
-        topics: dict[str, list[AlteredReplica]] = {}
+        rows = []
         for tp, path in wanted.items():
             error = await self._error(tp) if path == self._path else ErrorCode.LOG_DIR_NOT_FOUND
-            topics.setdefault(tp.topic, []).append(AlteredReplica(tp.partition, error))
-        return AlterReplicaLogDirsResponse(
-            tuple(AlteredReplicaTopic(topic, tuple(each)) for topic, each in topics.items())
-        )
+            rows.append((tp, AlteredReplica(tp.partition, error)))
+        return AlterReplicaLogDirsResponse(by_topic(rows, AlteredReplicaTopic))
 
     async def _error(self, tp: TopicPartition) -> ErrorCode:
         view = await self._replicas.call(partial(ReplicaManager.view, topic_partition=tp))

@@ -1,22 +1,32 @@
-"""ListOffsets and OffsetForLeaderEpoch: offsets by time, and where leader epochs end.
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: offsets by time, ends of leader epochs, log starts.
 
-Sources: kafka/server/KafkaApis.scala (`handleListOffsetRequest`,
-`handleOffsetForLeaderEpochRequest`) @2.8.2.
+DeleteRecords moves the log start offset of a partition up, on the leader and its followers. Its answers are
+Kafka's, but for the order of the rows.
+
+Sources: kafka/server/KafkaApis.scala (`handleListOffsetRequest`, `handleOffsetForLeaderEpochRequest`,
+`handleDeleteRecordsRequest`) @2.8.2.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from zkgroup.broker.replicas.delayed_operations import DelayedDeleteRecords, DeletedRecords
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.broker.server.metadata_cache import INTERNAL_TOPICS
 from zkgroup.model import TopicPartition
-from zkgroup.wire.messages import ErrorCode
+from zkgroup.wire.messages import ErrorCode, by_topic
 from zkgroup.wire.records import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsResult,
+    DeleteRecordsTopicResult,
     EpochEndResult,
     EpochTopicResult,
     ListedPartition,
@@ -32,15 +42,22 @@ OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 
 
 class OffsetHandlers:
-    """The handlers of ListOffsets and OffsetForLeaderEpoch. Used on one event loop."""
+    """The handlers of the three requests. Used on one event loop."""
 
     def __init__(
         self,
         replicas: ReplicaExecutor,
+        *,
+        is_live: Callable[[int], bool] = lambda broker: True,
         is_known: Callable[[TopicPartition], bool] = lambda tp: False,
     ) -> None:
-        """`is_known`: whether a partition exists, by the last UpdateMetadata (error 6 instead of 3)."""
+        """
+        Args:
+            is_live: whether a broker is live, by the last UpdateMetadata; deletions do not wait for others.
+            is_known: whether a partition exists, by the last UpdateMetadata (error 6 instead of 3).
+        """
         self._replicas = replicas
+        self._is_live = is_live
         self._is_known = is_known
 
     async def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -105,6 +122,43 @@ class OffsetHandlers:
                 for topic, parts in zip(request.topics, found, strict=True)
             )
         )
+
+    async def delete_records(
+        self, context: RequestContext, request: DeleteRecordsRequest
+    ) -> DeleteRecordsResponse:
+        """Deletes records, and waits until the live followers have done so, or until the timeout (7).
+
+        A partition that is named twice is deleted up to the offset that is named last, and has one row.
+        Errors: 1 for an offset above the high watermark, 3 and 6, 17 for an internal topic, 44 for a topic
+        whose `cleanup.policy` lacks `delete`.
+        """
+        offsets = {
+            TopicPartition(topic.topic, one.partition): one.offset
+            for topic in request.topics
+            for one in topic.partitions
+        }
+        internal = {tp for tp in offsets if tp.topic in INTERNAL_TOPICS and self._is_known(tp)}
+        wanted = {tp: offset for tp, offset in offsets.items() if tp not in internal}
+        results = await self._delete(wanted, request.timeout_ms) if wanted else {}
+        results |= dict.fromkeys(internal, DeletedRecords(ErrorCode.INVALID_TOPIC))
+        rows = ((tp, self._deleted(tp, results[tp])) for tp in offsets)
+        return DeleteRecordsResponse(0, by_topic(rows, DeleteRecordsTopicResult))
+
+    def _deleted(self, tp: TopicPartition, result: DeletedRecords) -> DeleteRecordsResult:
+        error = self._error(tp.topic, tp.partition, result.error)
+        return DeleteRecordsResult(tp.partition, result.low_watermark, error)
+
+    async def _delete(
+        self, offsets: dict[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, DeletedRecords]:
+        """Deletes on the thread of the replicas, all partitions in one call."""
+        delayed, is_complete = await self._replicas.complete_operation(
+            lambda host: DelayedDeleteRecords(host, offsets, self._is_live),
+            asyncio.get_running_loop().time() + max(0, timeout_ms) / 1000,
+        )
+        if not is_complete:
+            await self._replicas.call(delayed.check)  # a broker that was waited for may have ended
+        return delayed.results
 
     def _error(self, topic: str, partition: int, error: int) -> int:
         """6 instead of 3 for a partition that exists on other brokers."""

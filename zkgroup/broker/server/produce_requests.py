@@ -1,10 +1,13 @@
-"""Produce: the checks of records, the answers, and the wait of acks=all.
+"""Produce and InitProducerId.
 
 Versions 0 to 2 carry message sets of magic 0 and 1, which the log does not keep: their records are refused
 with error 43. They are listed nevertheless, because librdkafka compresses nothing for a broker without them.
 
-Sources: kafka/server/KafkaApis.scala (`handleProduceRequest`), ProduceRequest.java (`validateRecords`)
-@2.8.2.
+Ids for idempotent producers are of blocks that the broker claims in ZooKeeper.
+
+Sources: KIP-98, KIP-360; kafka/server/KafkaApis.scala (`handleProduceRequest`,
+`handleInitProducerIdRequest`), ProduceRequest.java (`validateRecords`), ProducerIdManager.scala,
+TransactionCoordinator.scala (`handleInitProducerId`) @2.8.2.
 """
 
 from __future__ import annotations
@@ -13,17 +16,27 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from zkgroup.broker.machine.events import ProducerIdsClaimed
 from zkgroup.broker.replica_view import AppendResult
-from zkgroup.broker.replicas.appends import DelayedProduce, append_records
-from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
-from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.replicas.delayed_operations import DelayedProduce, append_records
+from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.broker.server.metadata_cache import INTERNAL_TOPICS
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import HEADER_BYTES, MAGIC, MAGIC_AT, SIZED, ZSTD, read_header
-from zkgroup.wire.records import NO_OFFSET, ProduceRequest, ProduceResponse, ProduceResult, ProduceTopicResult
+from zkgroup.wire.records import (
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResult,
+    ProduceTopicResult,
+)
 from zkgroup.wire.schema import Buffer
 
 FIRST_VERSION: Final = 3
@@ -83,38 +96,15 @@ class ProduceHandler:
     async def _append(self, records: Mapping[TopicPartition, Buffer], request: ProduceRequest) -> Results:
         """Appends on the thread of the replicas, all partitions in one call."""
         acks, min_insync = request.acks, self._min_insync
-
-        def append(replicas: ReplicaManager) -> DelayedProduce:
-            delayed = DelayedProduce(append_records(replicas, records, acks, min_insync), min_insync)
-            if acks == ACKS_ALL:
-                delayed.check(replicas)
-            return delayed
-
         if acks != ACKS_ALL:
-            return (await self._replicas.call(append)).results
-        until = asyncio.get_running_loop().time() + max(0, request.timeout_ms) / 1000
-        watch = PartitionWatch(self._replicas)
-        appended: list[DelayedProduce] = []
-
-        def attempt(replicas: ReplicaManager) -> bool:
-            if appended:
-                is_complete = appended[0].check(replicas)
-            else:
-                appended.append(append(replicas))
-                is_complete = not appended[0].waiting
-                for tp in appended[0].waiting:
-                    watch.add(tp)
-            if is_complete:
-                watch.close()
-            return is_complete
-
-        try:
-            if not await self._replicas.complete(watch, attempt, until):
-                appended[0].time_out()
-        finally:
-            if watch.is_open:
-                self._replicas.post(lambda replicas: watch.close())
-        return appended[0].results
+            return await self._replicas.call(lambda host: append_records(host, records, acks, min_insync))
+        delayed, is_complete = await self._replicas.complete_operation(
+            lambda host: DelayedProduce(append_records(host, records, acks, min_insync), min_insync),
+            asyncio.get_running_loop().time() + max(0, request.timeout_ms) / 1000,
+        )
+        if not is_complete:
+            delayed.time_out()
+        return delayed.results
 
     def _with_known(self, tp: TopicPartition, result: AppendResult) -> AppendResult:
         if result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and self._is_known(tp):
@@ -233,3 +223,69 @@ def _partition_result(partition: int, result: AppendResult) -> ProduceResult:
         result.record_errors,
         error_message=result.message or None,
     )
+
+
+CLAIM_S: Final = 5.0
+"""Longest wait of a client for a block; then it gets error 14 and tries again."""
+
+
+class ProducerIdManager:
+    """Gives out producer ids, each once. Made and used on one event loop."""
+
+    def __init__(self, claim: Callable[[], None], claim_s: float = CLAIM_S) -> None:
+        """
+        Args:
+            claim: asks for the next block; its result comes to `claimed`.
+            claim_s: longest wait for it, in seconds.
+        """
+        self._claim = claim
+        self._claim_s = claim_s
+        self._next, self._last = 0, -1
+        self._waiting: list[asyncio.Future[ErrorCode]] = []
+
+    def claimed(self, result: ProducerIdsClaimed) -> None:
+        """Takes a block, or the error of a claim. A block that comes late is used as well."""
+        if result.block is not None:
+            self._next, self._last = result.block.first, result.block.last
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(result.error)
+
+    async def init_producer_id(
+        self, context: RequestContext, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse:
+        """A new id with epoch 0.
+
+        Also for a producer that names its id and epoch (KIP-360): without a transactional id a broker of 2.8
+        gives a new id too; such producers raise their epoch themselves. A transactional id gets error 53,
+        because there are no transactions; an empty one 42.
+        """
+        if request.transactional_id == "":
+            return InitProducerIdResponse(ErrorCode.INVALID_REQUEST)
+        if request.transactional_id is not None:
+            return InitProducerIdResponse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        has_id = request.producer_id != NO_PRODUCER_ID
+        if has_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
+            return InitProducerIdResponse(ErrorCode.INVALID_REQUEST)
+        error = await self._ensure_block()
+        if error is not ErrorCode.NONE:
+            return InitProducerIdResponse(error)
+        producer_id, self._next = self._next, self._next + 1
+        return InitProducerIdResponse(ErrorCode.NONE, producer_id, 0)
+
+    async def _ensure_block(self) -> ErrorCode:
+        """Waits until there is an id to give out; returns the error if there is none in time."""
+        try:
+            async with asyncio.timeout(self._claim_s):
+                while self._next > self._last:
+                    claimed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+                    if not self._waiting:
+                        self._claim()
+                    self._waiting.append(claimed)
+                    if (error := await claimed) is not ErrorCode.NONE:
+                        return error
+        except TimeoutError:
+            self._waiting = [each for each in self._waiting if not each.done()]
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE
