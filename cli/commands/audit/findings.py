@@ -21,8 +21,7 @@ from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import SEVERITIES, AnyRule, Finding, Severity
 from zkgroup.audit.sources import path_of
-from zkgroup.audit.spark.inputs import require_inputs, require_output
-from zkgroup.audit.spark.session import session
+from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 
 from ...app import Command, fail_check, output, shared
@@ -60,7 +59,7 @@ from .inputs import (
 
 if TYPE_CHECKING:
     from zkgroup.audit.report.writing import AuditReport, ReportPlace
-    from zkgroup.audit.spark.audited import Audited
+    from zkgroup.audit.spark.results import Audited
 
 
 _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
@@ -400,7 +399,7 @@ def _with_spark(
     require_spark()
     require_inputs(inputs.texts)
     from zkgroup.audit.report.writing import rows_beside, write_report
-    from zkgroup.audit.spark.reporting import report as reported
+    from zkgroup.audit.spark.job import report as reported
 
     with progress() as report, session(master, settings) as spark, rows_beside(place) as rows:
         made = reported(

@@ -26,7 +26,7 @@ def _of_a_laptop(paths: list[Path], *, ensemble: str | None = None, **narrowed: 
 
 def test_the_report_of_folders_is_that_of_a_laptop(spark: Any) -> None:
     """All of its data: findings, timelines, curves, load, sessions, health of files."""
-    from zkgroup.audit.spark.reporting import report
+    from zkgroup.audit.spark.job import report
 
     for name, narrowed in ((INCIDENTS, {}), (INCIDENTS, NARROWED), (HEALTHY[1], {})):
         expected = _of_a_laptop([folder(name)], **narrowed)
@@ -35,7 +35,7 @@ def test_the_report_of_folders_is_that_of_a_laptop(spark: Any) -> None:
 
 def test_a_mistyped_group_is_not_taken_for_a_quiet_one(spark: Any) -> None:
     """As without Spark: the existing groups are named."""
-    from zkgroup.audit.spark.reporting import report
+    from zkgroup.audit.spark.job import report
 
     with pytest.raises(
         NotFoundError, match="/consumers/none: there was no such group; those that were: adopt, g, "
@@ -45,7 +45,7 @@ def test_a_mistyped_group_is_not_taken_for_a_quiet_one(spark: Any) -> None:
 
 def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: dict[str, Any]) -> None:
     """The whole of it, a range of zxids, and a range of times."""
-    from zkgroup.audit.spark.reporting import report
+    from zkgroup.audit.spark.job import report
 
     output = audited["output"]
     times = {"start": PointInTime(time_ms=1795219223848), "end": PointInTime(time_ms=1795219242414)}
@@ -57,7 +57,7 @@ def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: d
 def test_holes_and_damage_are_reported_as_without_spark(spark: Any, tmp_path: Path) -> None:
     """A wrong byte in the middle of a log: its place, and the zxids that are missing behind it."""
     from tests.worlds.server_history import ServerHistory
-    from zkgroup.audit.spark.reporting import report
+    from zkgroup.audit.spark.job import report
 
     data = tmp_path / "version-2"
     world = ServerHistory()

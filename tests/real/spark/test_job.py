@@ -20,9 +20,9 @@ from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report import tables as columns_of
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.conversion import Conversion
-from zkgroup.audit.spark.inputs import given_of, inputs_of
 from zkgroup.audit.spark.job import run
-from zkgroup.audit.spark.outputs import TaskOutput
+from zkgroup.audit.spark.session import given_of, inputs_of
+from zkgroup.audit.spark.storage import TaskOutput
 from zkgroup.audit.spark.tables import Tables
 from zkgroup.audit.stored_files import FACTS, OPERATIONS, StoredFile
 from zkgroup.errors import ConfigError, NotFoundError

@@ -14,9 +14,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.numbered import numbered
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.spark.audited import Audited
-from zkgroup.audit.spark.merging import merged, rows_beside
-from zkgroup.audit.spark.results import document
+from zkgroup.audit.spark.results import Audited, document, merged, rows_beside
 
 
 def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:

@@ -19,9 +19,13 @@ from pyspark.sql.datasource import (
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.spark.snapshot_source import FilteringSnapshotSource, SnapshotSource
-from zkgroup.audit.spark.tree_source import TreeSource
-from zkgroup.audit.spark.txnlog_source import FilteringLogSource, LogSource
+from zkgroup.audit.spark.sources import (
+    FilteringLogSource,
+    FilteringSnapshotSource,
+    LogSource,
+    SnapshotSource,
+    TreeSource,
+)
 from zkgroup.errors import ConfigError, DamagedFileError
 from zkgroup.zkfiles.arrow import record_batch
 from zkgroup.zkfiles.columns import log_columns, snapshot_columns

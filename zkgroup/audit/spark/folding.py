@@ -28,8 +28,8 @@ from zkgroup.audit.findings import RULES
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.rules import Bounds, Finding
 from zkgroup.audit.screening import facts_in, find_screened
-from zkgroup.audit.spark.found_rows import brought_together, packed
-from zkgroup.audit.spark.outputs import TaskFile, TaskOutput
+from zkgroup.audit.spark.results import brought_together, packed
+from zkgroup.audit.spark.storage import TaskFile, TaskOutput
 from zkgroup.audit.stored_files import STATES, Source, StoredFile, read_files
 from zkgroup.znodes.paths import path_kind
 

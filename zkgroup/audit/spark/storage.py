@@ -1,4 +1,4 @@
-"""Files of a folder on the driver: on a path, or on any filesystem that Hadoop knows."""
+"""Files of a folder, on a path or on any filesystem that Hadoop knows, written by driver and tasks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.spark.inputs import is_uri
+from zkgroup.audit.spark.session import is_uri
+from zkgroup.audit.stored_files import StoredFile, write_rows
 from zkgroup.errors import ConfigError
 
 
@@ -172,3 +175,34 @@ def _with_place(place: str) -> Iterator[None]:
         with suppress(Exception):
             message = str(error.java_exception.toString())
         raise ConfigError(f"{place}: {message}") from error
+
+
+class TaskFile(NamedTuple):
+    """A file that a task made."""
+
+    file: StoredFile
+    content: bytes | None
+    """None where it is in its place already; otherwise the driver puts it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """The folder of the output; None for one that only Hadoop's file systems reach."""
+
+    folder: str | None
+
+    def write(self, table: Any, file: StoredFile) -> TaskFile:
+        """Writes a table, whole or not at all. Raises ConfigError where the filesystem refuses."""
+        if self.folder is None:
+            stream = pa.BufferOutputStream()
+            write_rows(table, stream)
+            return TaskFile(file, stream.getvalue().to_pybytes())
+        path = Path(self.folder, file.name)
+        staged = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_rows(table, staged)
+            staged.replace(path)
+        except OSError as error:  # no right to, or no space
+            raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
+        return TaskFile(file, None)

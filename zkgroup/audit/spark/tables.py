@@ -14,9 +14,8 @@ from zkgroup.audit import manifest, stored_files
 from zkgroup.audit.buckets.names import names_of
 from zkgroup.audit.manifest import Converted, Manifest, StoredState
 from zkgroup.audit.spark.folding import BucketRows, ZxidRange
-from zkgroup.audit.spark.inputs import is_uri
-from zkgroup.audit.spark.outputs import TaskFile, TaskOutput
-from zkgroup.audit.spark.storage import FolderStorage, storage_of
+from zkgroup.audit.spark.session import is_uri
+from zkgroup.audit.spark.storage import FolderStorage, TaskFile, TaskOutput, storage_of
 from zkgroup.audit.stored_files import FACTS, OPERATIONS, SEEDS, STATES, Source, StoredFile
 
 _Result = TypeVar("_Result")
