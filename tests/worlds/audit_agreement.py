@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.facts import Facts, facts_of
 from zkgroup.audit.keys import BY_GROUP_PARTITION
 from zkgroup.audit.membership import registration_of
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives

@@ -12,8 +12,7 @@ from typing import Self
 
 from tests.worlds.plain_findings import find
 from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.facts import Facts, facts_of
 from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding, Rule
 from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType

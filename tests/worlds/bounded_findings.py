@@ -19,7 +19,7 @@ from zkgroup.audit.rules import Bounds
 from zkgroup.audit.screening import facts_in, find_screened, partition_rows, session_views
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
-from zkgroup.audit.views.group_rows import rows_by_partition
+from zkgroup.audit.views.partitions import rows_by_partition
 from zkgroup.audit.views.sessions import sessions_of
 
 TIGHT = RowLimits(most_rows=1, rows_per_part=40, buckets=3)

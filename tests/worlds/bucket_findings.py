@@ -12,9 +12,9 @@ from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import history_of
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, audit
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.job import run

@@ -13,7 +13,7 @@ from tests.worlds.plain_findings import find
 from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from zkgroup.audit.engine import bounds_of, order
 from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.facts import Facts, facts_of
 from zkgroup.audit.keys import Key
-from zkgroup.audit.rules import Bounds, Finding, Rule
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule
 
 
 def find(

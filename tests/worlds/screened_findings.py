@@ -12,7 +12,7 @@ from zkgroup.audit.columns.parts import ROWS_PER_PART
 from zkgroup.audit.columns.rows import Columns, columns_of
 from zkgroup.audit.engine import bounds_of
 from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Bounds
 from zkgroup.audit.screening import facts_in, find_screened

@@ -8,8 +8,7 @@ from typing import Any
 
 from zkgroup.audit.engine import Found
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.incidents.found import FoundIncidents, NumberedIncident
-from zkgroup.audit.incidents.incident import Cause, PartitionDamage
+from zkgroup.audit.incidents.incident import Cause, FoundIncidents, NumberedIncident, PartitionDamage
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.texts import session_text
 from zkgroup.zkfiles import dates

@@ -1,4 +1,4 @@
-"""What a finding is, and what decides it: a pure function over the rows of one key.
+"""A finding, and what decides it: a pure function over the rows of one key.
 
 One process and Spark both bring the rows of each key together, in order, and call the same function, so both
 find the same.
@@ -8,17 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import Key, Keys
 
 if TYPE_CHECKING:
     from zkgroup.audit.columns.selection import Selection
     from zkgroup.audit.columns.tables import ScreenTables
     from zkgroup.zkfiles.history import History
+
+
+_Item = TypeVar("_Item")
+
+
+class _Again(Protocol):
+    """What can be iterated over more than once."""
+
+    def __iter__(self) -> Iterator[Event]: ...
+
+
+class KeyRows:
+    """Rows in order, to be iterated over any number of times; what rules share of them is computed once."""
+
+    def __init__(self, rows: _Again) -> None:
+        self._rows = rows
+        self._known: dict[tuple[Any, ...], Sequence[Any]] = {}
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._rows)
+
+    def once(
+        self, make: Callable[..., Iterable[_Item]], key: tuple[str, ...], facts: Facts, *bounds: float
+    ) -> Sequence[_Item]:
+        """All that `make(rows, key, facts, *bounds)` gives; the rules of a key share it."""
+        known = self._known.get((make, *bounds))
+        if known is None:
+            known = self._known[make, *bounds] = list(make(self, key, facts, *bounds))
+        return known
+
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")

@@ -22,12 +22,10 @@ from zkgroup.audit.columns.session_rows import SessionsBuilder
 from zkgroup.audit.columns.stored import joined
 from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of, is_fact_path
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.facts import Facts, facts_of, is_fact_path
 from zkgroup.audit.groups import is_of_groups
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import Key, Keys
-from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened
 from zkgroup.audit.source import Rows
 from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.zkfiles.column_replay import NotPlainError

@@ -22,11 +22,6 @@ def session_digits(sessions: Iterable[int]) -> int:
     return next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
 
 
-def server_of(session: int) -> int:
-    """The `myid` in a session's top byte: the server that issued it. A hint, never a proof."""
-    return (session & _UNSIGNED) >> 56
-
-
 def count_text(number: int, one: str, many: str | None = None) -> str:
     """A number with its noun: `1 commit`, `2 commits`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"

@@ -24,8 +24,7 @@ from zkgroup.audit.rules import Finding
 from zkgroup.audit.source import Source
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.texts import session_text
-from zkgroup.audit.views.group_rows import rows_by_partition
-from zkgroup.audit.views.owners import owners_of
+from zkgroup.audit.views.partitions import owners_of, rows_by_partition
 from zkgroup.demo.flight_data import TOPIC, last_of
 from zkgroup.demo.group import NAMES, DemoGroup, GroupDemoReport
 from zkgroup.demo.stage import (

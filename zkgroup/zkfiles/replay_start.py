@@ -12,8 +12,7 @@ from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TreeDigest
-from zkgroup.zkfiles.snapshot_tails import SnapshotEnd, glimpsed_end
-from zkgroup.zkfiles.snapshots import open_snapshot
+from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, open_snapshot
 from zkgroup.zkfiles.tree import Tree
 
 FIRST_ZXIDS: Final = (1, 1 << 32 | 1)

@@ -20,7 +20,7 @@ from zkgroup.zkfiles.jute import INT
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.schemas import Column
-from zkgroup.zkfiles.snapshot_runs import Run
+from zkgroup.zkfiles.snapshot_lists import Run
 from zkgroup.zkfiles.snapshots import STAT
 from zkgroup.zkfiles.window import MAX_RECORD_BYTES
 

@@ -1,8 +1,9 @@
 """The tree of znodes, replayed by the rules of a ZooKeeper server.
 
-Source: DataTree.java, DigestCalculator.java and NodeHashMapImpl.java@3.9.4. A snapshot is taken while writes
-go on, so it holds some of what the log behind it holds: every rule here gives the same tree when a record is
-applied that was in the snapshot already. Nothing is refused: what a server ignores is ignored.
+Sources: DataTree.java, DataNode.java, DigestCalculator.java and NodeHashMapImpl.java@3.9.4. A snapshot is
+taken while writes go on, so it holds some of what the log behind it holds. So every rule here gives the same
+tree when a record is applied that was in the snapshot already. Nothing is refused: what a server ignores is
+ignored.
 
 The aim is the tree that the running server had. A server that is restarted from a fuzzy snapshot can fall
 short of that where a znode was deleted and created anew meanwhile, and this does not: a znode that is later
@@ -21,20 +22,96 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from zkgroup.model.requests import Znode
+from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.zkfiles.jute import OPEN_ACL
 from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
-from zkgroup.zkfiles.nodes import Node, are_equal, seen
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import (
     Acl,
     AclEntry,
     Operation,
+    StoredStat,
     StoredZnode,
     Transaction,
     TransactionType,
     TreeDigest,
 )
+
+
+class Node:
+    """One znode. `base` is the CRC of path and data, None where digests are not kept; `crc` its digest."""
+
+    __slots__ = (
+        "acl",
+        "aversion",
+        "base",
+        "children",
+        "crc",
+        "ctime",
+        "cversion",
+        "czxid",
+        "data",
+        "mtime",
+        "mzxid",
+        "owner",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(
+        self, data: bytes | None, acl: Acl | None, owner: int = 0, zxid: int = 0, time_ms: int = 0
+    ) -> None:
+        self.data = data
+        self.acl = acl
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = time_ms
+        self.version = self.cversion = self.aversion = 0
+        self.owner = owner
+        self.children = 0
+        self.base: int | None = None
+        self.crc = 0
+
+    def stored(self) -> StoredStat:
+        return StoredStat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            self.cversion,
+            self.aversion,
+            self.owner,
+            self.pzxid,
+        )
+
+
+def are_equal(one: Node, other: Node, *, with_pzxid: bool) -> bool:
+    """Whether data and history are the same, and the ACL as far as both know it."""
+    return (
+        one.data == other.data
+        and one.stored()[:-1] == other.stored()[:-1]
+        and (one.pzxid == other.pzxid or not with_pzxid)
+        and (one.acl == other.acl or None in (one.acl, other.acl))
+    )
+
+
+def seen(path: str, node: Node) -> Znode:
+    """A client is shown the sessions of ephemerals only, and counts changes of children, not creates."""
+    stat = ZnodeStat(
+        node.czxid,
+        node.mzxid,
+        node.ctime,
+        node.mtime,
+        node.version,
+        2 * node.cversion - node.children,
+        node.aversion,
+        node.owner if lifetime_of(node.owner) == "session" else 0,
+        len(node.data or b""),
+        node.children,
+        node.pzxid,
+    )
+    return Znode(path or "/", node.data, stat)
+
 
 _READ_ACL: Final[Acl] = (AclEntry(1, "world", "anyone"),)
 _COUNTED: Final = Struct(">qqqqqiiiq")

@@ -13,9 +13,13 @@ import click
 from zkgroup.audit.documents import cause_fields, counts_of, findings_document
 from zkgroup.audit.engine import Found, Skipped, audit
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding, NumberedIncident
-from zkgroup.audit.incidents.incident import PartitionDamage
-from zkgroup.audit.incidents.numbered import numbered, only_of, with_causes
+from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
+from zkgroup.audit.incidents.incident import (
+    FoundIncidents,
+    NumberedFinding,
+    NumberedIncident,
+    PartitionDamage,
+)
 from zkgroup.audit.installed import require_columns, require_spark
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.points_in_time import PointInTime

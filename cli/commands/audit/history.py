@@ -11,9 +11,14 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import require_group
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.points_in_time import PointInTime, is_within
-from zkgroup.audit.views.group_rows import GroupPartition, require_partition, rows_by_partition
-from zkgroup.audit.views.offsets import OffsetRow, offsets_of
-from zkgroup.audit.views.owners import owners_of
+from zkgroup.audit.views.partitions import (
+    GroupPartition,
+    OffsetRow,
+    offsets_of,
+    owners_of,
+    require_partition,
+    rows_by_partition,
+)
 from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.model import TopicPartition
 

@@ -6,10 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from zkgroup.audit.documents import counts_of
-from zkgroup.audit.incidents.found import NumberedIncident
-from zkgroup.audit.incidents.incident import Incident
-from zkgroup.audit.incidents.note_titles import called
-from zkgroup.audit.incidents.texts import cause_text, damage_text
+from zkgroup.audit.incidents.incident import Incident, NumberedIncident, cause_text, damage_text
+from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.rules import Severity
 from zkgroup.model.text import escaped
 

@@ -17,11 +17,10 @@ import click
 from zkgroup.audit.collector import without_collector
 from zkgroup.audit.installed import require_columns
 from zkgroup.audit.manifest import is_converted
-from zkgroup.audit.one_tree import OneTree, inconsistency_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress
 from zkgroup.audit.source import Source
-from zkgroup.audit.sources import open_source, path_of, require_source
+from zkgroup.audit.sources import OneTree, inconsistency_of, open_source, path_of, require_source
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped

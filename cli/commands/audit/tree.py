@@ -11,10 +11,10 @@ import click
 from zkgroup.admin.znodes import check_path
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.live import ROUNDS, walk
-from zkgroup.audit.one_tree import inconsistency_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress
 from zkgroup.audit.source import SeenTree, Source
+from zkgroup.audit.sources import inconsistency_of
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
 from zkgroup.zkfiles.diffs import State, ZnodeChange

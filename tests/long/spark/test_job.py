@@ -14,7 +14,7 @@ from tests.long.spark.spark import NAMES
 from tests.worlds.audit_folders import INCIDENTS, findings, folder, source
 from tests.worlds.bucket_findings import assert_same
 from zkgroup.audit.engine import audit
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import WholeRule

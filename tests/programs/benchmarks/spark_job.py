@@ -23,7 +23,7 @@ from zkgroup.audit.collector import without_collector
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.session import session

@@ -27,8 +27,7 @@ from zkgroup.zkfiles.logs import read_log
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snappy import SnappyError, decompressed, fastest
-from zkgroup.zkfiles.snapshot_tails import glimpsed_end
-from zkgroup.zkfiles.snapshots import inspect_snapshot, open_snapshot
+from zkgroup.zkfiles.snapshots import glimpsed_end, inspect_snapshot, open_snapshot
 from zkgroup.zkfiles.tree import Tree
 
 Target = Callable[[bytes], None]

@@ -22,7 +22,7 @@ from zkgroup.audit.buckets import temporary
 from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import bounds_of
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Bounds
 from zkgroup.audit.sources import open_source

@@ -17,12 +17,10 @@ from zkgroup.audit.engine import audit, bounds_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
-from zkgroup.audit.one_tree import OneTree
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, WholeRule
+from zkgroup.audit.sources import OneTree, open_source
 from zkgroup.errors import ConfigError
 
 

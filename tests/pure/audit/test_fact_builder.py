@@ -5,8 +5,16 @@ from __future__ import annotations
 import json
 
 from tests.worlds.audit_log import START_MS, AuditLog, registration
-from zkgroup.audit.fact_builder import FactBuilder, facts_of, is_fact
-from zkgroup.audit.facts import DataChange, Facts, Life, Requested, SessionLife
+from zkgroup.audit.facts import (
+    DataChange,
+    FactBuilder,
+    Facts,
+    Life,
+    Requested,
+    SessionLife,
+    facts_of,
+    is_fact,
+)
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.plain_findings import find
 from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import (
     offsets,
     rebalances,
@@ -18,7 +18,7 @@ from zkgroup.audit.findings import (
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import Finding, Rule
 from zkgroup.audit.sources import open_source
-from zkgroup.audit.views.offsets import offsets_of
+from zkgroup.audit.views.partitions import offsets_of
 from zkgroup.audit.views.sessions import sessions_of
 from zkgroup.model import TopicPartition
 

@@ -11,12 +11,11 @@ from tests.worlds.golden_data import FOLDER
 from tests.worlds.plain_findings import find_all
 from zkgroup.audit.engine import bounds_of, order
 from zkgroup.audit.events import Event, Op
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import Key, Keys
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import Finding
+from zkgroup.audit.rules import Finding, KeyRows
 from zkgroup.audit.sources import open_source
 from zkgroup.znodes.paths import path_kind
 

@@ -13,12 +13,12 @@ from tests.worlds.golden_data import FOLDER
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.columns.stored import joined
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.groups import groups_of
 from zkgroup.audit.screening import partition_rows, session_views
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
-from zkgroup.audit.views.group_rows import rows_by_partition
+from zkgroup.audit.views.partitions import rows_by_partition
 from zkgroup.audit.views.sessions import sessions_of
 from zkgroup.zkfiles.records import Operation, TransactionType
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from tests.pure.audit.groups import OURS
 from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.assignment.comparison import inputs_digest
-from zkgroup.audit.expected_owners import ExpectedOwners, expected_owners, least_moves
-from zkgroup.audit.group_replay import GroupReplay
 from zkgroup.audit.membership import (
+    ExpectedOwners,
     TimeRange,
     demand,
     existence,
+    expected_owners,
     gaps,
+    least_moves,
     merged,
     numbers_of,
     overlaps,
@@ -19,6 +20,7 @@ from zkgroup.audit.membership import (
     registration_of,
     topics_wanted,
 )
+from zkgroup.audit.rebalances import GroupReplay
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment

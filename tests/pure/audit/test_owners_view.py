@@ -6,9 +6,9 @@ import pytest
 
 from tests.worlds.audit_folders import INCIDENTS, source
 from tests.worlds.audit_log import START_MS, AuditLog, owner
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.views.owners import owners_of
+from zkgroup.audit.views.partitions import owners_of
 from zkgroup.model import TopicPartition
 
 T0 = TopicPartition("t", 0)

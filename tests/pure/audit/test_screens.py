@@ -15,13 +15,13 @@ from tests.worlds.random_histories import histories, history_of
 from tests.worlds.screened_findings import assert_same, bounds_for, whole_columns
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import bounds_of
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.groups import groups_of
 from zkgroup.audit.record_checks import record_checks_of
 from zkgroup.audit.screening import find_screened, partition_rows, session_views
 from zkgroup.audit.sources import open_source
-from zkgroup.audit.views.group_rows import rows_by_partition
+from zkgroup.audit.views.partitions import rows_by_partition
 from zkgroup.audit.views.sessions import sessions_of
 from zkgroup.zkfiles.history import History
 

@@ -11,7 +11,7 @@ from tests.simulation.cluster import ClusterSimulation
 from tests.simulation.cluster.foreign_writers import NO_BROKER
 from tests.worlds.plain_findings import find
 from zkgroup.audit.events import Event
-from zkgroup.audit.fact_builder import facts_of
+from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Finding
 from zkgroup.znodes.brokers import BrokerRegistration

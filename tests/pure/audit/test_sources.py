@@ -13,9 +13,8 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from zkgroup.audit.folders import Folders
-from zkgroup.audit.one_tree import OneTree
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.sources import OneTree, open_source
 from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export

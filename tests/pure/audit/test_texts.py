@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog
+from zkgroup.audit.facts import server_of
 from zkgroup.audit.texts import (
     count_text,
     duration_text,
     only_group,
-    server_of,
     session_text,
     subtree_text,
     who,

@@ -19,7 +19,7 @@ from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.rules import Finding
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import Znode, ZnodeStat

@@ -34,8 +34,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     TreeDigest,
 )
-from zkgroup.zkfiles.snapshot_tails import SnapshotEnd, glimpsed_end
-from zkgroup.zkfiles.snapshots import inspect_snapshot, open_snapshot
+from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, inspect_snapshot, open_snapshot
 
 FILES: Final = int(os.environ.get("ZKGROUP_FILES", "1500"))
 """Random files of each kind."""

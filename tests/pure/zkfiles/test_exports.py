@@ -207,7 +207,7 @@ def test_a_bit_flipped_in_any_byte_is_found(written: Path, tmp_path: Path) -> No
 
 def test_a_line_without_an_end_is_not_read_on_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes of gzip can be gigabytes."""
-    monkeypatch.setattr("zkgroup.zkfiles.packed_lines.LINE_LIMIT", 1000)
+    monkeypatch.setattr("zkgroup.zkfiles.exports.LINE_LIMIT", 1000)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b'{"schema":"zkgroup.tree/1"' + bytes(5000)))
 

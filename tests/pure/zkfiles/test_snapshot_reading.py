@@ -13,8 +13,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode, TreeDigest
-from zkgroup.zkfiles.snapshot_tails import SnapshotEnd
-from zkgroup.zkfiles.snapshots import inspect_snapshot, open_snapshot
+from zkgroup.zkfiles.snapshots import SnapshotEnd, inspect_snapshot, open_snapshot
 from zkgroup.zkfiles.window import MAX_RECORD_BYTES
 
 ROOT_STAT = StoredStat(0, 0, 0, 0, 0, 2, 0, 0, 16)

@@ -13,8 +13,7 @@ from tests.worlds.files_read import counted_reads
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.snapshot_tails import SnapshotEnd, glimpsed_end
-from zkgroup.zkfiles.snapshots import open_snapshot
+from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, open_snapshot
 
 RECORDS, DATA_BYTES = 100, 8_000
 """Of one log: three pieces of a file, as the readers take them."""

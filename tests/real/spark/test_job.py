@@ -15,7 +15,7 @@ from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES, RULES
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.report import tables as columns_of
 from zkgroup.audit.sources import open_source

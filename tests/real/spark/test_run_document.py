@@ -12,7 +12,7 @@ from tests.worlds.processes import violations
 from zkgroup.audit.engine import Found, Skipped
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.rules import Finding
 from zkgroup.audit.spark.results import Audited, document, merged, rows_beside
 

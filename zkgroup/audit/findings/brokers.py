@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 from zkgroup.audit.controller_lookup import ending_text
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import REPLICATION, Key
 from zkgroup.audit.partitions import state_of, topic_of
-from zkgroup.audit.rules import Bounds, Finding, Rule
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule
 from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import TopicDeletion

@@ -16,10 +16,9 @@ from zkgroup.audit.controller_lookup import (
 )
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import ADMIN, BY_DECISION, CONTROLLER, Key
 from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
-from zkgroup.audit.rules import Bounds, Finding, Rule, Severity, finding_at
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity, finding_at
 from zkgroup.audit.texts import count_text, duration_text, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion

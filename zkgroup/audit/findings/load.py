@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zkgroup.audit.columns.codes import CREATE, SET_ACL
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_SUBTREE, Key, Keys
-from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
 from zkgroup.audit.texts import count_text, subtree_text, who
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.zxids import epoch_of

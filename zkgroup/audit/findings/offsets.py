@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zkgroup.audit.columns.codes import CHECK, CREATE, DELETE
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import DataChange, Facts
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, Key
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets, PartitionStep, partition_steps
-from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, finding_at
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, finding_at
 from zkgroup.audit.texts import count_text, duration_text, is_member, members_of, who
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic

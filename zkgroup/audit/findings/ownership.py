@@ -8,8 +8,6 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.group_replay import GroupReplay, replayed_group
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key
 from zkgroup.audit.membership import (
     TimeRange,
@@ -27,7 +25,8 @@ from zkgroup.audit.membership import (
 )
 from zkgroup.audit.owner_lives import OwnerLife, owner_lives
 from zkgroup.audit.partition_offsets import partition_steps
-from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
+from zkgroup.audit.rebalances import GroupReplay, replayed_group
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened
 from zkgroup.audit.texts import duration_text, session_text, who
 from zkgroup.model import TopicPartition
 

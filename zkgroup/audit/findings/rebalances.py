@@ -9,14 +9,12 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.expected_owners import ExpectedOwners
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.group_replay import replayed_group
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_GROUP, BY_MEMBERSHIP, Key
+from zkgroup.audit.membership import ExpectedOwners
 from zkgroup.audit.owner_lives import member_of_thread
-from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances
-from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity
+from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
 from zkgroup.audit.sliding_window import FullWindow, SlidingWindow
 from zkgroup.audit.texts import count_text, duration_text, who
 from zkgroup.model import TopicPartition

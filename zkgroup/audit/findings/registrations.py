@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.group_replay import replayed_group
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_MEMBERSHIP, Key, Keys
-from zkgroup.audit.rules import Bounds, Finding, Rule, Screened
+from zkgroup.audit.rebalances import replayed_group
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened
 from zkgroup.audit.texts import count_text
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind

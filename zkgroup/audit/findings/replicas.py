@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from zkgroup.audit.controller_lookup import absences, is_requested, life_at
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.key_rows import KeyRows
 from zkgroup.audit.keys import BY_TOPIC, REPLICATION, Key
 from zkgroup.audit.partitions import (
     ChangeStamp,
@@ -26,7 +25,7 @@ from zkgroup.audit.partitions import (
     interval_finding,
     partition_changes,
 )
-from zkgroup.audit.rules import Bounds, Finding, Rule, Severity
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState

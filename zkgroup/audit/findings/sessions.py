@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.events import SINGLE, Event
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.key_rows import KeyRows
+from zkgroup.audit.facts import Facts, server_of
 from zkgroup.audit.keys import BY_SESSION, Key
-from zkgroup.audit.rules import Bounds, Finding, Rule, Screened, Severity, finding_at
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, finding_at
 from zkgroup.audit.sliding_window import FullWindow, full_windows
 from zkgroup.audit.texts import (
     count_text,
     duration_text,
     members_of,
     only_group,
-    server_of,
     session_text,
     who,
 )

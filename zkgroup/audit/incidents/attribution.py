@@ -1,4 +1,4 @@
-"""The rule of attribution: which findings are one incident. docs/incidents.md has it as a table."""
+"""The rule of attribution, by which findings become incidents; docs/incidents.md has it as a table."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from zkgroup.audit.engine import order
+from zkgroup.audit.engine import Found, order
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.cluster_causes import ClusterCauses
-from zkgroup.audit.incidents.damage import damage_of, length_ms
-from zkgroup.audit.incidents.group_causes import GroupCauses, SessionEnds
-from zkgroup.audit.incidents.incident import CONTROLLER, Cause, CauseKind, Incident
+from zkgroup.audit.incidents.causes import ClusterCauses, GroupCauses, SessionEnds
+from zkgroup.audit.incidents.incident import (
+    CONTROLLER,
+    Cause,
+    CauseKind,
+    FoundIncidents,
+    Incident,
+    NumberedFinding,
+    NumberedIncident,
+    damage_of,
+    length_ms,
+)
 from zkgroup.audit.incidents.titles import Titles
-from zkgroup.audit.rules import SEVERITIES, Finding, Severity
+from zkgroup.audit.rules import SEVERITIES, AnyRule, Finding, Rule, Severity
 
 APART_MS = 600_000
 """Findings with one cause that are further apart are two incidents."""
@@ -240,3 +248,32 @@ def _only(groups: Iterable[str | None]) -> str | None:
 def incident_order(one: Incident) -> tuple[int, int, str]:
     """Sort key: by severity, then by time."""
     return (SEVERITIES.index(one.severity), one.from_zxid or 0, one.title)
+
+
+def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:
+    """The rules to ask where only the findings of some are wanted: others say what caused those.
+
+    Rules about whole files cause nothing; of them only those in `only`.
+    """
+    return [rule for rule in ALL_RULES if rule in only or isinstance(rule, Rule)]
+
+
+def only_of(only: Sequence[AnyRule], found: Found, told: FoundIncidents) -> tuple[Found, FoundIncidents]:
+    """The findings of some rules, and the incidents that have one, whole; numbers stay."""
+    names = {rule.name for rule in only}
+    rows = [one for one in told.findings if one.finding.finding in names]
+    numbers = {one.incident for one in rows}
+    skipped = [one for one in found.skipped if one.rule.name in names]
+    incidents = [one for one in told.incidents if one.number in numbers]
+    return (
+        Found([one.finding for one in rows], skipped, found.facts),
+        FoundIncidents(incidents, rows, skipped),
+    )
+
+
+def numbered(found: Found) -> FoundIncidents:
+    """The incidents of an audit, errors first, and each finding with the number of its incident."""
+    incidents = list(map(NumberedIncident._make, enumerate(incidents_of(found.findings, found.facts), 1)))
+    numbers = {id(one): number for number, incident in incidents for one in incident.findings}
+    findings = [NumberedFinding(one, numbers[id(one)]) for one in found.findings]
+    return FoundIncidents(incidents, findings, found.skipped)

@@ -1,11 +1,17 @@
-"""What an incident is: its cause, its damage, and the findings in it."""
+"""Incidents: cause, damage, the findings in them, their numbers, and the words for cause and damage."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from zkgroup.audit.engine import Skipped
+from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Finding, Severity
+from zkgroup.audit.texts import duration_text, session_text
 from zkgroup.znodes.controller import ControllerRegistration
 
 CONTROLLER = ControllerRegistration.path()
@@ -78,3 +84,107 @@ class Incident:
     """What to do."""
     findings: tuple[Finding, ...]
     """In the order of the audit."""
+
+
+class NumberedIncident(NamedTuple):
+    """An incident and its number, from 1."""
+
+    number: int
+    incident: Incident
+
+
+class NumberedFinding(NamedTuple):
+    """A finding and the number of its incident."""
+
+    finding: Finding
+    incident: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundIncidents:
+    """What an audit found, brought together. Findings are in the order of the audit."""
+
+    incidents: Sequence[NumberedIncident]
+    findings: Sequence[NumberedFinding]
+    skipped: Sequence[Skipped]
+
+
+_PLACES_MAX = 4
+
+
+def cause_text(cause: Cause) -> str:
+    """`foreign write (owners) by session 0xa at zxid 0x82`; empty where the log shows no cause."""
+    if cause.kind in ("state", "note"):
+        return ""
+    parts: list[str] = [cause.kind]
+    if cause.what:
+        parts.append(f"({cause.what})")
+    if cause.session:
+        parts.append(f"by session {session_text(cause.session)}")
+    if cause.zxid is not None:
+        parts.append(f"at zxid {cause.zxid:#x}")
+    return " ".join(parts)
+
+
+def damage_text(damage: Sequence[PartitionDamage]) -> str:
+    """What it cost, summed, with the partitions that cost most; empty where nothing is known."""
+    parts = []
+    for attribute, what in (
+        ("delivered_again", "records delivered again at least"),
+        ("unowned_ms", "without an owner"),
+        ("leaderless_ms", "without a leader"),
+    ):
+        values = [(getattr(one, attribute), one) for one in damage if getattr(one, attribute)]
+        if not values:
+            continue
+        total = sum(value for value, _ in values)
+        text = f"{total:,}" if attribute == "delivered_again" else duration_text(total)
+        places = [
+            f"{one.topic}-{one.partition} {f'{value:,}' if text == f'{total:,}' else duration_text(value)}"
+            for value, one in sorted(values, key=lambda each: -each[0])
+        ]
+        more = f" and {len(places) - _PLACES_MAX} more" if len(places) > _PLACES_MAX else ""
+        parts.append(f"{text} {what} ({', '.join(places[:_PLACES_MAX])}{more})")
+    return "; ".join(parts)
+
+
+_WRITTEN = re.compile(r"(?P<before>\d+) -> (?P<after>\d+) by ")
+_Where = tuple[str | None, str, int]
+
+
+class Rewind(NamedTuple):
+    """An offset that a commit set back."""
+
+    before: int
+    after: int
+
+
+def rewind_of(one: Finding) -> Rewind | None:
+    """The offsets of an `offset_regression`, from its detail; None for other findings."""
+    written = _WRITTEN.match(one.detail) if one.finding == "offset_regression" else None
+    return None if written is None else Rewind(int(written["before"]), int(written["after"]))
+
+
+def length_ms(one: Finding, facts: Facts) -> int:
+    """How long a finding lasted, up to the end of the history; never below 0."""
+    if one.from_ms is None:
+        return 0
+    return max((facts.end_ms if one.to_ms is None else one.to_ms) - one.from_ms, 0)
+
+
+def damage_of(findings: Iterable[Finding], facts: Facts) -> tuple[PartitionDamage, ...]:
+    """The damage of each partition that has some, in the order of group, topic and partition."""
+    again, unowned, leaderless = Counter[_Where](), Counter[_Where](), Counter[_Where]()
+    for one in findings:
+        if one.topic is None or one.partition is None or one.severity == "info":
+            continue
+        where = (one.group, one.topic, one.partition)
+        rewind = rewind_of(one)
+        if rewind is not None:
+            again[where] += rewind.before - rewind.after
+        elif one.finding == "unowned_interval":
+            unowned[where] += length_ms(one, facts)
+        elif one.finding == "offline_partition":
+            leaderless[where] += length_ms(one, facts)
+    places = sorted({*again, *unowned, *leaderless}, key=lambda place: (place[0] or "", *place[1:]))
+    return tuple(PartitionDamage(*where, again[where], unowned[where], leaderless[where]) for where in places)

@@ -16,18 +16,15 @@ from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.found import FoundIncidents, NumberedFinding
-from zkgroup.audit.incidents.note_titles import called
-from zkgroup.audit.incidents.texts import cause_text, damage_text
+from zkgroup.audit.incidents.incident import FoundIncidents, NumberedFinding, cause_text, damage_text
+from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.membership import TimeRange, merged
 from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.report.cluster import Replication, brokers, controllers
-from zkgroup.audit.report.curves import DrawnOffsets
 from zkgroup.audit.report.keeping import NOBODY, Kept, Names, ReportLimits, hex_zxid, shown
-from zkgroup.audit.report.load import WriteLoad
-from zkgroup.audit.report.rebalancing import AllRebalances
+from zkgroup.audit.report.offsets import DrawnOffsets
+from zkgroup.audit.report.sections import AllRebalances, WriteLoad
 from zkgroup.audit.report.tables import Partition
-from zkgroup.audit.report.timelines import Span, Timeline, columns
+from zkgroup.audit.report.timelines import Replication, Span, Timeline, brokers, columns, controllers
 from zkgroup.audit.rules import Severity
 from zkgroup.audit.texts import count_text, session_text
 from zkgroup.audit.views.sessions import SessionRow

@@ -25,15 +25,12 @@ from zkgroup.audit.keys import BY_MEMBERSHIP
 from zkgroup.audit.owner_lives import EndedBy, OwnerLife
 from zkgroup.audit.rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.report import tables as shown_tables
-from zkgroup.audit.report.cluster import Replication
 from zkgroup.audit.report.data import Drawn, owner_span, see_topic
 from zkgroup.audit.report.keeping import ReportLimits
-from zkgroup.audit.report.load import WriteLoad
-from zkgroup.audit.report.offset_columns import AllOffsets, OffsetColumns
-from zkgroup.audit.report.ordered import OrderedTable
-from zkgroup.audit.report.rebalancing import AllRebalances
+from zkgroup.audit.report.offsets import AllOffsets, OffsetColumns, OrderedTable
+from zkgroup.audit.report.sections import AllRebalances, WriteLoad
 from zkgroup.audit.report.tables import Partition
-from zkgroup.audit.report.timelines import Timeline, timeline_of
+from zkgroup.audit.report.timelines import Replication, Timeline, timeline_of
 from zkgroup.audit.rules import Bounds, Finding, Rule
 from zkgroup.audit.screening import AuditedColumns
 from zkgroup.audit.source import Rows

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zkgroup.audit.incidents.found import NumberedFinding
+from zkgroup.audit.incidents.incident import NumberedFinding
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.errors import ConfigError

@@ -1,13 +1,21 @@
-"""Rows of intervals as timelines draw them: owners of partitions, controllers, registrations of brokers."""
+"""Rows of intervals as timelines draw them, and those of the brokers' side.
+
+Owners of partitions, controllers, registrations of brokers, replicas in sync.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
+from zkgroup.audit.events import Event
+from zkgroup.audit.facts import Facts, Life
+from zkgroup.audit.partitions import ChangeStamp, PartitionView, TopicViews, ViewChange, brokers_text, decoded
 from zkgroup.audit.report.keeping import NOBODY, Names, ReportLimits, hex_zxid
 from zkgroup.audit.texts import count_text, duration_text, session_text
+from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
 Row = TypeVar("Row", bound=Hashable)
 
@@ -135,3 +143,136 @@ def columns(spans: list[Span], names: Names) -> list[list[Any]]:
         ]
         for span in spans
     ]
+
+
+_Fault = tuple[int, ChangeStamp, ChangeStamp | None, str]
+"""Partition, beginning, end, and what was wrong."""
+
+
+def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
+    """Who was controller, and every write of the epoch."""
+    timeline: Timeline[str] = timeline_of(facts, limits)
+    for life in facts.controllers:
+        value = decoded(ControllerRegistration.decode, life.path, life.data)
+        row = "cannot be read" if value is None else f"broker {value.broker}"
+        until = facts.end_zxid if life.to_zxid is None else life.to_zxid - 1
+        epoch = epoch_at(facts, until)
+        name = controller_name(life) if epoch is None else f"{controller_name(life)}, epoch {epoch}"
+        timeline.add(row, _span(life, name, facts))
+    epochs = []
+    for change in facts.controller_epochs[-limits.marks :]:
+        value_ = decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
+        session = names.of(session_text(change.session)) if change.session else NOBODY
+        text = "deleted" if change.data is None else "cannot be read" if value_ is None else str(value_.epoch)
+        epochs.append([change.time_ms, hex_zxid(change.zxid), names.of(text), session])
+    more = len(facts.controller_epochs) - len(epochs)
+    notes = timeline.notes("controller")
+    if more:
+        notes.append(f"The first {more} writes of the epoch are left out.")
+    return {"notes": notes, "rows": _rows(timeline, names), "epochs": epochs}
+
+
+def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
+    """When each broker was registered, and how each registration ended."""
+    timeline: Timeline[tuple[int, str]] = timeline_of(facts, limits)
+    for broker, lives in facts.brokers.items():
+        key = (int(broker) if broker.isdecimal() and len(broker) < 20 else 2**63, f"broker {broker}")
+        for life in lives:
+            timeline.add(key, _span(life, _address(life), facts))
+    rows = [[names.of(row[1]), columns(spans, names)] for row, spans in timeline.rows()]
+    return {"notes": timeline.notes("broker"), "rows": rows}
+
+
+class Replication:
+    """Takes the rows of topics; keeps when a partition had no leader, or too few replicas in sync."""
+
+    def __init__(self, facts: Facts, limits: ReportLimits) -> None:
+        self._facts = facts
+        self._timeline: Timeline[tuple[str, int]] = timeline_of(facts, limits)
+        self._topics: dict[str, _Topic] = {}
+
+    def see(self, event: Event, topic: str) -> None:
+        of_topic = self._topics.get(topic)
+        if of_topic is None:
+            of_topic = self._topics[topic] = _Topic(topic, self._facts)
+        self._take(topic, of_topic.see(event))
+
+    def end(self) -> None:
+        for topic, of_topic in self._topics.items():
+            self._take(topic, of_topic.end())
+
+    def data(self, names: Names) -> dict[str, Any]:
+        """As the page reads it."""
+        rows = [
+            [names.of(topic), partition, columns(spans, names)]
+            for (topic, partition), spans in self._timeline.rows()
+        ]
+        return {"notes": self._timeline.notes("partition"), "rows": rows}
+
+    def _take(self, topic: str, faults: Iterable[_Fault]) -> None:
+        for partition, since, to, text in faults:
+            span = Span(
+                since.ms,
+                None if to is None else to.ms,
+                text,
+                since.session,
+                since.zxid,
+                None if to is None else to.zxid,
+                "open" if to is None else "over",
+            )
+            self._timeline.add((topic, partition), span)
+
+
+class _Topic:
+    """The faults of one topic's partitions; a change of what is wrong begins another."""
+
+    def __init__(self, topic: str, facts: Facts) -> None:
+        self._views = TopicViews(topic, facts)
+        self._since: dict[int, tuple[ChangeStamp, str]] = {}
+
+    def see(self, event: Event) -> Iterator[_Fault]:
+        """Those that a row showed to be over."""
+        for change in self._views.see(event):
+            yield from self._over(change)
+
+    def end(self) -> Iterator[_Fault]:
+        for change in self._views.end():
+            yield from self._over(change)
+        for partition, (since, text) in self._since.items():
+            yield partition, since, None, text
+
+    def _over(self, change: ViewChange) -> Iterator[_Fault]:
+        fault = None if change.after is None else _fault(change.after)
+        known = self._since.get(change.partition)
+        if known is not None and known[1] != fault:
+            yield change.partition, known[0], change.at, known[1]
+            del self._since[change.partition]
+        if fault is not None and (known is None or known[1] != fault):
+            self._since[change.partition] = change.at, fault
+
+
+def _fault(view: PartitionView) -> str | None:
+    if view.state is None or view.is_deleting:
+        return None
+    if view.state.leader == NO_LEADER:
+        return f"no leader; in sync {brokers_text(view.state.isr)}"
+    missing = [broker for broker in view.replicas or () if broker not in view.state.isr]
+    if not missing:
+        return None
+    return f"not in sync {brokers_text(missing)}; leader {view.state.leader}"
+
+
+def _rows(timeline: Timeline[str], names: Names) -> list[list[Any]]:
+    return [[names.of(row), columns(spans, names)] for row, spans in timeline.rows()]
+
+
+def _span(life: Life, name: str, facts: Facts) -> Span:
+    ended = "open"
+    if life.to_zxid is not None:
+        ended = ending_text(facts, life.session, life.to_zxid, life.ended_by or 0)
+    return Span(life.from_ms, life.to_ms, name, life.session, life.from_zxid, life.to_zxid, ended)
+
+
+def _address(life: Life) -> str:
+    value = decoded(BrokerRegistration.decode, life.path, life.data)
+    return "cannot be read" if value is None else f"{value.host}:{value.port}"

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, audit_rows
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.found import FoundIncidents
-from zkgroup.audit.incidents.numbered import numbered
+from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.incidents.incident import FoundIncidents
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet

@@ -20,13 +20,13 @@ from zkgroup.audit.collector import without_collector
 from zkgroup.audit.columns.parts import closes_in
 from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.columns.stored import columns_of_rows, table_of
-from zkgroup.audit.converted import ConvertedSource
+from zkgroup.audit.converted import ConvertedSource, StoredTables
 from zkgroup.audit.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.groups import require_group
-from zkgroup.audit.incidents.numbered import numbered, with_causes
+from zkgroup.audit.incidents.attribution import numbered, with_causes
 from zkgroup.audit.inspection import inspected
 from zkgroup.audit.manifest import Converted, StoredState
 from zkgroup.audit.points_in_time import PointInTime, unlogged_part
@@ -45,7 +45,6 @@ from zkgroup.audit.spark.results import Audited, FoundRows, merged, rows_beside,
 from zkgroup.audit.spark.session import given_of
 from zkgroup.audit.spark.storage import TaskFile, TaskOutput, storage_of
 from zkgroup.audit.spark.tables import Tables, is_converted
-from zkgroup.audit.stored_tables import StoredTables
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.names import list_files

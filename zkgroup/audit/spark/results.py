@@ -22,9 +22,8 @@ from zkgroup.audit.documents import as_of, finding_fields, incident_fields
 from zkgroup.audit.engine import Skipped, order
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.incidents.attribution import Causes, incident_order, incidents_by_cause
-from zkgroup.audit.incidents.cluster_causes import CAUSING
-from zkgroup.audit.incidents.found import NumberedFinding, NumberedIncident
-from zkgroup.audit.incidents.incident import Cause, Incident
+from zkgroup.audit.incidents.causes import CAUSING
+from zkgroup.audit.incidents.incident import Cause, Incident, NumberedFinding, NumberedIncident
 from zkgroup.audit.report.parquet import table_of
 from zkgroup.audit.report.tables import ENSEMBLE, FINDINGS, INCIDENTS, finding_columns, incident_columns
 from zkgroup.audit.rules import AnyRule, Finding, Severity

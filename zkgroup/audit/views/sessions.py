@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts, SessionLife
-from zkgroup.audit.texts import server_of
+from zkgroup.audit.facts import Facts, SessionLife, server_of
 from zkgroup.znodes.paths import path_kind
 
 SessionEnd = Literal["closed", "expired", "open"]

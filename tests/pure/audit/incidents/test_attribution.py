@@ -7,7 +7,7 @@ from tests.worlds.plain_findings import find
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.incidents.attribution import APART_MS, REBALANCE_MS, attributed, incidents_of
 from zkgroup.audit.incidents.incident import Incident
-from zkgroup.audit.incidents.note_titles import NOTES
+from zkgroup.audit.incidents.titles import NOTES
 from zkgroup.audit.rules import Finding
 
 A, B, FOREIGN = 0xA, 0xB, 0xF

@@ -9,9 +9,8 @@ from zkgroup.audit import incidents as package
 from zkgroup.audit.engine import audit
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.attribution import incidents_of
+from zkgroup.audit.incidents.attribution import incidents_of, numbered, only_of, with_causes
 from zkgroup.audit.incidents.incident import Incident as Told
-from zkgroup.audit.incidents.numbered import numbered, only_of, with_causes
 
 TITLES = {
     "poison registration": "00:00:07 g_poison registered in g with data that no JVM member can read;"

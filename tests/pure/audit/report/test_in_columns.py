@@ -20,8 +20,8 @@ from tests.worlds.bounded_findings import rows_of as random_log
 from tests.worlds.made_reports import GROUP, busy
 from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
-from zkgroup.audit.incidents.numbered import numbered
-from zkgroup.audit.report import load
+from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.report import sections
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
@@ -105,7 +105,7 @@ def test_many_commits_are_thinned_alike() -> None:
 
 def test_more_subtrees_than_are_counted_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Those that come first are."""
-    monkeypatch.setattr(load, "AREAS_MAX", 2)
+    monkeypatch.setattr(sections, "AREAS_MAX", 2)
     for seed in range(3):
         check_equal(random_log(tmp_path, seed))
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from tests.worlds.made_reports import busy, shape_of
-from zkgroup.audit.report.packing import packed
+from zkgroup.audit.report.page import packed
 
 BASE_MS = 1_700_000_000_000
 

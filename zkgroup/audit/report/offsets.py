@@ -1,11 +1,11 @@
-"""Every write of an offset in columns, and the curves and marks of them.
+"""Every write of an offset in columns, the curves and marks of them, and their table in order.
 
 Only partitions with an offset that is no plain number are read row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -13,27 +13,221 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from zkgroup.audit.buckets.temporary import TemporaryTables
 from zkgroup.audit.columns.codes import DELETE, SET
 from zkgroup.audit.columns.partitions import before, begins
 from zkgroup.audit.columns.rows import Flags, Numbers
 from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.report.curves import (
-    PINNED_MAX,
-    DrawnOffsets,
-    Grains,
-    Mark,
-    Point,
-    Row,
-    kinds_of_marks,
-    mark_weight,
-    marks_kept,
-)
-from zkgroup.audit.report.keeping import Kept, ReportLimits
-from zkgroup.audit.report.ordered import OrderedTable
-from zkgroup.audit.texts import session_text
-from zkgroup.audit.views.offsets import Members, OffsetKind, OffsetRow, OffsetRows
+from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid, number
+from zkgroup.audit.texts import count_text, duration_text, session_text
+from zkgroup.audit.views.partitions import Members, OffsetKind, OffsetRow, OffsetRows
 from zkgroup.znodes.paths import path_kind
+
+SIZE: Final = 50_000
+"""Rows that are given at a time."""
+_SEEDS: Final = "seeds"
+_PATH, _ZXID, _SUB = "_path", "_zxid", "_sub"
+_ORDER: Final = (_ZXID, _SUB, _PATH)
+
+
+class OrderedTable:
+    """Takes the rows of some partitions at a time. Memory: those of one part of the history.
+
+    Rows of a history that is in memory come at once, and are given at once. Others are kept as temporary
+    Parquet, for each part of the history apart.
+    """
+
+    def __init__(
+        self, give: Callable[[Any], None], ends: Sequence[int], tables: TemporaryTables | None
+    ) -> None:
+        """
+        Args:
+            give: gets pyarrow.Tables of SIZE rows, the last one of fewer.
+            ends: the last zxid of each part of the history.
+            tables: where rows are kept; None where all come at once.
+        """
+        self._give, self._ends, self._tables = give, np.array(ends, np.int64), tables
+
+    def add(
+        self,
+        make: Callable[[Numbers], Any],
+        zxid: Numbers,
+        sub: Numbers,
+        is_seed: Flags,
+        paths: Callable[[Numbers], Sequence[str]],
+    ) -> None:
+        """Rows in order. `make` gives some of them, by their numbers, as a pyarrow.Table.
+
+        What stood before the history is in the order of zxids and paths.
+        """
+        numbers = np.arange(len(zxid))
+        if self._tables is None:
+            for begin in range(0, len(numbers), SIZE):
+                self._give(make(numbers[begin : begin + SIZE]))
+            return
+        seeds = numbers[is_seed]
+        if len(seeds):
+            order = {_ZXID: zxid[seeds], _SUB: sub[seeds], _PATH: pa.array(paths(seeds), pa.string())}
+            self._keep(_SEEDS, make(seeds), order)
+        logged = numbers[~is_seed]
+        parts = np.searchsorted(self._ends, zxid[logged])
+        for part in np.unique(parts).tolist():
+            some = logged[parts == part]
+            self._keep(str(part), make(some), {_ZXID: zxid[some], _SUB: sub[some]})
+
+    def finish(self) -> None:
+        """Gives what was kept."""
+        rest: Any = None
+        for part in self._parts():
+            rest = part if rest is None else pa.concat_tables([rest, part])
+            whole = len(rest) // SIZE * SIZE
+            for begin in range(0, whole, SIZE):
+                self._give(rest.slice(begin, SIZE))
+            rest = rest.slice(whole)
+        if rest is not None and len(rest):
+            self._give(rest)
+
+    def _keep(self, name: str, table: Any, order: dict[str, Any]) -> None:
+        assert self._tables is not None
+        for key, values in order.items():
+            table = table.append_column(key, values if isinstance(values, pa.Array) else pa.array(values))
+        self._tables.add(name, table)
+
+    def _parts(self) -> Iterator[Any]:
+        """The rows of each part of the history in order."""
+        if self._tables is None:
+            return
+        for name in (_SEEDS, *map(str, range(len(self._ends) + 1))):
+            pieces = self._tables.read(name)
+            if not pieces:
+                continue
+            table = pa.concat_tables(pieces)
+            keys = [(key, "ascending") for key in (_ZXID, _PATH if name == _SEEDS else _SUB)]
+            ordered = table.sort_by(keys)
+            yield ordered.drop_columns([key for key in _ORDER if key in ordered.column_names])
+
+
+Row = tuple[str, str, int]
+"""Group, topic, partition."""
+
+_FINEST: Final = 2048
+_COARSEST: Final = 2**63
+PINNED_MAX: Final = 200
+"""Falls of one curve of which both sides are kept."""
+_WEIGHTS: Final = {"rewind": 5, "foreign": 4, "unowned": 3, "reset": 2, "deletion": 1}
+
+
+class Mark(NamedTuple):
+    """A write that is marked on a curve."""
+
+    row: Row
+    kind: str
+    """`rewind`; `foreign`: a commit by a session while another one owned the partition; `unowned`: while
+    no session did; `reset` or `deletion`."""
+    write: OffsetRow
+
+
+class Point(NamedTuple):
+    """An offset and when it was written."""
+
+    ms: int
+    offset: int
+
+
+class DrawnOffsets(NamedTuple):
+    """What the page shows of all offsets."""
+
+    curves: list[tuple[Row, int, list[Point]]]
+    """Of each partition by row: how many commits there were, and the points that are drawn."""
+    marks: Kept[Mark]
+    grain_ms: int
+    """How far curves are thinned; 0 for not at all."""
+    refused: int
+    """Partitions that there was no room for."""
+
+    def data(self, names: Names) -> dict[str, Any]:
+        """As the page reads it."""
+        notes = []
+        if self.refused:
+            notes.append(f"{count_text(self.refused, 'partition')} more did not fit and have no curve.")
+        if self.grain_ms:
+            notes.append(
+                f"Curves have the last offset of each {duration_text(self.grain_ms)}, and both sides of"
+                " falls: there were too many commits to draw."
+            )
+        if self.marks.left_out:
+            notes.append(f"{count_text(self.marks.left_out, 'mark')} of least weight were left out.")
+        return {
+            "notes": notes,
+            "rows": [
+                [
+                    names.of(group),
+                    names.of(topic),
+                    partition,
+                    writes,
+                    [[point.ms, number(point.offset)] for point in points],
+                ]
+                for (group, topic, partition), writes, points in self.curves
+            ],
+            "marks": [_mark(mark, names) for mark in self.marks.items()],
+        }
+
+
+class Grains:
+    """The grains of time that curves of one history are thinned to.
+
+    Of points of a curve that follow each other within one grain the last is kept. The grain is the shortest,
+    doubled again and again, with which all points fit.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.start_ms = facts.start_ms
+        self._length_ms = max(facts.end_ms - facts.start_ms, 1)
+
+    def next(self, grain_ms: int) -> int:
+        """The grain that comes after one, or after none at all (0)."""
+        return 2 * grain_ms or max(self._length_ms // _FINEST, 1)
+
+    def is_last(self, grain_ms: int) -> bool:
+        """Whether nothing is gained by a longer one."""
+        return grain_ms > _COARSEST
+
+    def pins(self, grain_ms: int) -> bool:
+        """Whether both sides of falls are kept; not where next to nothing else would be."""
+        return grain_ms < max(self._length_ms // 16, 1)
+
+
+def marks_kept(limits: ReportLimits) -> Kept[Mark]:
+    """Room for the weightiest marks."""
+    return Kept(limits.marks, mark_weight)
+
+
+def mark_weight(mark: Mark) -> int:
+    """How much is lost without it."""
+    return _WEIGHTS[mark.kind]
+
+
+def kinds_of_marks(write: OffsetRow) -> list[str]:
+    """The marks of a write on its curve; most writes have none."""
+    if write.kind in ("reset", "deletion"):
+        return [write.kind]
+    found = ["rewind"] if write.is_rewind else []
+    if write.kind == "commit" and write.owned is False:
+        found.append("unowned" if write.owner is None else "foreign")
+    return found
+
+
+def _mark(mark: Mark, names: Names) -> list[Any]:
+    write = mark.write
+    return [
+        *(names.of(mark.row[0]), names.of(mark.row[1]), mark.row[2], mark.kind),
+        *(write.time_ms, hex_zxid(write.zxid), number(write.previous), number(write.offset)),
+        names.of(session_text(write.session)) if write.session else -1,
+        names.of(", ".join(write.members)) if write.members else -1,
+        names.of(write.owner),
+    ]
+
 
 _KINDS: Final[tuple[OffsetKind, ...]] = ("commit", "claim", "reset", "deletion", "snapshot")
 _CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
@@ -114,14 +308,14 @@ class OffsetColumns:
 
     def _take(self, place: int, write: OffsetRow) -> None:
         self.kind[place], self.is_rewind[place] = _CODES[write.kind], write.is_rewind
-        for values, known, value, number in (
+        for values, known, value, place_of_big in (
             (self.offset, self.has_offset, write.offset, place),
             (self.previous, self.has_previous, write.previous, -place - 1),
         ):
             known[place] = value is not None
             values[place] = min(max(value or 0, -_LARGEST), _LARGEST)
             if value is not None and values[place] != value:
-                self.big[number] = value
+                self.big[place_of_big] = value
 
     def write_at(self, place: int, members: Mapping[str, Members]) -> OffsetRow:
         """One write as an object."""
