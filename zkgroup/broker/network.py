@@ -132,8 +132,7 @@ class BrokerNetwork:
         """
         self._broker, self._cluster_id = broker, cluster_id
         self._claims, self._log_dir = claims, log_dir
-        self._lag_max_ms = settings.replica_lag_time_max_ms
-        self._clock, self._post = clock, post
+        self._settings, self._clock, self._post = settings, clock, post
         self._fetch_reports = FetchReports(post)
         self._listener, self._leader_failed = listener, leader_failed
         self._telemetry = telemetry
@@ -148,25 +147,22 @@ class BrokerNetwork:
         self.cache: MetadataCache = _ReportingCache(self._on_metadata)
         self._admin_rows = make_admin_rows(self.cache)
         self._groups = groups
-        self._metadata_max = settings.offset_metadata_max_bytes
-        self._creates_topics = settings.auto_create_topics_enable
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
         self._follower_quota = ReplicationQuota(broker)
         self._leader_quota = ReplicationQuota(broker, LEADER_RATE, LEADER_REPLICAS)
         self._min_insync = MinInsync(broker, settings.min_insync_replicas)
         self._log_configs = LogConfigs(broker, log_config(settings))
-        self._retention_s = settings.log_retention_check_interval_ms / 1000
-        self._fetchers = self._make_fetchers(settings)
+        self._fetchers = self._make_fetchers()
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self._apis = self._make_apis(controlled_shutdown)
         respond = telemetry.metered(self._apis.table.respond)
         self._server = BrokerServer(respond, self._apis.table.requests, limits_of_process(settings))
 
-    def _make_fetchers(self, settings: BrokerSettings) -> ReplicaFetcherManager:
+    def _make_fetchers(self) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(
             self._executor,
-            settings,
+            self._settings,
             broker=self._broker,
             client_id=f"broker-{self._broker}",
             quota=self._follower_quota,
@@ -192,17 +188,18 @@ class BrokerNetwork:
             is_known=self.cache.knows,
             producer_ids=self._producer_ids,
             cluster_id=lambda: self._cluster_id,
-            create_topic=admin.create_unknown_topic if self._creates_topics else None,
+            create_topic=admin.create_unknown_topic if self._settings.auto_create_topics_enable else None,
             slots=self._slots,
             create_offsets_topic=admin.create_offsets_topic,
             further=self._further_rows(),
-            sweep_s=min(SWEEP_S, self._lag_max_ms / 4000),
+            sweep_s=min(SWEEP_S, self._settings.replica_lag_time_max_ms / 4000),
             claims=self._claims,
         )
 
     def _further_rows(self) -> Iterator[ServedApi[Any]]:
         yield from self._admin_rows.rows()
-        yield from GroupHandlers(self._groups, self.cache.knows, self._clock, self._metadata_max).rows()
+        metadata_max = self._settings.offset_metadata_max_bytes
+        yield from GroupHandlers(self._groups, self.cache.knows, self._clock, metadata_max).rows()
         yield from LogDirHandlers(self._executor, self._log_dir, self.cache.knows).rows()
 
     async def _slots(self) -> int | None:
@@ -226,7 +223,7 @@ class BrokerNetwork:
     async def _apply_retention(self) -> None:
         """Deletes old segments at intervals; other calls of the replicas come between two partitions."""
         while True:
-            await asyncio.sleep(self._retention_s)
+            await asyncio.sleep(self._settings.log_retention_check_interval_ms / 1000)
             for tp in await self._executor.call(ReplicaManager.open_partitions):
                 retained = partial(ReplicaManager.apply_retention, topic_partition=tp)
                 if (start := await self._executor.call(retained)) is not None:
