@@ -288,7 +288,7 @@ def run(
 
 
 def _set_up_process() -> None:
-    from zkgroup.broker.descriptors import raise_descriptor_limit
+    from zkgroup.broker.hosted_controller import raise_descriptor_limit
 
     raise_descriptor_limit()
     keep_freed_memory()

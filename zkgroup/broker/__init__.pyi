@@ -1,5 +1,5 @@
 # The public names, for type checkers and for `zkgroup.exports`: one list for both.
-from zkgroup.broker.aio import AsyncBroker as AsyncBroker
+from zkgroup.broker.broker import AsyncBroker as AsyncBroker
 from zkgroup.broker.broker import Broker as Broker
 from zkgroup.broker.controller_only import ControllerOnly as ControllerOnly
 from zkgroup.broker.network import BrokerHealth as BrokerHealth

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.groups.service import GroupCoordinatorService
@@ -49,6 +49,7 @@ from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
+from zkgroup.controller.controller import Controller
 from zkgroup.errors import ConfigError, ReplicaStorageError, WireError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store
@@ -74,17 +75,7 @@ CLOSE_S: Final = 5.0
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
-class HostedController(Protocol):
-    """The controller in the broker's process (`zkgroup.controller.controller.Controller`)."""
-
-    def start(self) -> None: ...
-
-    def close(self, timeout_s: float = ...) -> bool: ...
-
-    def shut_down(self, broker: int) -> Future[ControlledShutdownResponse]: ...
-
-
-MakeController = Callable[..., HostedController]
+MakeController = Callable[..., Controller]
 """`open_controller`, or another with the same arguments."""
 
 
@@ -140,7 +131,7 @@ class BrokerLifecycle:
         )
         self._telemetry = BrokerTelemetry(parts.metrics)
         self._registered_store = RegisteredStore(parts.store)
-        self._controller: HostedController | None = None
+        self._controller: Controller | None = None
         self._opening: asyncio.Task[Any] | None = None
         self._controller_lock = threading.Lock()
         self._is_closing = False

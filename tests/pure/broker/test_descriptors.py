@@ -6,7 +6,12 @@ import resource
 
 import pytest
 
-from zkgroup.broker.descriptors import DescriptorShares, descriptor_limit, raise_descriptor_limit, shared
+from zkgroup.broker.hosted_controller import (
+    DescriptorShares,
+    descriptor_limit,
+    raise_descriptor_limit,
+    shared,
+)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import PauseFetches, Registered, ResumeFetches, TopicsFollowed
-from zkgroup.broker.machine.followed_topics import READ_AT_ONCE
+from zkgroup.broker.machine.machine import READ_AT_ONCE
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing.memory_zookeeper import ServerStep

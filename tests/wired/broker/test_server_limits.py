@@ -23,8 +23,7 @@ from tests.worlds.serving import (
     until,
 )
 from tests.worlds.wire_requests import REQUESTS
-from zkgroup.broker.descriptors import shared
-from zkgroup.broker.hosted_controller import connection_limits
+from zkgroup.broker.hosted_controller import connection_limits, shared
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server import connection as connection_module
 from zkgroup.broker.server.connection import ITEMS_AT_ONCE, ConnectionLimits

@@ -1,7 +1,7 @@
 """Groups and offsets in ZooKeeper, as a pure machine of a broker.
 
     led_slots          the slots, and what ZooKeeper has of their groups
-    slot_loading       fence a slot, then read its groups; `group_reading` has the znodes' meaning
+    slot_loading       how many slots there are; fence a slot, then read its groups
     group_writes       changes of a group, in order; `deletions` those that delete
     offset_commits     commits, many in one transaction; `offset_batch` has its operations
     offset_reads       OffsetFetch; `legacy_commits` OffsetCommit 0; `retention_reads` what may expire
@@ -30,8 +30,7 @@ from zkgroup.broker.groups.members_watch import MembersWatch
 from zkgroup.broker.groups.offset_commits import OffsetCommits
 from zkgroup.broker.groups.offset_reads import OffsetReads
 from zkgroup.broker.groups.retention_reads import RETENTION_TIMER, RetentionReads
-from zkgroup.broker.groups.slot_count import SlotCountReader
-from zkgroup.broker.groups.slot_loading import SlotLoader
+from zkgroup.broker.groups.slot_loading import SlotCountReader, SlotLoader
 from zkgroup.broker.groups.slot_usage import SlotUsage
 from zkgroup.broker.groups.store_events import (
     DeleteStoredOffsets,

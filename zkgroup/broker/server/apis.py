@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
-from zkgroup.broker.server.control_queue import ControlHandlers, ControlObserver
+from zkgroup.broker.server.control_queue import ControlHandlers, RequestObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
-from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler, FetchObserver, LeaderQuota
+from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
 from zkgroup.broker.server.metadata_requests import (
     CoordinatorHandler,
@@ -51,10 +52,6 @@ from zkgroup.wire.records import (
 
 BROKER_EPOCH_VERSION: Final = 2
 """The first version of ControlledShutdown in which a broker names its epoch."""
-
-
-class RequestObserver(ControlObserver, FetchObserver, Protocol):
-    """Receives notifications of handled requests, on the loop, before the answer is sent. Must not raise."""
 
 
 class BrokerApis:
@@ -100,7 +97,7 @@ class BrokerApis:
         replicas: ReplicaExecutor | None = None,
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None = None,
         observer: RequestObserver | None = None,
-        leader_quota: LeaderQuota | None = None,
+        leader_quota: ReplicationQuota | None = None,
         accepts_control: Callable[[], bool] = lambda: True,
         is_live: Callable[[int], bool] = lambda broker: True,
         min_insync: MinInsync | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from zkgroup.broker.machine.events import FollowerFetched
 from zkgroup.broker.replica_view import Action, DeleteReplica, Handling, ResponseT, StopReplica
 from zkgroup.broker.replicas.actions import partitions_without_role, perform
 from zkgroup.broker.replicas.executor import ReplicaExecutor
@@ -50,8 +51,8 @@ _REFUSALS: Final[Mapping[type[Request], Callable[[int], Response]]] = {
 }
 
 
-class ControlObserver(Protocol):
-    """Receives notifications of handled control requests, on the loop, before the answer. Must not raise."""
+class RequestObserver(Protocol):
+    """Receives notifications of handled requests, on the loop, before the answer is sent. Must not raise."""
 
     def on_action(self, action: Action, error: int) -> None:
         """The replica manager has performed an action of the controller, with this error code."""
@@ -68,6 +69,10 @@ class ControlObserver(Protocol):
         """This broker has logs of partitions that a controller's first LeaderAndIsr does not name."""
         ...
 
+    def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
+        """A follower has fetched these partitions from this broker."""
+        ...
+
 
 class ControlHandlers:
     """The handlers of the control requests. Made and used on one event loop; `close` ends its task."""
@@ -78,20 +83,11 @@ class ControlHandlers:
         control_requests: ControlRequestHandler,
         clock: Clock,
         replicas: ReplicaExecutor | None,
-        observer: ControlObserver | None = None,
+        observer: RequestObserver | None = None,
         accepts: Callable[[], bool] = lambda: True,
         claims: PeerClaimChecker | None = None,
     ) -> None:
-        """
-        Args:
-            broker: the id of this broker.
-            clock: gives the time of each UpdateMetadata.
-            replicas: None for a broker without replicas: it can neither lead nor follow (56).
-            observer: is notified of handled requests.
-            accepts: whether control requests are handled now. Otherwise they close the connection: they were
-                sent for an earlier start or session, whose registration still exists (late requests: K8).
-            claims: compares the sender with ZooKeeper; None obeys anyone.
-        """
+        """Arguments: see `BrokerApis`; `accepts` is its `accepts_control`."""
         self._claims = claims
         self._broker = broker
         self._control_requests = control_requests

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from zkgroup.broker.machine.events import FollowerFetched
+from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import no_fetch
+from zkgroup.broker.server.control_queue import RequestObserver
 from zkgroup.broker.server.fetch_requests import (
     FOLLOWER_VERSION,
     RECORD_BATCH_VERSION,
@@ -36,24 +38,6 @@ FETCH_WAIT_MAX_MS: Final = 30_000
 SWEEP_S: Final = 2.0
 
 
-class FetchObserver(Protocol):
-    """Receives notifications of fetches, on the loop, before the answer is sent. Must not raise."""
-
-    def on_fetches(self, fetched: Sequence[FollowerFetched]) -> None:
-        """A follower has fetched these partitions from this broker."""
-        ...
-
-
-class LeaderQuota(Protocol):
-    """The throttle for batches that a leader sends to followers that lag (KIP-73). Times in seconds."""
-
-    def holds(self, tp: TopicPartition) -> bool: ...
-
-    def free_at(self, tp: TopicPartition) -> float: ...
-
-    def took(self, tp: TopicPartition, size: int, now: float) -> None: ...
-
-
 class FetchHandler:
     """The handler of Fetch. Used on one event loop."""
 
@@ -63,22 +47,15 @@ class FetchHandler:
         *,
         is_live: Callable[[int], bool] = lambda broker: True,
         is_known: Callable[[TopicPartition], bool] = lambda tp: False,
-        observer: FetchObserver | None = None,
-        leader_quota: LeaderQuota | None = None,
+        observer: RequestObserver | None = None,
+        leader_quota: ReplicationQuota | None = None,
         sweep_s: float = SWEEP_S,
         claims: PeerClaimChecker | None = None,
     ) -> None:
-        """
-        Args:
-            is_live: whether a broker is live, by the last UpdateMetadata. A fetch of another broker comes
-                from an earlier incarnation (77), which may follow a deleted topic (ADR 0024).
-            is_known: whether a partition exists, by the last UpdateMetadata. One without a replica here is
-                answered with error 6 if it exists, else with 3.
-            observer: is notified of the fetches of followers.
-            leader_quota: None sends batches without a throttle.
-            sweep_s: interval at which the observer gets a fetch of each partition of a session, also of
-                those where nothing changes: the machine measures the lag of a follower by its fetches.
-            claims: compares followers with ZooKeeper; None believes anyone.
+        """Arguments: see `BrokerApis`.
+
+        `sweep_s`: interval at which the observer gets a fetch of each partition of a session, also of those
+        where nothing changes: the machine measures the lag of a follower by its fetches.
         """
         self._claims = claims
         self._replicas = replicas

@@ -51,11 +51,7 @@ class OffsetHandlers:
         is_live: Callable[[int], bool] = lambda broker: True,
         is_known: Callable[[TopicPartition], bool] = lambda tp: False,
     ) -> None:
-        """
-        Args:
-            is_live: whether a broker is live, by the last UpdateMetadata; deletions do not wait for others.
-            is_known: whether a partition exists, by the last UpdateMetadata (error 6 instead of 3).
-        """
+        """Arguments: see `BrokerApis`. Deletions do not wait for brokers that are not live."""
         self._replicas = replicas
         self._is_live = is_live
         self._is_known = is_known

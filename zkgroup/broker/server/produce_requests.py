@@ -68,12 +68,7 @@ class ProduceHandler:
         min_insync: MinInsync | None = None,
         is_known: Callable[[TopicPartition], bool] = lambda tp: False,
     ) -> None:
-        """
-        Args:
-            min_insync: None appends with acks=all without a check of the ISR size.
-            is_known: whether a partition exists, by the last UpdateMetadata. A partition that has no replica
-                here is answered with error 6 if it exists, else with 3.
-        """
+        """Arguments: see `BrokerApis`."""
         self._replicas = replicas
         self._min_insync = min_insync
         self._is_known = is_known

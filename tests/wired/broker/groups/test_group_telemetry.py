@@ -12,11 +12,10 @@ import pytest
 from tests.worlds.group_services import GROUP, GroupServer, group_server
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.groups.store_events import ZooKeeperMembersNoticed
-from zkgroup.broker.groups.telemetry import GroupTelemetry
 from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.handlers import Answer, Later, RequestContext
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.broker.telemetry import BrokerTelemetry
+from zkgroup.broker.telemetry import BrokerTelemetry, GroupTelemetry
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.runtime.events import LogEvent
 from zkgroup.wire import groups as wire
