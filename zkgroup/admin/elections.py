@@ -23,9 +23,9 @@ from zkgroup.admin.cluster.brokers import (
 from zkgroup.admin.cluster.controller import (
     ZKGROUP_VERSION,
     ControllerInfo,
+    controller_to_ask,
     notes_on_requests,
     read_controller_info,
-    refuse_kraft,
 )
 from zkgroup.admin.guards import no_partitions_error, read_back, write
 from zkgroup.errors import (
@@ -117,9 +117,7 @@ def plan_preferred(ensemble: Ensemble, partitions: Sequence[TopicPartition] | No
     read, ConflictError while an election runs, RefusedError on a migrated cluster, ConfigError for more than
     one request holds.
     """
-    ensemble.zk.sync("/")
-    info = read_controller_info(ensemble)
-    refuse_kraft(info)
+    info = controller_to_ask(ensemble)
     _refuse_second(ensemble)
     plan = _plan(ensemble, info, partitions, info.brokers, _preferred_outcome)
     if plan.wanted:
@@ -267,9 +265,7 @@ def plan_unclean(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> El
     read, ConflictError while such a request waits, RefusedError where a controller of Kafka is active, or
     none, ConfigError for more than one request holds.
     """
-    ensemble.zk.sync("/")
-    info = read_controller_info(ensemble)
-    refuse_kraft(info)
+    info = controller_to_ask(ensemble)
     _refuse_other_controllers(info)
     _refuse_second_unclean(ensemble)
     able = {number for number, one in info.brokers.items() if not is_controller_only(one)}

@@ -342,7 +342,7 @@ def unhosted_topics(
     alike = {name: topic for name, topic in topics.items() if may_be_unhosted(topic)}
     if not alike:
         return frozenset()
-    known = _states(ensemble, alike) if states is None else states
+    known = states_of(ensemble, partitions_of(alike)) if states is None else states
     bare = [
         name
         for name, topic in alike.items()
@@ -367,16 +367,6 @@ def unhosted_topics(
             )
         )
     )
-
-
-def _states(ensemble: Ensemble, topics: Mapping[str, Topic]) -> dict[TopicPartition, object]:
-    paths = {
-        tp: PartitionState.path(tp)
-        for name, topic in topics.items()
-        for tp in (TopicPartition(name, number) for number in topic.numbers)
-    }
-    found = ensemble.zk.read_many(list(paths.values()))
-    return {tp: found[path] for tp, path in paths.items()}
 
 
 def _topic_czxid(znode: Znode | None) -> int | None:

@@ -136,6 +136,14 @@ def refuse_kraft(info: ControllerInfo) -> None:
         )
 
 
+def controller_to_ask(ensemble: Ensemble) -> ControllerInfo:
+    """Brokers and controller, by all that was written before; for a request. Raises as `refuse_kraft`."""
+    ensemble.zk.sync("/")
+    info = read_controller_info(ensemble)
+    refuse_kraft(info)
+    return info
+
+
 def notes_on_requests(info: ControllerInfo, *, asked: bool = True) -> Iterator[str]:
     """Says what holds for every request that a controller has to carry out; `asked`: whether there is one."""
     yield from (f"{text}: it is ignored" for text in info.unreadable)
@@ -313,18 +321,16 @@ def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
     status = _value(status_znode, ControllerStatus.decode, broken)
     number = epoch.epoch if epoch else None
     is_zkgroup = znode is not None and znode.stat.version == ZKGROUP_VERSION
-    if status is None or not is_zkgroup or status.epoch != number:
-        kind = None if znode is None else "zkgroup" if is_zkgroup else "kafka"
-        return ControllerHealth(
-            controller=active.broker if active else None,
-            epoch=number,
-            kind=kind,
-            unreadable=_without_paths(broken),
-        )
-    return ControllerHealth(
+    health = ControllerHealth(
         controller=active.broker if active else None,
         epoch=number,
-        kind="zkgroup",
+        kind=None if znode is None else "zkgroup" if is_zkgroup else "kafka",
+        unreadable=_without_paths(broken),
+    )
+    if status is None or not is_zkgroup or status.epoch != number:
+        return health
+    return dataclasses.replace(
+        health,
         last_processed_zxid=status.zxid,
         hung=is_hung(status.zxid, _changes(ensemble), ensemble.clock.wall_ms()),
         unreadable=_without_paths({**status.unreadable, **broken}),
@@ -461,9 +467,7 @@ def plan_resignation(ensemble: Ensemble) -> ResignationPlan:
     Raises NotFoundError where there is none, RefusedError where it is one of Kafka or cannot be read,
     ConflictError where it has been asked already.
     """
-    ensemble.zk.sync("/")
-    info = read_controller_info(ensemble)
-    refuse_kraft(info)
+    info = controller_to_ask(ensemble)
     found = ensemble.zk.read_many([ControllerEpoch.path(), ResignRequest.path()])
     epoch, request = found[ControllerEpoch.path()], found[ResignRequest.path()]
     controller = _refuse_others(info)

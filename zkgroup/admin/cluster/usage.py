@@ -50,10 +50,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """One formula, for people, and what it comes to."""
+    """One formula: for people, and as a constant and the factor of each count."""
 
     text: str
-    count: Callable[[Counts], int]
+    constant: int
+    factors: Mapping[str, int]
+    """Name of a field of `Counts` to its factor."""
+
+    def count(self, counts: Counts) -> int:
+        """Returns the value with these counts."""
+        return self.constant + sum(each * int(getattr(counts, name)) for name, each in self.factors.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,61 +108,40 @@ class ClusterUsage:
     """Paths that an ACL hides: they, and what is below them, are missing in the counts."""
 
 
+_B = Formula("B", 0, {"brokers": 1})
+_LEAVES = dict.fromkeys(("brokers", "partitions", "topics", "notifications"), 1)
 EARLY: Mapping[str, Formula] = {
-    "connections": Formula("B", lambda n: n.brokers),
-    "watches": Formula("3B + 2T + 6", lambda n: 3 * n.brokers + 2 * n.topics + 6),
-    "leaf_znodes": Formula(
-        "B + P + T + C + 8", lambda n: n.brokers + n.partitions + n.topics + n.notifications + 8
-    ),
+    "connections": _B,
+    "watches": Formula("3B + 2T + 6", 6, {"brokers": 3, "topics": 2}),
+    "leaf_znodes": Formula("B + P + T + C + 8", 8, _LEAVES),
 }
 """Of the design papers of Kafka 0.8."""
 
-
-def _leaves(constant: int, text: str) -> Formula:
-    def count(n: Counts) -> int:
-        return n.brokers + n.partitions + n.topics + n.notifications + n.requests + constant
-
-    return Formula(text, count)
-
-
-def _all(constant: int, text: str) -> Formula:
-    def count(n: Counts) -> int:
-        return n.brokers + 2 * n.partitions + 3 * n.topics + n.notifications + n.requests + constant
-
-    return Formula(text, count)
-
-
-def _watches(each: int, constant: int, text: str, *, moving: bool) -> Formula:
-    def count(n: Counts) -> int:
-        return each * n.brokers + n.topics + (n.reassigning if moving else 0) + constant
-
-    return Formula(text, count)
-
-
-_B = EARLY["connections"]
-
+_LEAVES_NOW = {**_LEAVES, "requests": 1}
+_ALL = {**_LEAVES_NOW, "partitions": 2, "topics": 3}
+_WATCHES = {"brokers": 3, "topics": 1, "reassigning": 1}
 CORRECTED: Mapping[str, Mapping[str, Formula]] = {
     "0.8.2": {
         "connections": _B,
-        "watches": _watches(3, 8, "3B + T + R + 6, and 2 for delete.topic.enable", moving=True),
-        "leaf_znodes": _leaves(6, "B + P + T + C + A + 6"),
-        "znodes": _all(14, "B + 2P + 3T + C + A + 14"),
+        "watches": Formula("3B + T + R + 6, and 2 for delete.topic.enable", 8, _WATCHES),
+        "leaf_znodes": Formula("B + P + T + C + A + 6", 6, _LEAVES_NOW),
+        "znodes": Formula("B + 2P + 3T + C + A + 14", 14, _ALL),
     },
     "1.1-2.6": {
         "connections": _B,
-        "watches": _watches(3, 7, "3B + T + R + 7", moving=True),
-        "leaf_znodes": _leaves(14, "B + P + T + C + A + about 14"),
-        "znodes": _all(23, "B + 2P + 3T + C + A + about 23"),
+        "watches": Formula("3B + T + R + 7", 7, _WATCHES),
+        "leaf_znodes": Formula("B + P + T + C + A + about 14", 14, _LEAVES_NOW),
+        "znodes": Formula("B + 2P + 3T + C + A + about 23", 23, _ALL),
     },
     "2.7+": {
         "connections": _B,
-        "watches": _watches(4, 7, "4B + T + 7", moving=False),
-        "leaf_znodes": _leaves(16, "B + P + T + C + A + about 16"),
-        "znodes": _all(25, "B + 2P + 3T + C + A + about 25"),
+        "watches": Formula("4B + T + 7", 7, {"brokers": 4, "topics": 1}),
+        "leaf_znodes": Formula("B + P + T + C + A + about 16", 16, _LEAVES_NOW),
+        "znodes": Formula("B + 2P + 3T + C + A + about 25", 25, _ALL),
     },
     "zkgroup": {
         "connections": _B,
-        "watches": _watches(3, 9, "3B + T + R + 6, and 3 for requests of zkgroup's own", moving=True),
+        "watches": Formula("3B + T + R + 6, and 3 for requests of zkgroup's own", 9, _WATCHES),
     },
 }
 """Release to formulas. From 2.7 on that is with inter.broker.protocol.version 2.7 or later. The controller of

@@ -14,6 +14,7 @@ from zkgroup.admin.cluster.brokers import readable_topics, topic_names
 from zkgroup.admin.cluster.controller import (
     ZKGROUP_VERSION,
     ControllerInfo,
+    controller_to_ask,
     read_controller_info,
     refuse_kraft,
 )
@@ -83,9 +84,7 @@ def plan_cancel(
         NotFoundError: none runs, or one of the partitions is not being moved.
         CorruptZnodeError: the request cannot be read; `plan_removal` is for that.
     """
-    ensemble.zk.sync("/")
-    info = read_controller_info(ensemble)
-    refuse_kraft(info)
+    info = controller_to_ask(ensemble)
     znode = ensemble.zk.find(Reassignment.path())
     if znode is None:
         _refuse_others(ensemble, partitions)

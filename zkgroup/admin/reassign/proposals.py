@@ -15,7 +15,7 @@ from zkgroup.admin.cluster.brokers import (
     states_of,
     unhosted_topics,
 )
-from zkgroup.admin.cluster.controller import read_controller_info, refuse_kraft
+from zkgroup.admin.cluster.controller import controller_to_ask, read_controller_info
 from zkgroup.admin.reassign.submission import ReassignmentPlan, refuse_second, topics_named
 from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import Ensemble
@@ -136,9 +136,7 @@ def read_cluster_snapshot(
     ConfigError for sizes that lack a partition, and for a topic that `request` names and no broker hosts.
     CorruptZnodeError for one that `request` names.
     """
-    ensemble.zk.sync("/")
-    info = read_controller_info(ensemble)
-    refuse_kraft(info)
+    info = controller_to_ask(ensemble)
     refuse_second(ensemble)
     topics, broken = held_topics(ensemble)
     states = states_of(ensemble, partitions_of(topics))

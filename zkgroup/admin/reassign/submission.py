@@ -17,9 +17,8 @@ from zkgroup.admin.cluster.controller import (
     ControllerInfo,
     check_dead_targets,
     check_throttle,
+    controller_to_ask,
     notes_on_requests,
-    read_controller_info,
-    refuse_kraft,
 )
 from zkgroup.admin.configs import ConfigPlan, operations_of, prepare
 from zkgroup.admin.guards import no_partitions_error, write
@@ -120,9 +119,7 @@ def plan_reassignment(
         RefusedError: what the versions here would ignore or drop; a migrated cluster; topics that no broker
             hosts, where a controller of Kafka is active.
     """
-    ensemble.zk.sync("/")
-    info = read_controller_info(ensemble)
-    refuse_kraft(info)
+    info = controller_to_ask(ensemble)
     znode = ensemble.zk.find(Reassignment.path()) if beside_running and info.is_zkgroup else None
     running = value_of(znode, Reassignment.decode)
     if running is None:

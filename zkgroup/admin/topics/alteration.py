@@ -13,9 +13,8 @@ from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, nothing, 
 from zkgroup.admin.cluster.brokers import placeable, unhosted_topics
 from zkgroup.admin.cluster.controller import (
     ControllerInfo,
+    controller_to_ask,
     notes_on_requests,
-    read_controller_info,
-    refuse_kraft,
 )
 from zkgroup.admin.configs import ConfigPlan, config_undo, operations_of, plan_config, prepare
 from zkgroup.admin.guards import no_topic_error, write
@@ -101,9 +100,7 @@ def plan_alteration(
     validate_topic(topic)
     if not growth.is_wanted and not set_to and not removed:
         raise ConfigError("expected --partitions, --set or --delete-config, found none")
-    ensemble.zk.sync("/")
-    info = read_controller_info(ensemble)
-    refuse_kraft(info)
+    info = controller_to_ask(ensemble)
     znode, request, mark = _read(ensemble, topic)
     before = Topic.decode(znode.path, znode.data)
     added: Mapping[int, tuple[int, ...]] = {}
