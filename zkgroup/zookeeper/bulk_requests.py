@@ -17,14 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zkgroup.model.requests import (
-    CreateMissing,
     CreateMissingDone,
-    ListMany,
     ListManyDone,
     Outcome,
-    ReadAcls,
     ReadAclsDone,
-    ReadMany,
     ReadManyDone,
     Refused,
 )
@@ -216,6 +212,8 @@ class _BulkCall(Call):
     __slots__ = ("_found", "_missing", "_raw", "paths")
 
     op: Op
+    kind: Callable[[tuple[Any, ...]], Outcome]
+    """Makes the outcome."""
 
     def __init__(
         self, paths: Sequence[str], where: ChrootPaths, on_outcome: Callable[[Outcome], None]
@@ -262,7 +260,7 @@ class _BulkCall(Call):
 
     def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
         """The decoded reply to the plain read of one path."""
-        raise NotImplementedError
+        return decode_znode(path, buffer, offset)
 
     def note_reply(self, reads: int, size: int) -> None:
         self._wire.note_reply(self.op, reads, size)
@@ -274,37 +272,22 @@ class _BulkCall(Call):
             self._complete()
 
     def _complete(self) -> None:
-        raise NotImplementedError
+        self.settle(self.kind(tuple(self._found)))
 
 
 class ReadManyCall(_BulkCall):
     __slots__ = ()
 
-    op = Op.GET_DATA
-
-    def __init__(self, request: ReadMany, where: ChrootPaths, on_outcome: Callable[[Outcome], None]) -> None:
-        super().__init__(request.paths, where, on_outcome)
-
-    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
-        return decode_znode(path, buffer, offset)
-
-    def _complete(self) -> None:
-        self.settle(ReadManyDone(tuple(self._found)))
+    op, kind = Op.GET_DATA, ReadManyDone
 
 
 class ListManyCall(_BulkCall):
     __slots__ = ()
 
-    op = Op.GET_CHILDREN
-
-    def __init__(self, request: ListMany, where: ChrootPaths, on_outcome: Callable[[Outcome], None]) -> None:
-        super().__init__(request.paths, where, on_outcome)
+    op, kind = Op.GET_CHILDREN, ListManyDone
 
     def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
         return decode_names(buffer, offset)[0]
-
-    def _complete(self) -> None:
-        self.settle(ListManyDone(tuple(self._found)))
 
 
 class ReadAclsCall(_BulkCall):
@@ -312,10 +295,7 @@ class ReadAclsCall(_BulkCall):
 
     __slots__ = ()
 
-    op = Op.GET_ACL
-
-    def __init__(self, request: ReadAcls, where: ChrootPaths, on_outcome: Callable[[Outcome], None]) -> None:
-        super().__init__(request.paths, where, on_outcome)
+    op, kind = Op.GET_ACL, ReadAclsDone
 
     @property
     def wants_multi_read(self) -> bool:  # type: ignore[override]
@@ -326,9 +306,6 @@ class ReadAclsCall(_BulkCall):
 
     def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
         return decode_acl(buffer, offset)
-
-    def _complete(self) -> None:
-        self.settle(ReadAclsDone(tuple(self._found)))
 
 
 class CreateMissingCall(_BulkCall):
@@ -344,18 +321,15 @@ class CreateMissingCall(_BulkCall):
     op = Op.GET_DATA
 
     def __init__(
-        self, request: CreateMissing, where: ChrootPaths, on_outcome: Callable[[Outcome], None]
+        self, paths: Sequence[str], where: ChrootPaths, on_outcome: Callable[[Outcome], None]
     ) -> None:
-        super().__init__(request.paths, where, on_outcome)
+        super().__init__(paths, where, on_outcome)
         self._creating = 0
         self._bad: Outcome | None = None
 
     def _send(self) -> None:
         self._wire.block(True)
         super()._send()
-
-    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
-        return decode_znode(path, buffer, offset)
 
     def settle(self, outcome: Outcome) -> None:
         if self.outcome is None:

@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from zkgroup.errors import NOTHING_LEFT, ForkedClientError, StoreUnavailableError, ZkGroupError
 from zkgroup.model.ports import Clock
@@ -136,7 +136,7 @@ class ZooKeeperClient:
         self._zxid = 0
         if isinstance(self._settings.auth, Digest) and self._tls is None:
             _log.warning("%s: digest credentials are sent without TLS", self._address)
-        guard(self)
+        _clients.add(self)
 
     def __repr__(self) -> str:
         return f"ZooKeeperClient({str(self._address)!r})"
@@ -250,17 +250,17 @@ class ZooKeeperClient:
             case Read():
                 return ReadCall(request, paths, on_outcome, on_watch)
             case ReadMany():
-                return ReadManyCall(request, paths, on_outcome)
+                return ReadManyCall(request.paths, paths, on_outcome)
             case ListMany():
-                return ListManyCall(request, paths, on_outcome)
+                return ListManyCall(request.paths, paths, on_outcome)
             case ReadAcls():
-                return ReadAclsCall(request, paths, on_outcome)
+                return ReadAclsCall(request.paths, paths, on_outcome)
             case ListChildren():
                 return ListCall(request, paths, on_outcome, on_watch)
             case Exists():
                 return ExistsCall(request, paths, on_outcome, on_watch)
             case CreateMissing():
-                return CreateMissingCall(request, paths, on_outcome)
+                return CreateMissingCall(request.paths, paths, on_outcome)
             case _:
                 return SyncCall(request, paths, on_outcome)
 
@@ -387,7 +387,10 @@ class ZooKeeperClient:
             )
 
     def after_fork_in_child(self) -> None:
-        """Marks the client as forked and closes its descriptors. Called after a fork, without a lock."""
+        """Marks the client as forked and closes its descriptors.
+
+        Takes no lock: the thread that has it may not exist in this process.
+        """
         self._forked = True
         for connection in tuple(self._connections):
             connection.handler.discard_descriptors()
@@ -432,18 +435,7 @@ class EventDispatcher:
                     self._busy = False
 
 
-class Forkable(Protocol):
-    def after_fork_in_child(self) -> None:
-        """Marks the client as forked. Takes no lock: the thread that has it may not exist in this process."""
-        ...
-
-
-_clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
-
-
-def guard(client: Forkable) -> None:
-    """Registers a client, so that `after_fork_in_child` is called in a child process."""
-    _clients.add(client)
+_clients: weakref.WeakSet[ZooKeeperClient] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:

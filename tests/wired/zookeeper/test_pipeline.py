@@ -12,22 +12,18 @@ from tests.worlds.scripted_server import STAT
 from zkgroup.model.requests import (
     AclEntry,
     Code,
-    CreateMissing,
     CreateMissingDone,
     Exists,
     ExistsDone,
     ListChildren,
     ListChildrenDone,
-    ListMany,
     ListManyDone,
     Multi,
     NotSent,
     Outcome,
     Read,
-    ReadAcls,
     ReadAclsDone,
     ReadDone,
-    ReadMany,
     ReadManyDone,
     Refused,
     SetData,
@@ -245,7 +241,7 @@ def test_a_watch_stands_from_the_answer_on_and_fires_once(world: ConnectedExchan
 def test_creating_missing_znodes_reads_first_and_delays_other_requests(world: ConnectedExchange) -> None:
     """One packet where everything exists; else the missing ones in order, and then what came after."""
     world.pipeline.multi_read = True
-    made = CreateMissingCall(CreateMissing(("/a", "/b", "/c")), PATHS, world.outcomes.append)
+    made = CreateMissingCall(("/a", "/b", "/c"), PATHS, world.outcomes.append)
     world.submit(made, world.sync())
     ((look, op, _),) = world.asked()
     assert op == Op.MULTI_READ
@@ -267,7 +263,7 @@ def test_creating_missing_znodes_reads_first_and_delays_other_requests(world: Co
 def test_creating_existing_znodes_reads_each(world: ConnectedExchange, paths: tuple[str, ...]) -> None:
     """Past bug: plain reads, of a single path or on an old server, had no decoder here."""
     world.pipeline.multi_read = False
-    world.submit(CreateMissingCall(CreateMissing(paths), PATHS, world.outcomes.append))
+    world.submit(CreateMissingCall(paths, PATHS, world.outcomes.append))
     looks = world.asked()
     assert [op for _, op, _ in looks] == [Op.GET_DATA] * len(paths)
     for xid, *_ in looks:
@@ -278,7 +274,7 @@ def test_creating_existing_znodes_reads_each(world: ConnectedExchange, paths: tu
 def test_creating_missing_znodes_reports_the_first_refusal(world: ConnectedExchange) -> None:
     """Requests after it are answered before it is raised."""
     world.pipeline.multi_read = True
-    world.submit(CreateMissingCall(CreateMissing(("/a", "/b")), PATHS, world.outcomes.append))
+    world.submit(CreateMissingCall(("/a", "/b"), PATHS, world.outcomes.append))
     ((look, *_),) = world.asked()
     world.answer(look, struct.pack("!iBii", -1, 0, -101, -101) * 2)
     (first, *_), (second, *_) = world.asked()
@@ -291,7 +287,7 @@ def test_creating_missing_znodes_reports_the_first_refusal(world: ConnectedExcha
 def test_a_break_while_making_what_is_missing_leaves_it_unknown(world: ConnectedExchange) -> None:
     """One of them may have been made."""
     world.pipeline.multi_read = True
-    world.submit(CreateMissingCall(CreateMissing(("/a", "/b")), PATHS, world.outcomes.append), world.sync())
+    world.submit(CreateMissingCall(("/a", "/b"), PATHS, world.outcomes.append), world.sync())
     ((look, *_),) = world.asked()
     world.answer(look, struct.pack("!iBii", -1, 0, -101, -101) * 2)
     world.pipeline.detach()
@@ -300,7 +296,7 @@ def test_a_break_while_making_what_is_missing_leaves_it_unknown(world: Connected
 
 def test_a_bulk_read_waits_until_it_is_known_how(world: ConnectedExchange) -> None:
     """And everything behind it, for the order's sake."""
-    world.submit(ReadManyCall(ReadMany(("/a", "/b")), PATHS, world.outcomes.append), world.sync())
+    world.submit(ReadManyCall(("/a", "/b"), PATHS, world.outcomes.append), world.sync())
     assert world.asked() == []
     assert world.pipeline.needs_multi_read
     assert not world.pipeline.can_begin
@@ -318,7 +314,7 @@ def test_a_bulk_read_waits_until_it_is_known_how(world: ConnectedExchange) -> No
 def test_bulk_listings_one_by_one(world: ConnectedExchange) -> None:
     """The same answers as by multiRead."""
     world.pipeline.multi_read = False
-    world.submit(ListManyCall(ListMany(("/a", "/b")), PATHS, world.outcomes.append))
+    world.submit(ListManyCall(("/a", "/b"), PATHS, world.outcomes.append))
     (first, op, _), (second, *_) = world.asked()
     assert op == Op.GET_CHILDREN
     world.answer(first, struct.pack("!ii", 1, 1) + b"x")
@@ -329,7 +325,7 @@ def test_bulk_listings_one_by_one(world: ConnectedExchange) -> None:
 def test_acls_are_read_one_by_one_without_knowing_the_server(world: ConnectedExchange) -> None:
     """No multiRead reads ACLs; a path that may not be read is reported by itself."""
     assert world.pipeline.multi_read is None
-    world.submit(ReadAclsCall(ReadAcls(("/a", "/b", "/c")), PATHS, world.outcomes.append))
+    world.submit(ReadAclsCall(("/a", "/b", "/c"), PATHS, world.outcomes.append))
     (first, op, body), (second, *_), (third, *_) = world.asked()
     assert (op, body) == (Op.GET_ACL, struct.pack("!i", 2) + b"/a")
     entry = struct.pack("!iii", 1, 31, 5) + b"world" + struct.pack("!i", 6) + b"anyone"
@@ -344,7 +340,7 @@ def test_a_bulk_read_that_is_refused_as_a_whole_is_an_error(world: ConnectedExch
     """Once; what else comes of it is dropped."""
     world.pipeline.multi_read = True
     world.pipeline.settings = ClientSettings(bulk_paths=1)
-    world.submit(ReadManyCall(ReadMany(("/a", "/b")), PATHS, world.outcomes.append))
+    world.submit(ReadManyCall(("/a", "/b"), PATHS, world.outcomes.append))
     (first, *_), (second, *_) = world.asked()
     world.answer(first, error=-127)
     world.answer(second, struct.pack("!iBii", -1, 0, -101, -101))
@@ -364,7 +360,7 @@ def test_no_more_packets_than_the_window_are_unanswered(world: ConnectedExchange
     world.pipeline.multi_read = True
     world.pipeline.settings = ClientSettings(bulk_paths=1, max_in_flight=2)
     paths = ("/a", "/b", "/c", "/d")
-    world.submit(ReadManyCall(ReadMany(paths), PATHS, world.outcomes.append), world.sync())
+    world.submit(ReadManyCall(paths, PATHS, world.outcomes.append), world.sync())
     gone = world.asked()
     assert [op for _, op, _ in gone] == [Op.MULTI_READ] * 2
     assert not world.pipeline.idle
@@ -384,9 +380,7 @@ def test_what_waits_for_the_window_ends_with_the_connection(world: ConnectedExch
     """A partly sent bulk read has no answer; a write that was not begun was not sent."""
     world.pipeline.multi_read = True
     world.pipeline.settings = ClientSettings(bulk_paths=1, max_in_flight=1)
-    world.submit(
-        ReadManyCall(ReadMany(("/a", "/b", "/c")), PATHS, world.outcomes.append), world.multi(3), world.sync()
-    )
+    world.submit(ReadManyCall(("/a", "/b", "/c"), PATHS, world.outcomes.append), world.multi(3), world.sync())
     assert len(world.asked()) == 1
     world.pipeline.detach()
     assert [type(outcome) for outcome in world.outcomes] == [Unanswered, NotSent, NotSent]
