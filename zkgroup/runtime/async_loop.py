@@ -40,18 +40,14 @@ class LoopTimer:
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._callback = callback
-        self._at_ms: int | None = None
+        self.at_ms: int | None = None
+        """The time of the call; None: no call."""
         self._handle: asyncio.Handle | None = None
         self._handle_ms = 0
 
-    @property
-    def at_ms(self) -> int | None:
-        """The time of the call; None: no call."""
-        return self._at_ms
-
     def set(self, at_ms: int | None) -> None:
         """Sets or moves the time; None: no call."""
-        self._at_ms = at_ms
+        self.at_ms = at_ms
         if at_ms is None or (self._handle is not None and self._handle_ms <= at_ms):
             return
         if self._handle is not None:
@@ -60,7 +56,7 @@ class LoopTimer:
 
     def cancel(self) -> None:
         """Ends the timer."""
-        self._at_ms = None
+        self.at_ms = None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -71,22 +67,22 @@ class LoopTimer:
 
     def _fire(self) -> None:
         self._handle = None
-        if self._at_ms is None:
+        if self.at_ms is None:
             return
-        if self._at_ms > self._clock.now_ms():
-            self._arm(self._at_ms)
+        if self.at_ms > self._clock.now_ms():
+            self._arm(self.at_ms)
             return
         # What the sockets have brought in this turn of the loop is handled in the next one, before this.
         self._handle = self._loop.call_soon(self._call)
-        self._handle_ms = self._at_ms
+        self._handle_ms = self.at_ms
 
     def _call(self) -> None:
         self._handle = None
-        if self._at_ms is not None and self._at_ms <= self._clock.now_ms():
-            self._at_ms = None
+        if self.at_ms is not None and self.at_ms <= self._clock.now_ms():
+            self.at_ms = None
             self._callback()
-        elif self._at_ms is not None:
-            self._arm(self._at_ms)
+        elif self.at_ms is not None:
+            self._arm(self.at_ms)
 
 
 class AsyncMachineLoop(Generic[V, E]):

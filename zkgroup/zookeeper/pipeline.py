@@ -69,9 +69,10 @@ class RequestPipeline:
         self._wake = wake
         self._now = now
         self._lock = threading.Lock()
-        self._accepting = False
+        self.accepting = False
         self._refusing = False
-        self._dropping = False
+        self.dropping = False
+        """True if waiting calls are dropped."""
         self._unsent: deque[Call] = deque()
         self._in_progress: deque[Call] = deque()
         self._pending: deque[_Packet] = deque()
@@ -83,14 +84,10 @@ class RequestPipeline:
         self._pinged_at: float | None = None
         self._reply_sizes = {Op.GET_DATA: 200.0, Op.GET_CHILDREN: 1000.0}
 
-    @property
-    def accepting(self) -> bool:
-        return self._accepting
-
     def offer(self, call: Call) -> bool:
         """Takes a call if the session is connected; whether it did. A taken call gets its outcome."""
         with self._lock:
-            if not self._accepting:
+            if not self.accepting:
                 return False
             self._unsent.append(call)
         self._wake()
@@ -99,9 +96,9 @@ class RequestPipeline:
     def refuse_more(self, *, drop_waiting: bool) -> None:
         """Makes `offer` refuse all calls from now on; drop_waiting: waiting calls are not started either."""
         with self._lock:
-            self._accepting = False
+            self.accepting = False
             self._refusing = True
-            self._dropping = self._dropping or drop_waiting
+            self.dropping = self.dropping or drop_waiting
 
     def attach(self, sock: SharedSocket) -> None:
         """Takes a new connection; no call is taken before `accept`."""
@@ -112,7 +109,7 @@ class RequestPipeline:
     def accept(self) -> None:
         """Makes `offer` take calls from now on, unless `refuse_more` was called."""
         with self._lock:
-            self._accepting = not self._refusing
+            self.accepting = not self._refusing
 
     def detach(self) -> None:
         """Gives every call an outcome, in order, and takes no more: the connection is lost."""
@@ -128,7 +125,7 @@ class RequestPipeline:
             self.refuse_unsent("the connection was lost")
             with self._lock:
                 if not self._unsent and not self._pending and not self._queued:
-                    self._accepting = False
+                    self.accepting = False
                     break
         self._is_blocked_by_call = False
         self._sock = None
@@ -140,11 +137,6 @@ class RequestPipeline:
             call = self._unsent.popleft()
             call.outcome = NotSent(reason)
             self._deliver(call)
-
-    @property
-    def dropping(self) -> bool:
-        """True if waiting calls are dropped."""
-        return self._dropping
 
     @property
     def waiting(self) -> bool:
@@ -177,7 +169,7 @@ class RequestPipeline:
     def _blocked(self) -> bool:
         return (
             self._is_blocked_by_call
-            or self._dropping
+            or self.dropping
             or self._sock is None
             or self._sock.unsent > _BACKLOG
             or self._is_full

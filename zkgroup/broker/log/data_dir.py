@@ -70,7 +70,8 @@ class DataDir:
         self._config = config
         self._config_of: Callable[[str], LogConfig] = lambda topic: config
         self._wall_ms = wall_ms
-        self._directory_id = directory_id
+        self.folder_id = directory_id
+        """The uuid of the folder; None in memory, which no later process can find again."""
         self._lock = lock
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._deleted: set[TopicPartition] = set()
@@ -128,11 +129,6 @@ class DataDir:
         except BaseException:
             lock.close()
             raise
-
-    @property
-    def folder_id(self) -> str | None:
-        """The uuid of the folder; None in memory, which no later process can find again."""
-        return self._directory_id
 
     def configure(self, config_of: Callable[[str], LogConfig]) -> None:
         """Sets the settings of all logs by their topic, of open ones and of those that are opened later."""

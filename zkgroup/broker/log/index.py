@@ -16,7 +16,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from zkgroup.broker.log.storage import Storage
 
@@ -44,16 +44,22 @@ class TimeEntry(NamedTuple):
     """Of the last record of the batch that has it."""
 
 
-class _Index:
+EntryT = TypeVar("EntryT", OffsetEntry, TimeEntry)
+
+
+class _Index(Generic[EntryT]):
     """Entries of one size in a file. What is no whole entry at its end is left out."""
 
     ENTRY: ClassVar[struct.Struct]
+    OFFSET_FIELD: ClassVar[int]
+    """Of an entry, the one with the offset, less the base offset."""
 
-    __slots__ = ("_base_offset", "_entries", "_path", "_pending", "_storage")
+    __slots__ = ("_base_offset", "_entries", "_pending", "_storage", "path")
 
     def __init__(self, storage: Storage, path: str, base_offset: int) -> None:
         self._storage = storage
-        self._path = path
+        self.path = path
+        """Of the file."""
         self._base_offset = base_offset
         self._entries = (storage.size(path) or 0) // self.ENTRY.size
         self._pending: bytearray | None = None
@@ -67,7 +73,7 @@ class _Index:
         try:
             yield
             if pending:
-                self._storage.write(self._path, whole * self.ENTRY.size, pending)
+                self._storage.write(self.path, whole * self.ENTRY.size, pending)
                 whole += len(pending) // self.ENTRY.size
         finally:
             self._pending, self._entries = None, whole
@@ -75,27 +81,18 @@ class _Index:
     def __len__(self) -> int:
         return self._entries
 
-    @property
-    def path(self) -> str:
-        """Of the file."""
-        return self._path
-
-    def flush(self) -> None:
-        """Forces the file to the disk."""
-        self._storage.flush(self._path)
-
     def truncate(self, entries: int) -> None:
         """Keeps so many entries from the first on, and no byte behind them. Creates a missing file."""
         self._entries = entries
-        size = self._storage.size(self._path)
+        size = self._storage.size(self.path)
         if size is None:
-            self._storage.write(self._path, 0, b"")
+            self._storage.write(self.path, 0, b"")
         elif size != entries * self.ENTRY.size:
-            self._storage.truncate(self._path, entries * self.ENTRY.size)
+            self._storage.truncate(self.path, entries * self.ENTRY.size)
 
     def _add(self, *fields: int) -> None:
         if self._pending is None:
-            self._storage.write(self._path, self._entries * self.ENTRY.size, self.ENTRY.pack(*fields))
+            self._storage.write(self.path, self._entries * self.ENTRY.size, self.ENTRY.pack(*fields))
         else:
             self._pending += self.ENTRY.pack(*fields)
         self._entries += 1
@@ -105,9 +102,9 @@ class _Index:
         if not count:
             return []
         size = count * self.ENTRY.size
-        data = self._storage.read(self._path, number * self.ENTRY.size, size)
+        data = self._storage.read(self.path, number * self.ENTRY.size, size)
         if len(data) != size:
-            raise OSError(f"{self._path}: expected {number + count} entries, found fewer")
+            raise OSError(f"{self.path}: expected {number + count} entries, found fewer")
         return list(self.ENTRY.iter_unpack(data))
 
     def _count_up_to(self, field: int, value: int) -> int:
@@ -126,11 +123,32 @@ class _Index:
             block = self._fields(first, BLOCK_ENTRIES)
         return first + bisect_right(block, value, key=lambda fields: fields[field])
 
+    def _entry(self, *fields: int) -> EntryT:
+        raise NotImplementedError
 
-class OffsetIndex(_Index):
+    def __getitem__(self, number: int) -> EntryT:
+        [fields] = self._fields(number)
+        return self._entry(*fields)
+
+    def _last_up_to(self, field: int, value: int) -> EntryT | None:
+        """The last entry with at most this value in a field; None with none."""
+        count = self._count_up_to(field, value)
+        return self[count - 1] if count else None
+
+    @property
+    def last(self) -> EntryT | None:
+        return self[self._entries - 1] if self._entries else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes the entries of batches that reach an offset or end behind it."""
+        self.truncate(self._count_up_to(self.OFFSET_FIELD, offset - 1 - self._base_offset))
+
+
+class OffsetIndex(_Index[OffsetEntry]):
     """A `.index` file."""
 
     ENTRY = struct.Struct(">ii")
+    OFFSET_FIELD = 0
     __slots__ = ()
 
     def append(self, offset: int, position: int) -> None:
@@ -139,35 +157,21 @@ class OffsetIndex(_Index):
 
     def lookup(self, offset: int) -> OffsetEntry | None:
         """The last entry at or before an offset; None with none."""
-        count = self._count_up_to(0, offset - self._base_offset)
-        return self[count - 1] if count else None
+        return self._last_up_to(0, offset - self._base_offset)
 
     def lookup_position(self, position: int) -> OffsetEntry | None:
         """The last entry whose batch starts at or before a position; None with none."""
-        count = self._count_up_to(1, position)
-        return self[count - 1] if count else None
+        return self._last_up_to(1, position)
 
-    def __getitem__(self, number: int) -> OffsetEntry:
-        [(relative, position)] = self._fields(number)
-        return OffsetEntry(self._base_offset + relative, position)
-
-    def entries(self) -> list[OffsetEntry]:
-        """All of them: for tests and repairs."""
-        return [OffsetEntry(self._base_offset + off, at) for off, at in self._fields(0, len(self))]
-
-    def truncate_to(self, offset: int) -> None:
-        """Removes the entries of batches that reach an offset or end behind it."""
-        self.truncate(self._count_up_to(0, offset - 1 - self._base_offset))
-
-    @property
-    def last(self) -> OffsetEntry | None:
-        return self[self._entries - 1] if self._entries else None
+    def _entry(self, *fields: int) -> OffsetEntry:
+        return OffsetEntry(self._base_offset + fields[0], fields[1])
 
 
-class TimeIndex(_Index):
+class TimeIndex(_Index[TimeEntry]):
     """A `.timeindex` file."""
 
     ENTRY = struct.Struct(">qi")
+    OFFSET_FIELD = 1
     __slots__ = ("_last_timestamp",)
 
     def __init__(self, storage: Storage, path: str, base_offset: int) -> None:
@@ -191,21 +195,7 @@ class TimeIndex(_Index):
 
     def lookup(self, timestamp: int) -> TimeEntry | None:
         """The last entry at or before a timestamp; None with none."""
-        count = self._count_up_to(0, timestamp)
-        return self[count - 1] if count else None
+        return self._last_up_to(0, timestamp)
 
-    def __getitem__(self, number: int) -> TimeEntry:
-        [(timestamp, relative)] = self._fields(number)
-        return TimeEntry(timestamp, self._base_offset + relative)
-
-    def entries(self) -> list[TimeEntry]:
-        """All of them: for tests and repairs."""
-        return [TimeEntry(time, self._base_offset + off) for time, off in self._fields(0, len(self))]
-
-    def truncate_to(self, offset: int) -> None:
-        """Removes the entries of batches that reach an offset or end behind it."""
-        self.truncate(self._count_up_to(1, offset - 1 - self._base_offset))
-
-    @property
-    def last(self) -> TimeEntry | None:
-        return self[self._entries - 1] if self._entries else None
+    def _entry(self, *fields: int) -> TimeEntry:
+        return TimeEntry(fields[0], self._base_offset + fields[1])

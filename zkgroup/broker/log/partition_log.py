@@ -73,20 +73,20 @@ class PartitionLog:
     """The log of one replica; from `log_loader`."""
 
     __slots__ = (
-        "_end_offset",
-        "_epochs",
         "_first_timestamp",
         "_folder",
         "_has_failed",
-        "_high_watermark",
-        "_producers",
-        "_recovery_point",
         "_segments",
         "_snapshots",
-        "_start_offset",
         "_storage",
         "config",
+        "end_offset",
+        "epochs",
+        "kept_high_watermark",
         "persist_recovery_point",
+        "producers",
+        "recovery_point",
+        "start_offset",
         "topic_partition",
     )
 
@@ -101,44 +101,20 @@ class PartitionLog:
         """Called before what lies below the recovery point is cut, with the new one, to store it."""
         self._folder = folder_of(topic_partition)
         self._segments = parts.segments
-        self._epochs = parts.epochs
-        self._high_watermark = parts.high_watermark
-        self._start_offset = parts.start_offset
-        self._recovery_point = parts.recovery_point
-        self._producers = parts.producers
+        self.epochs = parts.epochs
+        self.kept_high_watermark = parts.high_watermark
+        """The high watermark that was kept last; None in a log that was made without one."""
+        self.start_offset = parts.start_offset
+        """Offset of the first record that may be read."""
+        self.recovery_point = parts.recovery_point
+        """The offset up to which all was forced to the disk."""
+        self.producers = parts.producers
         self._snapshots = parts.snapshots
-        self._end_offset = parts.segments[-1].next_offset
+        self.end_offset = parts.segments[-1].next_offset
+        """Offset that the next record will get."""
         self._has_failed = False
         self._first_timestamp: int | None = None
         """Of the active segment; None before it is asked for."""
-
-    @property
-    def start_offset(self) -> int:
-        """Offset of the first record that may be read."""
-        return self._start_offset
-
-    @property
-    def end_offset(self) -> int:
-        """Offset that the next record will get."""
-        return self._end_offset
-
-    @property
-    def epochs(self) -> LeaderEpochs:
-        return self._epochs
-
-    @property
-    def kept_high_watermark(self) -> int | None:
-        """The high watermark that was kept last; None in a log that was made without one."""
-        return self._high_watermark
-
-    @property
-    def recovery_point(self) -> int:
-        """The offset up to which all was forced to the disk."""
-        return self._recovery_point
-
-    @property
-    def producers(self) -> ProducerStates:
-        return self._producers
 
     @property
     def size(self) -> int:
@@ -156,11 +132,11 @@ class PartitionLog:
         path = f"{self._folder}/{HIGH_WATERMARK}"
         with self._writing():
             self._storage.write(path, 0, encode_high_watermark(offset))
-        self._high_watermark = offset
+        self.kept_high_watermark = offset
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """Marks the log's end as the start of a leader epoch. Raises ValueError for one before the latest."""
-        self._keep_epochs(self._epochs.begin(leader_epoch, self._end_offset))
+        self._keep_epochs(self.epochs.begin(leader_epoch, self.end_offset))
 
     def append_as_leader(self, records: Buffer, leader_epoch: int, now_ms: int) -> Appended:
         """Checks the batches of a client, stamps offsets and the epoch on them, and appends all or none.
@@ -173,20 +149,20 @@ class PartitionLog:
             return Appended(batches.error, message=batches.reason, record_errors=batches.record_errors)
         at_append = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         for batch in batches:
-            check = self._producers.check(batch)
+            check = self.producers.check(batch)
             if (found := check.duplicate) is not None:
                 time = found.timestamp if at_append else -1
                 return Appended(ErrorCode.NONE, found.first_offset, found.last_offset + 1, time)
             if check.error is not ErrorCode.NONE:
                 return Appended(check.error, message=_sequence_message(batch, check.error))
-        self._producers.at(now_ms)
+        self.producers.at(now_ms)
         append_time = now_ms if at_append else None
-        base_offset = self._end_offset
+        base_offset = self.end_offset
         data, headers = stamped(records, batches, base_offset, leader_epoch, append_time)
         with self._writing():
             self.begin_epoch(leader_epoch)
             self._append(data, headers)
-        return Appended(ErrorCode.NONE, base_offset, self._end_offset, now_ms if at_append else -1)
+        return Appended(ErrorCode.NONE, base_offset, self.end_offset, now_ms if at_append else -1)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> str | None:
         """Appends the batches that a leader of this epoch has sent, with their offsets and epochs.
@@ -194,14 +170,14 @@ class PartitionLog:
         Returns None, or why it stopped before one that is damaged or does not follow.
         """
         batches, reason = follower_batches(
-            records, self._end_offset, self._epochs.epoch_before(self._end_offset), leader_epoch
+            records, self.end_offset, self.epochs.epoch_before(self.end_offset), leader_epoch
         )
         at = 0
         with self._writing():
             for run in _by_epoch(batches):
                 epoch, size = run[0].leader_epoch, sum(batch.size for batch in run)
-                if epoch < self._epochs.last:  # an epoch in which this replica led, without a record
-                    self._keep_epochs(self._epochs.cut(self._end_offset))
+                if epoch < self.epochs.last:  # an epoch in which this replica led, without a record
+                    self._keep_epochs(self.epochs.cut(self.end_offset))
                 self.begin_epoch(epoch)
                 self._append(records[at : at + size], run)
                 at += size
@@ -225,8 +201,8 @@ class PartitionLog:
         if self._first_timestamp is None and active.size == len(data):
             self._first_timestamp = batches[0].max_timestamp
         for batch in batches:
-            self._producers.update(batch)
-        self._end_offset = active.next_offset
+            self.producers.update(batch)
+        self.end_offset = active.next_offset
 
     def _must_roll(self, active: Segment, added: int, batches: list[BatchHeader]) -> bool:
         if not active.size:
@@ -247,7 +223,7 @@ class PartitionLog:
     def _roll(self) -> Segment:
         self._segments[-1].seal()
         self._write_snapshot()
-        made = Segment(self._storage, self._folder, self._end_offset, self.config.index_interval_bytes)
+        made = Segment(self._storage, self._folder, self.end_offset, self.config.index_interval_bytes)
         flush = self.config.flush is Flush.BATCH
         made.create(flush)
         if flush:
@@ -257,12 +233,12 @@ class PartitionLog:
         return made
 
     def _keep_epochs(self, epochs: LeaderEpochs) -> None:
-        if epochs == self._epochs:
+        if epochs == self.epochs:
             return
         path = f"{self._folder}/{LEADER_EPOCHS}"
         with self._writing():
             self._storage.replace(path, encode_leader_epochs(epochs), self.config.flush is Flush.BATCH)
-        self._epochs = epochs
+        self.epochs = epochs
 
     def read(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset`, as long as they end at or below `end_offset`: at
@@ -270,8 +246,8 @@ class PartitionLog:
 
         Raises ValueError for an offset that is not in the log nor its end.
         """
-        if not self._start_offset <= offset <= self._end_offset:
-            raise ValueError(f"{offset} is not from {self._start_offset} to {self._end_offset}")
+        if not self.start_offset <= offset <= self.end_offset:
+            raise ValueError(f"{offset} is not from {self.start_offset} to {self.end_offset}")
         with storage_errors(self._folder):
             return self._segments[self._number_of(offset)].read(offset, end_offset, max_bytes)
 
@@ -281,10 +257,10 @@ class PartitionLog:
         Exact for batches that are not compressed or with gzip; else the first record of the batch.
         """
         with storage_errors(self._folder):
-            for segment in self._segments[self._number_of(self._start_offset) :]:
+            for segment in self._segments[self._number_of(self.start_offset) :]:
                 if segment.base_offset >= end_offset:
                     return None
-                start = max(self._start_offset, segment.base_offset)
+                start = max(self.start_offset, segment.base_offset)
                 while (located := segment.find_by_time(timestamp, start)) is not None:
                     batch = segment.batch(located)
                     found = first_record_from(located.header, batch, timestamp, start)
@@ -300,9 +276,9 @@ class PartitionLog:
         first one (`legacyFetchOffsetsBefore` in kafka/log/Log.scala@2.8.2).
         """
         with storage_errors(self._folder):
-            starts = [(max(one.base_offset, self._start_offset), one.modified_ms()) for one in self._segments]
+            starts = [(max(one.base_offset, self.start_offset), one.modified_ms()) for one in self._segments]
         if self._segments[-1].size:
-            starts.append((self._end_offset, now_ms))
+            starts.append((self.end_offset, now_ms))
         if time_ms == EARLIEST:
             del starts[1:]
         elif time_ms != LATEST:
@@ -316,7 +292,7 @@ class PartitionLog:
 
     def truncate_to(self, offset: int) -> None:
         """Removes the records from an offset on, and those before it in the same batch."""
-        if offset >= self._end_offset:
+        if offset >= self.end_offset:
             return
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
@@ -328,7 +304,7 @@ class PartitionLog:
                 del self._segments[-1]
             self._segments[-1].truncate_to(offset)
             self._after_cut()
-            self._keep_epochs(self._epochs.cut(self._end_offset))
+            self._keep_epochs(self.epochs.cut(self.end_offset))
             self._reload_producers()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -344,35 +320,35 @@ class PartitionLog:
             made = Segment(self._storage, self._folder, offset, self.config.index_interval_bytes)
             made.create(self.config.flush is Flush.BATCH)
             self._segments.append(made)
-            self._start_offset = offset
+            self.start_offset = offset
             self._after_cut()
             self._keep_epochs(LeaderEpochs())
             for snapshot in self._snapshots:
                 self._storage.remove(self._snapshot_path(snapshot))
             self._snapshots = []
-            self._producers.replace(())
-            self._recovery_point = offset
+            self.producers.replace(())
+            self.recovery_point = offset
 
     def _after_cut(self) -> None:
-        self._end_offset = self._segments[-1].next_offset
-        self._start_offset = min(self._start_offset, self._end_offset)
+        self.end_offset = self._segments[-1].next_offset
+        self.start_offset = min(self.start_offset, self.end_offset)
         self._first_timestamp = None
 
     def _lower_recovery_point(self, offset: int) -> None:
         """Else a log that grows again after a cut would be trusted up to where it was before."""
-        if offset < self._recovery_point:
-            self._recovery_point = offset
+        if offset < self.recovery_point:
+            self.recovery_point = offset
             self.persist_recovery_point(offset)
 
     def advance_start(self, offset: int) -> None:
         """Moves the log start offset up, and removes the segments below it. Raises ValueError where it is
         behind the log's end."""
-        if offset > self._end_offset:
-            raise ValueError(f"the log of {self.topic_partition} ends at {self._end_offset}, before {offset}")
-        if offset <= self._start_offset:
+        if offset > self.end_offset:
+            raise ValueError(f"the log of {self.topic_partition} ends at {self.end_offset}, before {offset}")
+        if offset <= self.start_offset:
             return
         with self._writing():
-            self._start_offset = offset
+            self.start_offset = offset
             while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
                 self._segments[0].remove()
                 del self._segments[0]
@@ -380,20 +356,20 @@ class PartitionLog:
             while self._snapshots and self._snapshots[0] < first:
                 self._storage.remove(self._snapshot_path(self._snapshots[0]))
                 del self._snapshots[0]
-            self._keep_epochs(self._epochs.drop_before(offset))
+            self._keep_epochs(self.epochs.drop_before(offset))
 
     def apply_retention(self, now_ms: int) -> int | None:
         """Deletes segments that are too many or too old, below the high watermark, and forgets producers
         that are too old. Returns the new log start offset; None if it has not moved."""
-        self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         with self._writing():
             segments = self._segments
-            ends = [*(segment.base_offset for segment in segments[1:]), self._end_offset]
+            ends = [*(segment.base_offset for segment in segments[1:]), self.end_offset]
             number = count_deletable(
                 self.config,
                 [segment.size for segment in segments],
                 ends,
-                min(self._high_watermark or 0, self._end_offset),
+                min(self.kept_high_watermark or 0, self.end_offset),
                 now_ms,
                 lambda number: _newest_ms(segments[number]),
             )
@@ -405,33 +381,33 @@ class PartitionLog:
         if not number:
             return None
         self.advance_start(ends[number - 1])
-        return self._start_offset
+        return self.start_offset
 
     def _snapshot_path(self, offset: int) -> str:
         return f"{self._folder}/{snapshot_name(offset)}"
 
     def _write_snapshot(self) -> None:
         """Of the producers up to the log's end."""
-        if self._snapshots and self._snapshots[-1] == self._end_offset:
+        if self._snapshots and self._snapshots[-1] == self.end_offset:
             return
-        path = self._snapshot_path(self._end_offset)
-        self._storage.replace(path, self._producers.encode(), self.config.flush is Flush.BATCH)
+        path = self._snapshot_path(self.end_offset)
+        self._storage.replace(path, self.producers.encode(), self.config.flush is Flush.BATCH)
         bases = {segment.base_offset for segment in self._segments}
         for offset in [offset for offset in self._snapshots if offset not in bases]:
             self._storage.remove(self._snapshot_path(offset))
             self._snapshots.remove(offset)
-        self._snapshots.append(self._end_offset)
+        self._snapshots.append(self.end_offset)
 
     def _reload_producers(self) -> None:
         """After a cut. Without a producer that is known there was none before either."""
-        while self._snapshots and self._snapshots[-1] > self._end_offset:
+        while self._snapshots and self._snapshots[-1] > self.end_offset:
             self._storage.remove(self._snapshot_path(self._snapshots[-1]))
             del self._snapshots[-1]
-        if len(self._producers):
-            self._producers.replace(())
-            start = read_snapshot(self._storage, self._folder, self._snapshots, self._producers)
+        if len(self.producers):
+            self.producers.replace(())
+            start = read_snapshot(self._storage, self._folder, self._snapshots, self.producers)
             for batch in self.batches(start):
-                self._producers.update(batch)
+                self.producers.update(batch)
 
     def batches(self, offset: int) -> Iterator[BatchHeader]:
         """The headers of the batches that begin at an offset or behind it."""
@@ -449,18 +425,18 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Forces all to the disk: the recovery point is the log's end then."""
-        self._flush(self._segments, self._end_offset)
+        self._flush(self._segments, self.end_offset)
 
     def _flush(self, segments: list[Segment], offset: int) -> None:
-        if offset <= self._recovery_point:
+        if offset <= self.recovery_point:
             return
         with self._writing():
-            for segment in segments[self._number_of(self._recovery_point) :]:
+            for segment in segments[self._number_of(self.recovery_point) :]:
                 segment.flush()
             # Else the batches that are trusted at the next start could be of other epochs than the file says.
             self._storage.flush(f"{self._folder}/{LEADER_EPOCHS}")
             self._storage.flush(self._folder)
-        self._recovery_point = offset
+        self.recovery_point = offset
 
     def close(self) -> None:
         """Leaves the files so that the next start reads none of the records.

@@ -73,20 +73,20 @@ class Segment:
 
     __slots__ = (
         "_are_times_right",
-        "_base",
         "_ends",
         "_index",
         "_path",
         "_state",
         "_storage",
         "_times",
+        "base_offset",
         "interval",
     )
 
     def __init__(self, storage: Storage, folder: str, base_offset: int, index_interval_bytes: int) -> None:
         """Reads nothing: the files may be missing."""
         self._storage = storage
-        self._base = base_offset
+        self.base_offset = base_offset
         self._path = f"{folder}/{base_offset:020d}"
         self.interval = index_interval_bytes
         self._index: OffsetIndex | None = None
@@ -96,10 +96,6 @@ class Segment:
         """True if the last time entry was compared with its batch, or made here."""
         self._ends: dict[int, int] = {}
         """Offset to position where the last reads ended and appends began: most reads go on there."""
-
-    @property
-    def base_offset(self) -> int:
-        return self._base
 
     @property
     def log_path(self) -> str:
@@ -120,13 +116,13 @@ class Segment:
     @property
     def index(self) -> OffsetIndex:
         if self._index is None:
-            self._index = OffsetIndex(self._storage, self._path + ".index", self._base)
+            self._index = OffsetIndex(self._storage, self._path + ".index", self.base_offset)
         return self._index
 
     @property
     def times(self) -> TimeIndex:
         if self._times is None:
-            self._times = TimeIndex(self._storage, self._path + ".timeindex", self._base)
+            self._times = TimeIndex(self._storage, self._path + ".timeindex", self.base_offset)
         return self._times
 
     @property
@@ -138,7 +134,7 @@ class Segment:
 
     def can_hold(self, offset: int) -> bool:
         """Returns whether the index can express an offset."""
-        return offset - self._base <= RELATIVE_OFFSET_MAX
+        return offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch; -1 without one."""
@@ -158,7 +154,7 @@ class Segment:
         self.index.truncate(0)
         self.times.truncate(0)
         self._storage.write(self.log_path, 0, b"")
-        self._state = _State(0, self._base, 0, NO_TIMESTAMP, NO_TIMESTAMP)
+        self._state = _State(0, self.base_offset, 0, NO_TIMESTAMP, NO_TIMESTAMP)
         self._are_times_right = True
         if flush:
             self._storage.flush(self.log_path)
@@ -208,7 +204,7 @@ class Segment:
         self._keep_entries_below(trusted_offset, size)
         self._begin_count(size)
         end = self._last_indexed_position()
-        next_offset = self._header_at(end).base_offset if end else self._base
+        next_offset = self._header_at(end).base_offset if end else self.base_offset
         self._state = self._loaded._replace(next_offset=next_offset)
         with self.index.written_together(), self.times.written_together():
             for located in _scan(self._storage, self.log_path, end, size, next_offset):
@@ -233,7 +229,7 @@ class Segment:
         if not self._has_indexes(size):
             self.index.truncate(0)
         last = self.index.last
-        self.times.truncate_to(self._base if last is None else last.offset + 1)
+        self.times.truncate_to(self.base_offset if last is None else last.offset + 1)
 
     def _check_times(self) -> None:
         """Makes the indexes again where the last time entry is wrong."""
@@ -246,7 +242,7 @@ class Segment:
 
     def _is_time(self, entry: TimeEntry) -> bool:
         """Returns whether the batch that an entry names has its timestamp."""
-        if not self._base <= entry.offset < self.next_offset:
+        if not self.base_offset <= entry.offset < self.next_offset:
             return False
         header = self.find(entry.offset).header
         return (header.max_timestamp, header.last_offset) == entry
@@ -267,7 +263,7 @@ class Segment:
         """As it was before the batch of the last index entry was counted."""
         time = self.times.last
         timestamp, offset = (NO_TIMESTAMP, NO_TIMESTAMP) if time is None else time
-        self._state = _State(size, self._base, 0, timestamp, offset)
+        self._state = _State(size, self.base_offset, 0, timestamp, offset)
 
     def _count(self, located: Located) -> None:
         """Counts a batch, and makes index entries for it where they are due."""
@@ -434,7 +430,7 @@ class Segment:
         if entry is not None and not self._is_time(entry):
             self.rebuild()
             entry = self.times.lookup(timestamp)
-        start = max(self._base if entry is None else entry.offset, start_offset)
+        start = max(self.base_offset if entry is None else entry.offset, start_offset)
         if start >= self.next_offset:
             return None
         for located in self.walk(self.find(start).position):

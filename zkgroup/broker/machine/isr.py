@@ -93,7 +93,11 @@ class Isr:
         self._replicas = state.replicas
         self._stored = PartitionState(broker, state.leader_epoch, state.isr, state.controller_epoch)
         self._version = state.zk_version
-        self._knows_other_keys = False
+        self.knows_other_keys = False
+        """True if the znode's keys that are not in LeaderAndIsr are known: then a write keeps them.
+
+        False until the znode is read (`read_request`) or written for the first time.
+        """
         self._progress = {one: _FollowerLag() for one in state.replicas if one != broker}
         for member in state.isr:
             if member in self._progress:
@@ -123,14 +127,6 @@ class Isr:
     def version(self) -> int:
         """The last known version of the `state` znode."""
         return self._version
-
-    @property
-    def knows_other_keys(self) -> bool:
-        """True if the znode's keys that are not in LeaderAndIsr are known: then a write keeps them.
-
-        False until the znode is read (`read_request`) or written for the first time.
-        """
-        return self._knows_other_keys
 
     @property
     def leader_epoch(self) -> int:
@@ -251,7 +247,7 @@ class Isr:
             return IsrOutcome.DEPOSED
         if version == self._version:
             self._stored = replace(self._stored, extensions=stored.extensions)
-            self._knows_other_keys = True
+            self.knows_other_keys = True
             # It was not applied, and could still be: the next successful write excludes that.
             self._unconfirmed = self._unconfirmed.union(proposed)
             return IsrOutcome.KEPT
@@ -293,7 +289,7 @@ class Isr:
         self._stored, self._version = state, version
         self._unconfirmed = frozenset()
         self._refusals = 0
-        self._knows_other_keys = True
+        self.knows_other_keys = True
 
     def _is_own_state(self, stored: PartitionState) -> bool:
         return (stored.leader, stored.leader_epoch) == (self._broker, self._stored.leader_epoch)
@@ -327,12 +323,8 @@ class IsrChangePropagation:
         self._timing = timing or IsrChangePropagationConfig()
         self._waiting: set[TopicPartition] = set()
         self._first_ms = self._last_ms = now_ms
-        self._check_ms = now_ms + self._timing.every_ms
-
-    @property
-    def next_check_ms(self) -> int:
+        self.next_check_ms = now_ms + self._timing.every_ms
         """The time of the next call of `take_due`."""
-        return self._check_ms
 
     @property
     def waiting(self) -> frozenset[TopicPartition]:
@@ -356,9 +348,9 @@ class IsrChangePropagation:
         be sent twice.
         """
         timing = self._timing
-        if now_ms < self._check_ms:
+        if now_ms < self.next_check_ms:
             return ()
-        self._check_ms = now_ms + timing.every_ms
+        self.next_check_ms = now_ms + timing.every_ms
         quiet = now_ms - self._last_ms >= timing.quiet_ms
         if not self._waiting or not (quiet or now_ms - self._first_ms >= timing.waiting_max_ms):
             return ()

@@ -73,7 +73,7 @@ class Replica:
         self._broker = broker
         self._topic_partition = topic_partition
         self._log = log
-        self._role = Role.NONE
+        self.role = Role.NONE
         self._leader_epoch = NO_EPOCH
         self._leader_state: LeaderState | None = None
         self._level_at: int | None = None
@@ -81,7 +81,8 @@ class Replica:
         self._has_asked = False
         """True if it has said where to fetch since it took its role: an answer before that is for another
         replica, perhaps of a deleted topic of the same name."""
-        self._failure: str | None = None
+        self.failure: str | None = None
+        """The reason why the replica has no role or cannot take its leader's records; else None."""
 
     @property
     def end_offset(self) -> int:
@@ -99,7 +100,7 @@ class Replica:
         others = () if leader_state is None else leader_state.others
         starts = 0 if leader_state is None else leader_state.starts_changed
         offsets = log.end_offset, self.high_watermark, log.start_offset
-        return self._role, self._leader_epoch, *offsets, others, starts
+        return self.role, self._leader_epoch, *offsets, others, starts
 
     def has_caught_up(self, broker: int) -> bool:
         """Returns whether this replica leads, and a follower may join the ISR."""
@@ -113,17 +114,8 @@ class Replica:
         return None if self._leader_state is None else self._leader_state.maximal_isr_size
 
     @property
-    def role(self) -> Role:
-        return self._role
-
-    @property
     def leads(self) -> bool:
         return self._leader_state is not None
-
-    @property
-    def failure(self) -> str | None:
-        """The reason why the replica has no role or cannot take its leader's records; else None."""
-        return self._failure
 
     @property
     def size(self) -> int:
@@ -133,13 +125,13 @@ class Replica:
     def view(self) -> ReplicaView:
         leader_state = self._leader_state
         return ReplicaView(
-            role=self._role,
-            leader_epoch=NO_EPOCH if self._role is Role.NONE else self._leader_epoch,
+            role=self.role,
+            leader_epoch=NO_EPOCH if self.role is Role.NONE else self._leader_epoch,
             log_end_offset=self.end_offset,
             high_watermark=self.high_watermark,
             leader_epoch_start=-1 if leader_state is None else leader_state.start_offset,
             followers={} if leader_state is None else leader_state.followers(self.high_watermark),
-            failure=self._failure,
+            failure=self.failure,
         )
 
     def _lacks(self, leader_epoch: int) -> str | None:
@@ -164,7 +156,7 @@ class Replica:
                 return self._give_up(f"cannot lead in epoch {leader_epoch}: {lack}")
             self._log.begin_epoch(leader_epoch)
             self._leader_state = LeaderState(self._broker, leader_epoch, self.end_offset)
-            self._role = Role.LEADER
+            self.role = Role.LEADER
         self._leader_state.set_replicas(replicas)
         self._leader_state.set_maximal_isr(isr)
         self._advance(self._leader_state)
@@ -172,32 +164,32 @@ class Replica:
 
     def follow(self, leader_epoch: int, level_at: int | None = None) -> ErrorCode:
         """Becomes follower, or stays it. `level_at` is that of an earlier `FollowerState` of this epoch."""
-        if self._role is not Role.FOLLOWER or self._leader_epoch != leader_epoch:
+        if self.role is not Role.FOLLOWER or self._leader_epoch != leader_epoch:
             self._enter(leader_epoch, Role.FOLLOWER)
             if self._log.epochs.last > leader_epoch:
                 return self._give_up(f"cannot follow in epoch {leader_epoch}: {self._from_later()}")
-            self._role = Role.FOLLOWER
+            self.role = Role.FOLLOWER
             self._level_at = level_at
         return ErrorCode.NONE
 
     @property
     def following(self) -> FollowerState | None:
         """The state that `follow` needs after the log is opened again; None if it does not follow."""
-        return FollowerState(self._leader_epoch, self._level_at) if self._role is Role.FOLLOWER else None
+        return FollowerState(self._leader_epoch, self._level_at) if self.role is Role.FOLLOWER else None
 
     def stop(self) -> None:
         """Ends the role."""
-        self._role = Role.NONE
-        self._leader_state = self._level_at = self._failure = None
+        self.role = Role.NONE
+        self._leader_state = self._level_at = self.failure = None
 
     def flush_rolled(self) -> None:
         """Forces the full segments of the log to the disk."""
         self._log.flush_rolled()
 
     def _enter(self, leader_epoch: int, role: Role) -> None:
-        same = leader_epoch == self._leader_epoch and self._role not in (Role.NONE, role)
+        same = leader_epoch == self._leader_epoch and self.role not in (Role.NONE, role)
         if leader_epoch < self._leader_epoch or same:
-            now = f"{self._role.value} in epoch {self._leader_epoch}"
+            now = f"{self.role.value} in epoch {self._leader_epoch}"
             raise IllegalTransitionError(
                 f"{self._topic_partition}: {role.value} in epoch {leader_epoch}, after {now}"
             )
@@ -207,7 +199,7 @@ class Replica:
 
     def _give_up(self, failure: str) -> ErrorCode:
         """Stores the reason why the replica has no role in the present leader epoch."""
-        self._failure = failure
+        self.failure = failure
         return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _from_later(self) -> str:
@@ -449,7 +441,7 @@ class Replica:
 
     def next_fetch(self, max_bytes: int) -> FetchPartition | None:
         """Returns the next fetch from the leader; None if this replica does not follow."""
-        if self._role is not Role.FOLLOWER:
+        if self.role is not Role.FOLLOWER:
             return None
         self._has_asked = True
         log = self._log
@@ -466,21 +458,21 @@ class Replica:
         """Handles the leader's answer; see `ReplicaManager.take`."""
         position = request.current_leader_epoch, request.offset
         present = self._leader_epoch, self.end_offset
-        if self._role is not Role.FOLLOWER or not self._has_asked or position != present:
+        if self.role is not Role.FOLLOWER or not self._has_asked or position != present:
             return True
         if response.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._start_anew(response.log_start_offset)
         if response.error != ErrorCode.NONE:
             return False
-        self._failure = None
+        self.failure = None
         if response.diverging != NO_EPOCH_END:
             return self._cut_back(response.diverging)
         if response.log_end_offset == NO_OFFSET:
-            self._failure = "the leader's answer has no log end offset: it is no zkgroup broker"
+            self.failure = "the leader's answer has no log end offset: it is no zkgroup broker"
             return False
         records: Buffer = response.records or b""
         self._begin_with(records)
-        self._failure = damage = self._log.append_as_follower(records, self._leader_epoch)
+        self.failure = damage = self._log.append_as_follower(records, self._leader_epoch)
         self._learn(response.high_watermark, response.log_end_offset)
         start = min(response.log_start_offset, self.high_watermark)
         if start > self._log.start_offset:
@@ -508,14 +500,14 @@ class Replica:
         is_ahead = self._level_at is None and log.start_offset == log.end_offset
         if log_start_offset < 0 or not (is_beyond or is_ahead):
             return False
-        self._failure = None
+        self.failure = None
         log.truncate_fully_and_start_at(log_start_offset)
         return True
 
     def _cut_back(self, diverging: EpochEnd) -> bool:
         offset = self._log.epochs.cut_point(self.end_offset, diverging)
         if self._level_at is not None or offset >= self.end_offset:
-            self._failure = (
+            self.failure = (
                 f"the leader of epoch {self._leader_epoch} has lost records: it agreed with this log before, "
                 f"which ends at {self.end_offset}, and now its answer would truncate it to {offset}"
             )

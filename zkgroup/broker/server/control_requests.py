@@ -55,13 +55,9 @@ class ControlRequestHandler:
         """`broker` is the id of this broker; `update_metadata` updates `cache`."""
         self._broker = broker
         self._cache = cache
-        self._controller_epoch: int | None = None
-        self._replicas: dict[TopicPartition, AssignedRole] = {}
-
-    @property
-    def controller_epoch(self) -> int | None:
+        self.controller_epoch: int | None = None
         """The highest controller epoch in any request so far; None before the first request."""
-        return self._controller_epoch
+        self._replicas: dict[TopicPartition, AssignedRole] = {}
 
     @property
     def replicas(self) -> Mapping[TopicPartition, AssignedRole]:
@@ -134,9 +130,9 @@ class ControlRequestHandler:
 
     def _is_stale(self, controller_epoch: int) -> bool:
         """Returns whether the sender is a former controller; stores the controller epoch otherwise."""
-        if self._controller_epoch is not None and controller_epoch < self._controller_epoch:
+        if self.controller_epoch is not None and controller_epoch < self.controller_epoch:
             return True
-        self._controller_epoch = controller_epoch
+        self.controller_epoch = controller_epoch
         return False
 
     def _is_known(self, state: PartitionStateInfo) -> bool:

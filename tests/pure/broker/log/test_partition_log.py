@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,10 @@ from zkgroup.wire.record_batch import Record, build_batch, has_crc
 from zkgroup.wire.records import RecordError
 
 SMALL = LogConfig(segment_bytes=1_000, index_interval_bytes=100)
+
+
+def entries(index: Any) -> list[Any]:
+    return [index[number] for number in range(len(index))]
 
 
 def offsets(records: bytes) -> list[tuple[int, int]]:
@@ -446,12 +451,12 @@ def test_indexes_made_again_are_those_that_were_written() -> None:
             log.truncate_to(log.end_offset - 3)
     log.roll()
     segments = opened(storage, SMALL).segments
-    written = [(segment.index.entries(), segment.times.entries()) for segment in segments]
+    written = [(entries(segment.index), entries(segment.times)) for segment in segments]
     for segment, (offsets, times) in zip(segments, written, strict=True):
         segment.rebuild()
-        assert segment.index.entries() == offsets
+        assert entries(segment.index) == offsets
         # A segment that was full once has an entry more, for its end then.
-        assert set(segment.times.entries()) <= set(times)
+        assert set(entries(segment.times)) <= set(times)
         assert segment.times.last == (times[-1] if times else None)
     assert sum(len(offsets) for offsets, _ in written) > 10
 
