@@ -5,12 +5,12 @@ In simulation they come from the memory server's log (`zkgroup.testing.memory_zo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
-from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
+from zkgroup.errors import CorruptZnodeError, DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.operations import OVERWRITTEN
@@ -18,6 +18,7 @@ from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transacti
 from zkgroup.zkfiles.zxids import hole_between
 
 Action = Literal["create", "set", "delete", "check"]
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,14 @@ class ServerTransaction:
     """A write, or the start or the end of a session."""
     refusal: TransactionRefusal | None = None
     """The refusal; None for an accepted one."""
+
+
+def decoded(decode: Callable[[str, bytes | None], ValueT], change: Change) -> ValueT | None:
+    """The decoded value that a change has written, or None where it is not readable."""
+    try:
+        return decode(change.path, change.data)
+    except CorruptZnodeError:
+        return None
 
 
 _ACTIONS: Final[Mapping[int, Action]] = {

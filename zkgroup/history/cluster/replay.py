@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal
 
-from zkgroup.errors import CorruptZnodeError
-from zkgroup.history.transactions import Change, ServerTransaction
+from zkgroup.history.transactions import Change, ServerTransaction, decoded
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, delete_topics_path
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, broker_ids_path, topics_path
@@ -43,7 +42,6 @@ ClusterZnodeKind = Literal[
     "marks",
 ]
 NO_PARTITION = TopicPartition("", -1)
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,14 +256,6 @@ def zkgroup_sessions(transactions: Iterable[ServerTransaction]) -> frozenset[int
                 if written is not None and written.is_zkgroup:
                     found.add(transaction.session)
     return frozenset(found - {0})
-
-
-def decoded(decode: Callable[[str, bytes | None], _Value], change: Change) -> _Value | None:
-    """The decoded value that a change has written, or None where it is not readable."""
-    try:
-        return decode(change.path, change.data)
-    except CorruptZnodeError:
-        return None
 
 
 _FIXED: dict[str, ClusterZnodeKind] = {

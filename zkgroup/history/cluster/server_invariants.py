@@ -16,12 +16,11 @@ from zkgroup.history.cluster.replay import (
     ClusterZnode,
     EphemeralZnode,
     ReplayedCluster,
-    decoded,
     recorded_epochs,
     zkgroup_sessions,
 )
 from zkgroup.history.report import ClusterFigures, ClusterOptions, Violation
-from zkgroup.history.transactions import Change, ServerTransaction
+from zkgroup.history.transactions import Change, ServerTransaction, decoded
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from zkgroup.errors import CorruptZnodeError
 from zkgroup.history.records import HistoryRecord, partition_of
-from zkgroup.history.transactions import Change, ServerTransaction
+from zkgroup.history.transactions import Change, ServerTransaction, decoded
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.consumers import (
@@ -84,66 +83,36 @@ class ReplayedGroup:
         place = self.place(change.path)
         if place is None or change.action == "check":
             return
-        gone = change.action == "delete"
-        match place.kind:
-            case "id":
-                self._id(transaction, change, place.member, gone=gone)
-            case "owner":
-                self._owner(transaction, change, place.topic_partition, gone=gone)
-            case "offset":
-                self._offset(transaction, change, place.topic_partition, gone=gone)
-            case "topic":
-                self._topic(change, place.topic, gone=gone)
+        tp, is_new = place.topic_partition, change.action == "create"
+        match place.kind, change.action:
+            case "id", "delete":
+                self.ids.pop(place.member, None)
+            case "owner", "delete":
+                self.owners.pop(tp, None)
+            case "offset", "delete":
+                self.offsets.pop(tp, None)
+            case "topic", "delete":
+                self.topics.pop(place.topic, None)
+            case "id", _:
+                member, registration = self.ids.get(place.member), decoded(Registration.decode, change)
+                session = change.ephemeral_owner if member is None or is_new else member.session
+                self.ids[place.member] = MemberZnode(session, transaction.zxid, registration)
+            case "owner", "create":
+                text = (change.data or b"").decode("utf-8", "replace")
+                session, zxid, at_ms = change.ephemeral_owner, transaction.zxid, transaction.at_ms
+                self.owners[tp] = OwnerZnode(session, zxid, text, Owner(text).member, at_ms)
+            case "offset", _:
+                before, offset = self.offsets.get(tp), decoded(Offset.decode, change)
+                czxid = transaction.zxid if before is None or is_new else before.czxid
+                value = None if offset is None else offset.value
+                self.offsets[tp] = OffsetZnode(value, change.version or 0, czxid)
+            case "topic", _:
+                topic = decoded(Topic.decode, change)
+                self.topics[place.topic] = () if topic is None else topic.numbers
 
     def wanted(self) -> Mapping[str, Registration]:
         """The readable registrations."""
         return {name: one.registration for name, one in self.ids.items() if one.registration is not None}
-
-    def _id(self, transaction: ServerTransaction, change: Change, member: str, *, gone: bool) -> None:
-        if gone:
-            self.ids.pop(member, None)
-            return
-        try:
-            registration = Registration.decode(change.path, change.data)
-        except CorruptZnodeError:
-            registration = None
-        before = self.ids.get(member)
-        session = change.ephemeral_owner if change.action == "create" or before is None else before.session
-        self.ids[member] = MemberZnode(session, transaction.zxid, registration)
-
-    def _owner(
-        self, transaction: ServerTransaction, change: Change, tp: TopicPartition, *, gone: bool
-    ) -> None:
-        if gone:
-            self.owners.pop(tp, None)
-        elif change.action == "create":
-            text = (change.data or b"").decode("utf-8", "replace")
-            owner = Owner(text)
-            self.owners[tp] = OwnerZnode(
-                change.ephemeral_owner, transaction.zxid, text, owner.member, transaction.at_ms
-            )
-
-    def _offset(
-        self, transaction: ServerTransaction, change: Change, tp: TopicPartition, *, gone: bool
-    ) -> None:
-        if gone:
-            self.offsets.pop(tp, None)
-            return
-        try:
-            value = Offset.decode(change.path, change.data).value
-        except CorruptZnodeError:
-            value = None
-        before = self.offsets.get(tp)
-        czxid = transaction.zxid if change.action == "create" or before is None else before.czxid
-        self.offsets[tp] = OffsetZnode(value, change.version or 0, czxid)
-
-    def _topic(self, change: Change, topic: str, *, gone: bool) -> None:
-        self.topics.pop(topic, None)
-        if not gone:
-            try:
-                self.topics[topic] = Topic.decode(change.path, change.data).numbers
-            except CorruptZnodeError:
-                self.topics[topic] = ()
 
 
 class _GroupPaths:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from zkgroup.errors import CorruptZnodeError
 from zkgroup.history.group.replay import GroupEvidence, GroupZnode, OwnerZnode, ReplayedGroup, number_in
 from zkgroup.history.report import Figures, Violation
-from zkgroup.history.transactions import Change, ServerTransaction
+from zkgroup.history.transactions import Change, ServerTransaction, decoded
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import Reset
@@ -182,11 +181,8 @@ class GroupLogChecker:
         return {place.member for place in places if place is not None and place.kind == "id"}
 
     def _reset(self, change: Change, tp: TopicPartition) -> None:
-        try:
-            target = Reset.decode(change.path, change.data).offset
-        except CorruptZnodeError:
-            return
-        self._floors[tp] = min(self._floors.get(tp, target), target)
+        if (reset := decoded(Reset.decode, change)) is not None:
+            self._floors[tp] = min(self._floors.get(tp, reset.offset), reset.offset)
 
     def _claims(self) -> Iterator[Violation]:
         for change in self._now.changes:
@@ -274,7 +270,5 @@ def _sessions(evidence: GroupEvidence) -> tuple[set[int], set[int]]:
 
 
 def _is_zkgroup(change: Change) -> bool:
-    try:
-        return Registration.decode(change.path, change.data).is_zkgroup
-    except CorruptZnodeError:
-        return False
+    registration = decoded(Registration.decode, change)
+    return registration is not None and registration.is_zkgroup
