@@ -8,16 +8,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
 
 from zkgroup.demo.kafka_clients import CALL_S, HEARTBEAT_MS, ClientRecord, ClientWork, LeftOut
 from zkgroup.errors import SourceError
+from zkgroup.zookeeper.embedded.server import launched
 
 RELEASE = "2.8.2"
 CONSOLE = "Java console clients"
@@ -43,15 +42,14 @@ def cached_jars() -> Path:
     return Path(home) / "zkgroup" / f"kafka-{RELEASE}"
 
 
-def tethered(source: Path | None, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Starts a command that reads a file, and ends when the pipe to it closes: with this process."""
-    words = [sys.executable, "-m", "zkgroup.demo.tethered", str(source or os.devnull), *command]
-    return subprocess.Popen(words, stdin=subprocess.PIPE, **options)
-
-
 def java(jars: Path | str, main: str, *arguments: str) -> list[str]:
     """The command that runs a class of the jars."""
-    return ["java", *SMALL_JVM, "-cp", f"{jars}/*", main, *arguments]
+    return [_path("java"), *SMALL_JVM, "-cp", f"{jars}/*", main, *arguments]
+
+
+def _path(name: str) -> str:
+    """Of a program that is on the PATH."""
+    return shutil.which(name) or name
 
 
 class KafkaTools:
@@ -59,8 +57,7 @@ class KafkaTools:
 
     def __init__(self) -> None:
         """Starts the thread, if there is something to fetch."""
-        self._tethers: list[IO[bytes]] = []
-        """The pipe to each process: on its end the process kills its command, and ends."""
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._closed = False
         self._began_s = time.monotonic()
         self.jars = cached_jars()
@@ -114,7 +111,7 @@ class KafkaTools:
             with tempfile.TemporaryDirectory(prefix=".fetch.", dir=self.jars.parent) as scratch:
                 pom = Path(scratch, "pom.xml")
                 pom.write_text(POM, encoding="utf-8")
-                words = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+                words = [_path("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
                 code, out, err = self._run([*words, "-DoutputDirectory=jars"], FETCH_S, None)
                 if code:
                     self.reason = self.reason or f"Maven cannot fetch its jars: {_last_line(out or err)}"
@@ -125,28 +122,22 @@ class KafkaTools:
 
     def _run(self, command: Sequence[str], timeout_s: float, source: Path | None) -> tuple[int, str, str]:
         """Exit code, output and errors of a command, which ends with this process."""
-        # Ctrl-C is for the demo, which ends its processes itself
-        process = tethered(
-            source, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-        tether, process.stdin = process.stdin, None  # `communicate` would close it
-        assert tether is not None
-        self._tethers.append(tether)
+        with (source or Path(os.devnull)).open("rb") as given:
+            process = launched("output", command, stdin=given, stderr=subprocess.PIPE)
+        self._processes.append(process)
         if self._closed:
-            tether.close()
+            process.terminate()
         try:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            tether.close()
+            process.terminate()
             process.communicate(timeout=KILL_WAIT_S)
-            raise SourceError(f"{command[0]} has not ended in {timeout_s:g} s") from None
-        finally:
-            tether.close()
+            raise SourceError(f"{Path(command[0]).name} has not ended in {timeout_s:g} s") from None
         return process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
 
     def _kill(self) -> None:
-        for tether in self._tethers:
-            tether.close()
+        for process in self._processes:
+            process.terminate()
 
 
 def _last_line(text: str) -> str:
@@ -203,7 +194,8 @@ def run_member(work: ClientWork, topic: str, jars: str) -> None:
     words = ["--bootstrap-server", work.bootstrap, "--topic", topic, "--group", work.group]
     words += [word for item in properties.items() for word in ("--consumer-property", "=".join(item))]
     words += ["--property", "print.partition=true", "--property", "print.offset=true"]
-    process = tethered(None, java(jars, "kafka.tools.ConsoleConsumer", *words), stdout=subprocess.PIPE)
+    command = java(jars, "kafka.tools.ConsoleConsumer", *words)
+    process = launched("output", command, stdin=subprocess.DEVNULL)
     work.stopping.then(process.terminate)
     assert process.stdout is not None
     for line in process.stdout:

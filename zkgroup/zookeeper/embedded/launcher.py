@@ -1,9 +1,10 @@
 """Runs one server as a child process, and ends it when the process that started the launcher has ended.
 
-    python -I -S launcher.py PARENT_PID COMMAND [ARGUMENT ...]
+    python -I -S launcher.py PARENT_PID pid|output COMMAND [ARGUMENT ...]
 
-It is a program of its own, so it imports nothing of zkgroup. It writes the server's pid to standard output,
-waits, and exits with the server's status.
+It is a program of its own, so it imports nothing of zkgroup. It waits, and exits with the server's status.
+Standard output gets the server's pid, and standard error what the server prints; with `output` the server has
+standard output for itself.
 
 PR_SET_PDEATHSIG in the parent is not enough: Linux sends that signal when the *thread* that spawned the child
 ends (prctl(2)), and any thread may start a server. The launcher has one thread, so it uses the signal for its
@@ -22,13 +23,14 @@ _POLL_MS = 200
 """Milliseconds between two checks of the parent on a system without pidfd (not Linux, or before 5.3)."""
 
 
-def _exec_server(command: list[str], launcher: int) -> None:
+def _exec_server(command: list[str], launcher: int, *, has_output: bool) -> None:
     os.setsid()  # the parent handles a Ctrl-C in the terminal
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != launcher:  # it ended before the line above took effect
         os._exit(1)
-    os.dup2(2, 1)
+    if not has_output:
+        os.dup2(2, 1)
     os.execv(command[0], command)  # noqa: S606 - the parent's own command
 
 
@@ -57,22 +59,23 @@ def _wait(parent: int, server: int) -> int:
         poll.poll(timeout)
 
 
-def main(parent: int, command: list[str]) -> int:
+def main(parent: int, command: list[str], *, has_output: bool) -> int:
     """The exit status as of a shell: 128 + n for a server ended by signal n."""
     launcher = os.getpid()
     server = os.fork()
     if server == 0:
         try:
-            _exec_server(command, launcher)
+            _exec_server(command, launcher, has_output=has_output)
         finally:
             os._exit(127)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _frame: os.kill(server, received))
-    os.write(1, b"%d\n" % server)
+    if not has_output:
+        os.write(1, b"%d\n" % server)
     os.close(1)
     status = os.waitstatus_to_exitcode(_wait(parent, server))
     return status if status >= 0 else 128 - status
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[3:], has_output=sys.argv[2] == "output"))

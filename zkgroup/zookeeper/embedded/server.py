@@ -8,11 +8,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from zkgroup.errors import EmbeddedServerError
 from zkgroup.zookeeper.embedded.class_archive import archive_to_write, keep_archive
@@ -36,6 +36,17 @@ _ARCHIVE_S = 30.0
 _LOG_LINES = 15
 _ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 """Exit status of a Java process that has ended in order after SIGTERM."""
+
+
+def launched(
+    prints: Literal["pid", "output"], command: Sequence[str], **options: Any
+) -> subprocess.Popen[bytes]:
+    """Starts a command that ends when this process has ended, with a pipe for what `launcher.py` prints.
+
+    `command` begins with a path. The process is the launcher, which passes SIGTERM on.
+    """
+    words = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), prints, *command]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True, **options)
 
 
 class ServerState(Enum):
@@ -120,14 +131,7 @@ class EmbeddedServer:
         """Starts the process and returns at once. Raises EmbeddedServerError if Java is missing."""
         command = self._command()
         with self.log_path.open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), *command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=self.folder,
-                start_new_session=True,
-            )
+            process = launched("pid", command, stdin=subprocess.DEVNULL, stderr=log, cwd=self.folder)
         assert process.stdout is not None
         with process.stdout as output:
             pid = output.readline()
