@@ -34,7 +34,6 @@ from zkgroup.demo.stage import (
     Screen,
     checked,
     connected,
-    folder_of,
     named,
     opened,
 )
@@ -183,11 +182,11 @@ def run(options: DemoOptions, screen: Screen) -> AuditDemoReport:
     demo raises, and ConfigError where numpy or pyarrow is not installed.
     """
     require_columns()
-    with folder_of(options) as folder:
-        with opened(PlantedGroup, options, screen, folder) as stage:
-            shared = stage.play()
-            stage.headline = "the server stops"
-            screen.show(stage)
+    with opened(PlantedGroup, options, screen) as stage:
+        shared = stage.play()
+        stage.headline = "the server stops"
+        screen.show(stage)
+        stage.close_all()
         return _audit(stage, shared)
 
 
@@ -215,8 +214,8 @@ def _audit(stage: PlantedGroup, shared: GroupDemoReport) -> AuditDemoReport:
         _check_owners(stage, lives),
     )
     partition = next((one.partition for one in stage.planted if one.after < one.before), 0)
+    as_of = AsOf(found.facts.end_zxid, found.facts.end_ms)
     return AuditDemoReport(
-        checks=(*checks, *shared.checks),
         planted=tuple(stage.planted),
         severities=Counter(one.severity for one in found.findings),
         incidents=tuple(
@@ -225,11 +224,7 @@ def _audit(stage: PlantedGroup, shared: GroupDemoReport) -> AuditDemoReport:
         partition=partition,
         owners=tuple(lives.get(partition, ())),
         report=tuple(written),
-        took_s=stage.elapsed_s,
-        as_of=AsOf(found.facts.end_zxid, found.facts.end_ms),
-        group=stage.group,
-        zookeeper=stage.zookeeper,
-        folder=stage.folder if stage.options.keep else None,
+        **{**stage.common((*checks, *shared.checks)), "as_of": as_of},
     )
 
 

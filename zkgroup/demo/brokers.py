@@ -29,7 +29,7 @@ from zkgroup.demo.flight_data import TOPIC, reduce
 from zkgroup.demo.kafka_clients import LeftOut
 from zkgroup.demo.members import history_faults
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
-from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, folder_of, named, opened
+from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, named, opened
 from zkgroup.history import ClusterFigures
 from zkgroup.history.cluster.replay import finished_reassignments
 from zkgroup.znodes.brokers import Topic
@@ -105,7 +105,7 @@ def run(options: DemoOptions, screen: Screen) -> BrokersDemoReport:
     without kafka-python.
     """
     kafka_python.load("zkgroup demo brokers")
-    with folder_of(options) as folder, opened(BrokersStage, options, screen, folder) as stage:
+    with opened(BrokersStage, options, screen) as stage:
         return stage.play()
 
 
@@ -136,9 +136,7 @@ class BrokersStage(ClusterStage):
         clients.run()
         quiet_from_ms = self.ensemble.clock.wall_ms()
         self._drain()
-        self.headline = "the end"
-        self.ensemble.zk.sync("/")
-        self.refresh()
+        self.read_last()
         return self._report(self.unfinished_work(), clients, interrupted, quiet_from_ms)
 
     def _assemble(self) -> None:
@@ -365,7 +363,7 @@ class BrokersStage(ClusterStage):
             clients=tuple(clients.runs),
             left_out=tuple(clients.left_out),
             dump=clients.dump,
-            **self.common(checks, self.group),
+            **self.common(checks),
         )
 
     def _check_acknowledged(self) -> CheckResult:

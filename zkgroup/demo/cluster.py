@@ -294,9 +294,18 @@ class ClusterStage(MemberStage):
             self.log(f"{self.headline}, into {self.tools.jars}")
             self.until("Maven has ended", self.tools.has_ended_in_time)
 
+    def read_last(self) -> int:
+        """Reads the state at the end; returns the time since when nothing changes."""
+        quiet_from_ms = self.ensemble.clock.wall_ms()
+        self.headline = "the end"
+        self.ensemble.zk.sync("/")
+        self.refresh()
+        return quiet_from_ms
+
     def left_files(self, quiet_from_ms: int) -> LeftFiles:
         """Stops the brokers, and reads and checks their files and ZooKeeper's log, up to the last read."""
         as_of = self.ensemble.as_of()
+        logs = [self.folder / "zookeeper" / f"server-{n}" / "version-2" for n in range(self.servers)]
         self.log("nothing changes any more; reading the brokers' files and ZooKeeper's own log")
         for child in self.brokers.values():
             child.close_stdin()
@@ -311,7 +320,7 @@ class ClusterStage(MemberStage):
             )
             for number, leader in leaders.items()
         }
-        log = [one for one in read_transactions(self.logs) if one.zxid <= as_of.zxid]
+        log = [one for one in read_transactions(logs) if one.zxid <= as_of.zxid]
         options = ClusterOptions(quiet_from_ms=quiet_from_ms, takeover_ms=REST_MS, recovery_ms=REST_MS)
         report = check_cluster(log, list(self._records(kept, leaders)), options)
         return LeftFiles(log, kept, report, as_of)

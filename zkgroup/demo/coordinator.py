@@ -21,12 +21,10 @@ from zkgroup.demo.kafka_clients import ClientWork, LeftOut, client_of, installed
 from zkgroup.demo.members import behind, check_committed, check_result, history_faults
 from zkgroup.demo.processes import Child, Stopping
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
-from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, folder_of, opened
+from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, listed, opened
 from zkgroup.demo.stored_group import JAVA, LoggedGroup
 from zkgroup.errors import NotFoundError
 from zkgroup.history import ClusterFigures, ClusterReport
-from zkgroup.model import TopicPartition
-from zkgroup.znodes.consumers import Offset
 
 BROKERS = (1, 2, 3)
 MEMBERS = ("ada", "ben")
@@ -101,7 +99,7 @@ class CoordinatorDemoReport(DemoReport):
 def run(options: DemoOptions, screen: Screen) -> CoordinatorDemoReport:
     """Runs the whole demo. Leaves no process behind. Raises what the demo of brokers raises."""
     kafka_python.load("zkgroup demo coordinator")
-    with folder_of(options) as folder, opened(CoordinatorStage, options, screen, folder) as stage:
+    with opened(CoordinatorStage, options, screen) as stage:
         return stage.play()
 
 
@@ -121,8 +119,6 @@ class CoordinatorStage(ClusterStage):
     coordinated: CoordinatedGroupDescription | None = None
     """The group as its coordinator reports it; None before it exists."""
     slots: tuple[SlotDescription, ...] = ()
-    offsets: Mapping[int, int] = field(default_factory=dict)
-    """Partition to committed offset, of both kinds of members."""
     ends: dict[int, int] = field(default_factory=dict)
     """Partition to the next offset after the acknowledged records."""
     handed_over: Mapping[int, int] = field(default_factory=dict)
@@ -132,30 +128,18 @@ class CoordinatorStage(ClusterStage):
     paused: str = ""
 
     def read(self) -> None:
-        """Reads the cluster, the group of either kind, its offsets, and how far records are acknowledged."""
+        """Reads the cluster, the group of either kind, and how far records are acknowledged."""
         super().read()
         for one in self.acknowledged:
             self.ends[one.partition] = max(one.offset + 1, self.ends.get(one.partition, 0))
         if not self.clients:
             return
-        paths = {Offset.path(self.group, TopicPartition(TOPIC, n)): n for n in range(PARTITIONS)}
-        found = self.ensemble.zk.read_many(list(paths))
-        self.offsets = {
-            n: Offset.decode(path, znode.data).value
-            for path, n in paths.items()
-            if (znode := found[path]) is not None
-        }
         with suppress(NotFoundError):  # no client has asked for a coordinator yet
             described = describe_coordinator(self.ensemble)
             self.slots = described.slots
             self.coordinated = next(
                 (one for one in described.groups if one.group == self.group), self.coordinated
             )
-
-    @property
-    def committed(self) -> int:
-        """Number of records that the group has committed."""
-        return sum(value for value in self.offsets.values() if value > 0)
 
     def play(self) -> CoordinatorDemoReport:
         """Runs all steps in order, and checks the result."""
@@ -167,16 +151,12 @@ class CoordinatorStage(ClusterStage):
         self.create_topic()
         self._start_clients()
         self._kill_the_coordinator()
-        first, second, *_ = self.clients
+        first, second, *_ = (name for name, (client, _) in self.clients.items() if client != JAVA)
         self._kill_a_client(first)
         self._pause_a_client(second)
-        lines, ends = self._stop_clients()
+        handed_over = self._stop_clients()
         self._carry_on()
-        quiet_from_ms = self.ensemble.clock.wall_ms()
-        self.headline = "the end"
-        self.ensemble.zk.sync("/")
-        self.refresh()
-        return self._report(quiet_from_ms, lines, ends)
+        return self._report(handed_over)
 
     def _start_clients(self) -> None:
         """All clients that are there join one group; then records are produced, so that each gets some."""
@@ -247,7 +227,7 @@ class CoordinatorStage(ClusterStage):
                 self._coordinator() not in (None, victim)
                 and self.coordinated is not None
                 and self.coordinated.phase == STABLE
-                and all(self.offsets.get(number, 0) >= end for number, end in ends.items())
+                and all(self.owned.offsets.get(number, 0) >= end for number, end in ends.items())
             ),
         )
         self.failover_s = time.monotonic() - killed_s
@@ -264,7 +244,7 @@ class CoordinatorStage(ClusterStage):
 
     def _kill_a_client(self, name: str) -> None:
         """Kills a client: the others share its partitions when its session has ended."""
-        text = f"SIGKILL to {name}, owner of partitions {_listed(self.coordinated_partitions(name))}"
+        text = f"SIGKILL to {name}, owner of partitions {listed(self.coordinated_partitions(name))}"
         self.kill(self.clients[name][1], text, CLIENT_SESSION_MS)
         self._wait_until_shared("the others share its partitions", self._alive() - {name})
 
@@ -282,19 +262,19 @@ class CoordinatorStage(ClusterStage):
         )
         victim.pause()
         self.paused = name
-        self.log(f"SIGSTOP to {name}, owner of partitions {_listed(owned)}", "bad")
+        self.log(f"SIGSTOP to {name}, owner of partitions {listed(owned)}", "bad")
         self._wait_until_shared("the others share its partitions", self._alive() - {name})
         self.refresh()
         failed = len(victim.reported["not_committed"])
         victim.resume()
         self.headline = f"{name} goes on, and is no member any more"
-        self.log(f"SIGCONT to {name}: it still believes that it owns {_listed(owned)}")
+        self.log(f"SIGCONT to {name}: it still believes that it owns {listed(owned)}")
         self._wait_until_shared("it is a member again", self._alive())
         if refused := victim.reported["not_committed"][failed:]:
             self.log(f"its commit was refused: {refused[0]['error']}", "good")
 
-    def _stop_clients(self) -> tuple[int, dict[int, int]]:
-        """Lets the clients consume the rest and leave; returns the number of records and the ends of logs."""
+    def _stop_clients(self) -> CheckResult:
+        """Lets the clients consume the rest and leave; checks that they committed everything."""
         self.headline = "the rest of the records"
         self.finish_producing(len(self.lines) - HELD_BACK)
         self.until("every record is committed", lambda: self.committed >= sum(self.ends.values()))
@@ -308,8 +288,8 @@ class CoordinatorStage(ClusterStage):
             lambda: bool(self.coordinated and not self.coordinated.members and not self.coordinated.marked),
         )
         self.log("the clients have left; the group is empty", "good")
-        self.handed_over = dict(self.offsets)
-        return len(self.acknowledged), dict(self.ends)
+        self.handed_over = self.owned.offsets
+        return self._check_handed_over()
 
     def _carry_on(self) -> None:
         """ZooKeeper members go on with the group, at the same offsets."""
@@ -324,9 +304,9 @@ class CoordinatorStage(ClusterStage):
         self.verify("ZooKeeper members: ")
         self.stop_members()
 
-    def _report(self, quiet_from_ms: int, lines: int, ends: Mapping[int, int]) -> CoordinatorDemoReport:
+    def _report(self, handed_over: CheckResult) -> CoordinatorDemoReport:
         """Stops the brokers, and checks their files, the members' files and ZooKeeper's log."""
-        left = self.left_files(quiet_from_ms)
+        left = self.left_files(self.read_last())
         clients = self.outputs([child for _, child in self.clients.values()])
         members = self.outputs(self.members)
         reduction = reduce([*clients, *members])
@@ -337,12 +317,12 @@ class CoordinatorStage(ClusterStage):
         checks = [
             *check_result(kept, reduction),
             _check_starts(clients, reduction, stored),
-            self._check_handed_over(lines, ends),
+            handed_over,
             _check_owners(stored),
             _check_commits(stored),
             _check_kinds(stored),
             self._check_carried_on(members),
-            check_committed(kept, self.offsets),
+            check_committed(kept, self.owned.offsets),
             checked("group verify is clean", faults=self.problems, proof="clients and ZooKeeper members"),
             self._check_history(left.cluster, stored),
         ]
@@ -367,17 +347,17 @@ class CoordinatorStage(ClusterStage):
             failover_s=self.failover_s,
             kept_generation=self.kept_generation,
             figures=left.cluster.figures,
-            **self.common(checks, self.group),
+            **self.common(checks),
         )
 
-    def _check_handed_over(self, lines: int, ends: Mapping[int, int]) -> CheckResult:
-        faults = behind(self.handed_over, ends)
+    def _check_handed_over(self) -> CheckResult:
+        faults, lines = behind(self.handed_over, self.ends), len(self.acknowledged)
         total = sum(self.handed_over.values())
-        text = f"{total:,} of {lines:,} records in {len(ends)} partitions"
+        text = f"{total:,} of {lines:,} records in {len(self.ends)} partitions"
         if total != lines:
             faults.append(f"{total:,} of {lines:,} records")
         statement = "the clients committed everything to its end"
-        return checked(statement, faults=faults, proof=text, enough=bool(ends))
+        return checked(statement, faults=faults, proof=text, enough=bool(self.ends))
 
     def _check_carried_on(self, members: Sequence[MemberOutput]) -> CheckResult:
         """The ZooKeeper consumers began where the clients had stopped."""
@@ -481,7 +461,7 @@ class CoordinatorStage(ClusterStage):
         self, number: int, one: Child, name: str, session: str, partitions: Sequence[int]
     ) -> list[RenderableType]:
         color = "dim" if one.ended else COLORS[number % len(COLORS)]
-        lag = sum(max(self.ends.get(n, 0) - max(self.offsets.get(n, 0), 0), 0) for n in partitions)
+        lag = sum(max(self.ends.get(n, 0) - max(self.owned.offsets.get(n, 0), 0), 0) for n in partitions)
         return [
             Text(name, style=color),
             Text(str(one.pid), style="dim" if one.ended else ""),
@@ -489,12 +469,8 @@ class CoordinatorStage(ClusterStage):
             Text(session, style="bold red" if one.state in ("killed", "paused") else ""),
             f"{one.processed:,}",
             f"{lag:,}" if partitions else "",
-            Text(_listed(partitions, " "), style=color),
+            Text(listed(partitions, " "), style=color),
         ]
-
-
-def _listed(partitions: Sequence[int], between: str = ", ") -> str:
-    return between.join(map(str, partitions))
 
 
 def _check_starts(outputs: Sequence[MemberOutput], reduction: Reduction, stored: LoggedGroup) -> CheckResult:

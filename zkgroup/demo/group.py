@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ from zkgroup.demo.flight_data import (
 from zkgroup.demo.members import MemberStage
 from zkgroup.demo.processes import Child
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
-from zkgroup.demo.stage import DemoOptions, DemoReport, Screen, folder_of, opened
+from zkgroup.demo.stage import DemoOptions, DemoReport, Screen, listed, opened
 from zkgroup.errors import ConflictError, ZkGroupError
 from zkgroup.groups.reader import group_names
 from zkgroup.history import Figures
@@ -65,7 +65,7 @@ def run(options: DemoOptions, screen: Screen) -> GroupDemoReport:
     `EmbeddedServerError` when there is no server to start, and what the first read of an existing
     ensemble raises.
     """
-    with folder_of(options) as folder, opened(DemoGroup, options, screen, folder) as stage:
+    with opened(DemoGroup, options, screen) as stage:
         return stage.play()
 
 
@@ -139,7 +139,7 @@ class DemoGroup(MemberStage):
         heirs = (NAMES[0], NAMES[2], NAMES[3])
         self.until("the new member has its share", lambda: self.is_shared_by(heirs))
         stayed = sorted(n for n, token in self.owned.tokens.items() if before.get(n) == token)
-        self.log(f"{NAMES[3]} has its share; not touched: {_listed(stayed)} (same token as before)", "good")
+        self.log(f"{NAMES[3]} has its share; not touched: {listed(stayed)} (same token as before)", "good")
 
     def interlude(self) -> None:
         """A hook for the audit demo, while the first three members share all partitions."""
@@ -160,7 +160,7 @@ class DemoGroup(MemberStage):
         self.log(f"{name} starts (process {member.pid})")
 
     def _kill(self, victim: Child) -> None:
-        text = f"SIGKILL to {victim.name}, owner of partitions {_listed(self.partitions_of(victim))}"
+        text = f"SIGKILL to {victim.name}, owner of partitions {listed(self.partitions_of(victim))}"
         killed_s = self.kill(victim, text, SESSION_MS)
         alive = [one.name for one in self.members if not one.killed]
         self.until("the survivors own everything", lambda: self.is_shared_by(alive))
@@ -181,7 +181,7 @@ class DemoGroup(MemberStage):
         """Prints what a member gets and gives."""
         verb = {"assigned": "gets", "revoked": "hands over", "lost": "loses"}.get(event["event"])
         if verb:
-            text = f"{child.name} {verb} {_listed(event['partitions'])}"
+            text = f"{child.name} {verb} {listed(event['partitions'])}"
             self.log(text, "bad" if verb == "loses" else "plain")
 
     def report(self) -> GroupDemoReport:
@@ -196,7 +196,7 @@ class DemoGroup(MemberStage):
             figures=history.figures,
             takeover_s=self.takeover_s,
             embedded=self.options.zookeeper is None,
-            **self.common(checks, self.group),
+            **self.common(checks),
         )
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
@@ -209,7 +209,7 @@ class DemoGroup(MemberStage):
             "member,>pid,state,>records,partitions",
             [self._row(one, colors[one.name]) for one in self.members],
         )
-        drawn = self._tall(colors) if tall else self._two_columns(colors, width)
+        drawn = self._partitions(colors, width, tall=tall)
         return frame(self, [members, Text(), drawn], lines + rows, width, height)
 
     def _row(self, one: Child, color: str) -> list[Text]:
@@ -219,45 +219,32 @@ class DemoGroup(MemberStage):
             Text(str(one.pid), style=faded),
             state(one.state),
             Text(f"{one.processed:,}", style=faded),
-            Text(" ".join(map(str, self.partitions_of(one))), style=color),
+            Text(listed(self.partitions_of(one), " "), style=color),
         ]
 
-    def _tall(self, colors: dict[str, str]) -> RenderableType:
-        rows: list[list[RenderableType]] = []
-        for number in range(len(self.lines)):
-            name, owner, *rest = self._partition(number, colors, BAR)
-            rows.append([name, owner, Text(str(self.owned.tokens.get(number, "")), style="dim"), *rest])
+    def _partitions(self, colors: dict[str, str], width: int, *, tall: bool) -> RenderableType:
+        size = BAR if tall else max(0, min(BAR, width // 2 - 36))
+        rows = [self._partition(number, colors, size) for number in range(len(self.lines))]
         done, total = self.committed, self.total
-        rows.append(["", "", "", f"{done:,}", f"{total - done:,}", bar(done, total, BAR)])
-        return table(">partition,owner,>token,>offset,>lag,", rows)
-
-    def _two_columns(self, colors: dict[str, str], width: int) -> RenderableType:
-        size = max(0, min(BAR, width // 2 - 36))
-        half = (len(self.lines) + 1) // 2
-        halves = (range(half), range(half, len(self.lines)))
-        tables = [
-            table(
-                ">partition,owner,>offset,>lag,",
-                [self._partition(number, colors, size) for number in numbers],
-            )
-            for numbers in halves
-        ]
-        text = f"{self.committed:,} of {self.total:,} committed"
-        return Group(beside(tables), beside([Text(text), bar(self.committed, self.total, BAR)]))
+        if tall:
+            rows.append(["", "", "", f"{done:,}", f"{total - done:,}", bar(done, total, BAR)])
+            return table(">partition,owner,>token,>offset,>lag,", rows)
+        rows = [[*row[:2], *row[3:]] for row in rows]
+        half = (len(rows) + 1) // 2
+        tables = [table(">partition,owner,>offset,>lag,", some) for some in (rows[:half], rows[half:])]
+        text = f"{done:,} of {total:,} committed"
+        return Group(beside(tables), beside([Text(text), bar(done, total, BAR)]))
 
     def _partition(self, number: int, colors: dict[str, str], size: int) -> list[RenderableType]:
-        """Number, owner, offset, lag and progress of a partition."""
+        """Number, owner, token, offset, lag and progress of a partition."""
         owner = self.owned.owners.get(number)
         missing = "bold red" if any(not one.ended for one in self.members) else "dim"
         end, offset = len(self.lines[number]), max(self.owned.offsets.get(number, 0), 0)
         return [
             Text(str(number)),
             Text(owner, style=colors.get(owner, "")) if owner else Text("none", style=missing),
+            Text(str(self.owned.tokens.get(number, "")), style="dim"),
             Text(f"{offset:,}"),
             Text(f"{end - offset:,}", style="" if end > offset else "dim"),
             bar(offset, end, size),
         ]
-
-
-def _listed(partitions: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(partitions)))

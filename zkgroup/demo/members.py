@@ -130,7 +130,6 @@ class MemberStage(DemoStage):
 
     partitions: ClassVar[int] = PARTITIONS
 
-    group: str = "demo"
     members: list[Child] = field(default_factory=list)
     owned: OwnedState = field(default_factory=OwnedState)
     """The group of the members, as it was read last."""
@@ -164,8 +163,7 @@ class MemberStage(DemoStage):
 
     def read(self) -> None:
         """Reads the group."""
-        if self.members:
-            self.owned = read_group(self.ensemble, self.group)
+        self.owned = read_group(self.ensemble, self.group)
 
     def is_shared_by(self, names: Collection[str]) -> bool:
         """Returns whether exactly these members are in the group, and own all partitions."""

@@ -1,9 +1,14 @@
-"""The processes of the demos: each is started, gets its settings, prints events, and is killed or stopped."""
+"""The processes of the demos: each is started, gets its settings, prints events, and is killed or stopped.
+
+`python -m zkgroup.demo.processes MODULE` is such a process. It ends in order on SIGTERM, and when its
+standard input closes. Its events go to standard output, one JSON object a line.
+"""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -67,7 +72,7 @@ class Child:
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         with self.log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "zkgroup.demo.worker", module],
+                [sys.executable, "-m", "zkgroup.demo.processes", module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -221,3 +226,20 @@ class Stopping:
 def print_event(event: str, **fields: object) -> None:
     """Prints one event of a process in one write, so that lines of two threads never mix."""
     os.write(sys.stdout.fileno(), json.dumps({"event": event, **fields}).encode() + b"\n")
+
+
+def main() -> None:
+    """Imports the module before its settings are there, as that takes a while; then calls its `serve`.
+
+    The settings are the first line of standard input.
+    """
+    module = importlib.import_module(sys.argv[1])
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):  # no byte beyond the line
+        line += byte
+    if line:
+        module.serve(Stopping(), **decoded(line))
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,6 +69,11 @@ def named(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:NAMED_MAX])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
+def listed(numbers: Iterable[int], between: str = ", ") -> str:
+    """All of these numbers, as of partitions, in order."""
+    return between.join(map(str, sorted(numbers)))
+
+
 def checked(
     statement: str, figures: str = "", faults: Sequence[object] = (), *, proof: str = "", enough: bool = True
 ) -> CheckResult:
@@ -123,6 +128,9 @@ class DemoStage:
     folder: Path
     zookeeper: str = ""
     ensemble: Ensemble = field(init=False)
+    close_all: Callable[[], None] = field(init=False)
+    """Ends every process and the servers, once."""
+    group: str = "demo"
     children: list[Child] = field(default_factory=list)
     """Every process that was ever started."""
     events: list[ProgressEvent] = field(default_factory=list)
@@ -133,11 +141,6 @@ class DemoStage:
     def elapsed_s(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.began_s
-
-    @property
-    def logs(self) -> list[Path]:
-        """The folder of each own server with its transaction log."""
-        return [self.folder / "zookeeper" / f"server-{n}" / "version-2" for n in range(self.servers)]
 
     def log(self, text: str, tone: Tone = "plain") -> None:
         """Prints an event."""
@@ -205,13 +208,13 @@ class DemoStage:
         """Draws the state read last for a terminal of this size; 80x24 is enough."""
         raise NotImplementedError
 
-    def common(self, checks: Sequence[CheckResult], group: str) -> dict[str, Any]:
+    def common(self, checks: Sequence[CheckResult]) -> dict[str, Any]:
         """The fields of `DemoReport`."""
         return {
             "checks": tuple(checks),
             "took_s": self.elapsed_s,
             "as_of": self.ensemble.as_of(),
-            "group": group,
+            "group": self.group,
             "zookeeper": self.zookeeper,
             "folder": self.folder if self.options.keep else None,
         }
@@ -221,40 +224,32 @@ StageT = TypeVar("StageT", bound=DemoStage)
 
 
 @contextmanager
-def folder_of(options: DemoOptions) -> Iterator[Path]:
-    """A folder for the files of a run, removed at the end unless they are kept."""
+def opened(kind: type[StageT], options: DemoOptions, screen: Screen) -> Iterator[StageT]:
+    """A run with its ZooKeeper, and a folder for its files, removed at the end unless they are kept.
+
+    No process is left afterwards, nor after `close_all`, so the servers' files are complete. Raises
+    `EmbeddedServerError` when there is no server to start, and what a first connection raises.
+    """
     folder = Path(tempfile.mkdtemp(prefix="zkgroup-demo-"))
+    stage = kind(options=options, screen=screen, folder=folder)
     try:
-        yield folder
+        with ExitStack() as stack:
+            stage.close_all = stack.close
+            stack.callback(stage.close)
+            stage.open()
+            own = EmbeddedZooKeeper(
+                stage.servers,
+                data_dir=folder / "zookeeper",
+                tick_time_ms=TICK_MS,
+                java_options=stage.java_options,
+            )
+            stage.zookeeper = options.zookeeper or stack.enter_context(own).address
+            stage.ensemble = stack.enter_context(connected(stage.zookeeper, options))
+            stack.callback(stage.close)  # before the servers go
+            yield stage
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def opened(kind: type[StageT], options: DemoOptions, screen: Screen, folder: Path) -> Iterator[StageT]:
-    """A run with its ZooKeeper. No process is left afterwards, so the servers' files are complete.
-
-    Raises `EmbeddedServerError` when there is no server to start, and what a first connection raises.
-    """
-    stage = kind(options=options, screen=screen, folder=folder)
-    with ExitStack() as stack:
-        stack.callback(stage.close)
-        stage.open()
-        stage.zookeeper = (
-            options.zookeeper
-            or stack.enter_context(
-                EmbeddedZooKeeper(
-                    stage.servers,
-                    data_dir=folder / "zookeeper",
-                    tick_time_ms=TICK_MS,
-                    java_options=stage.java_options,
-                )
-            ).address
-        )
-        stage.ensemble = stack.enter_context(connected(stage.zookeeper, options))
-        stack.callback(stage.close)  # before the servers go
-        yield stage
 
 
 @contextmanager
