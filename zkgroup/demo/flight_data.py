@@ -15,6 +15,7 @@ from zlib import crc32
 
 TOPIC = "flights"
 PARTITIONS = 12
+FLIGHTS_MIN = 100
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,19 +49,19 @@ def partition_of(airport: str, partitions: int = PARTITIONS) -> int:
     return crc32(airport.encode("ascii")) % partitions
 
 
-def distribute(lines: Iterable[bytes], partitions: int = PARTITIONS) -> tuple[tuple[bytes, ...], ...]:
+def distribute(lines: Iterable[bytes]) -> list[list[bytes]]:
     """The lines of each partition, in their order; a line's index is its offset."""
-    input_lines: list[list[bytes]] = [[] for _ in range(partitions)]
+    input_lines: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     for line in lines:
-        input_lines[partition_of(airport_and_delay(line)[0], partitions)].append(line)
-    return tuple(tuple(one) for one in input_lines)
+        input_lines[partition_of(airport_and_delay(line)[0])].append(line)
+    return input_lines
 
 
-def write_topic(folder: Path, input_lines: Sequence[Sequence[bytes]], topic: str = TOPIC) -> None:
+def write_topic(folder: Path, input_lines: Sequence[Sequence[bytes]]) -> None:
     """Writes `<folder>/<topic>/<partition>.jsonl`, as `FileSource` reads it."""
-    (folder / topic).mkdir(parents=True, exist_ok=True)
+    (folder / TOPIC).mkdir(parents=True)
     for partition, lines in enumerate(input_lines):
-        (folder / topic / f"{partition}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+        (folder / TOPIC / f"{partition}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
 
 
 def delays(pairs: Iterable[tuple[str, int]]) -> Mapping[str, AirportDelay]:
@@ -73,9 +74,9 @@ def delays(pairs: Iterable[tuple[str, int]]) -> Mapping[str, AirportDelay]:
     return {name: AirportDelay(name, flights[name], sums[name]) for name in sorted(flights)}
 
 
-def slowest(airports: Mapping[str, AirportDelay], count: int, flights_min: int = 100) -> list[AirportDelay]:
-    """The airports with the greatest mean delay, among those with at least `flights_min` flights."""
-    counted = [one for one in airports.values() if one.flights >= flights_min]
+def slowest(airports: Mapping[str, AirportDelay], count: int) -> list[AirportDelay]:
+    """The airports with the greatest mean delay, among those with at least `FLIGHTS_MIN` flights."""
+    counted = [one for one in airports.values() if one.flights >= FLIGHTS_MIN]
     return sorted(counted, key=lambda one: (-one.mean, one.airport))[:count]
 
 
