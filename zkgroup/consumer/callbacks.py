@@ -132,23 +132,54 @@ class CallbackRunner(Protocol):
         ...
 
 
-class CallbackWorker:
-    """`CallbackRunner` on a thread that is started by the first callback. All methods are thread-safe.
+class _CallbackQueue:
+    """The callbacks of a runner, which is a `Party` of a `DrivenClock`.
 
-    On a `DrivenClock` it is a `Party`: no time passes while a callback runs, unless it waits on that clock.
+    No time passes there while a callback runs, unless it waits on that clock.
     """
 
-    def __init__(self, name: str, clock: Clock) -> None:
-        self._name = name
-        self._clock = clock
+    def __init__(self) -> None:
         self._open = 0
         """Callbacks that are queued, run, or have yet to be reported."""
         self.turns = 0
-        self._leave = clock.join(self) if is_driven(clock) else lambda: None
         self._lock = threading.Lock()
-        self._filled = threading.Condition(self._lock)
         self._queue: deque[CallbackCall] = deque()
         self._running: CallbackCall | None = None
+
+    @property
+    def running(self) -> CallbackCall | None:
+        return self._running
+
+    def is_quiet(self) -> bool:
+        with self._lock:
+            return self._open == 0
+
+    def _add(self, call: CallbackCall) -> None:
+        self._queue.append(call)
+        self._open += 1
+
+    def _has_ended(self) -> None:
+        self._open -= 1
+        self.turns += 1
+
+    def _take_off(self, call: CallbackCall) -> bool:
+        """Returns whether the callback was still in the queue; it never runs."""
+        if call not in self._queue:
+            return False
+        self._queue.remove(call)
+        self._has_ended()
+        return True
+
+
+class CallbackWorker(_CallbackQueue):
+    """`CallbackRunner` on a thread that is started by the first callback. All methods are thread-safe."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        super().__init__()
+        self._name = name
+        self._clock = clock
+        self._leave = clock.join(self) if is_driven(clock) else lambda: None
+        self._filled = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         self._inside = threading.local()
         self._started = 0
@@ -156,17 +187,14 @@ class CallbackWorker:
 
     def submit(self, call: CallbackCall) -> None:
         with self._lock:
-            self._queue.append(call)
-            self._open += 1
+            self._add(call)
             if self._thread is None:
                 self._start_thread()
             self._filled.notify()
 
     def stop_waiting_for(self, call: CallbackCall) -> bool:
         with self._lock:
-            if call in self._queue:
-                self._queue.remove(call)
-                self._has_ended()
+            if self._take_off(call):
                 return False
             if self._running is not call:
                 return True
@@ -176,10 +204,6 @@ class CallbackWorker:
             if self._queue:
                 self._start_thread()
             return True
-
-    @property
-    def running(self) -> CallbackCall | None:
-        return self._running
 
     def is_inside(self) -> bool:
         return getattr(self._inside, "active", False)
@@ -207,14 +231,6 @@ class CallbackWorker:
     def worker(self) -> object:
         thread = self._thread
         return thread.ident if thread is not None else None
-
-    def is_quiet(self) -> bool:
-        with self._lock:
-            return self._open == 0
-
-    def _has_ended(self) -> None:
-        self._open -= 1
-        self.turns += 1
 
     def _start_thread(self) -> None:
         self._started += 1
@@ -258,46 +274,31 @@ class CallbackWorker:
 log = logging.getLogger("zkgroup.consumer")
 
 
-class AsyncCallbackRunner:
-    """`CallbackRunner` on asyncio: one task at a time; an overdue one is abandoned, and cancelled at the end.
-
-    On a `DrivenClock` it is a `Party`: no time passes while a callback runs, unless it waits on that clock.
-    """
+class AsyncCallbackRunner(_CallbackQueue):
+    """`CallbackRunner` on asyncio: one task at a time; an overdue one is abandoned, later cancelled."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        super().__init__()
         self.event_loop = loop
-        self._open = 0
-        """Callbacks that are queued, run, or have yet to be reported."""
-        self.turns = 0
         self._task: asyncio.Task[None] | None = None
         """The task of the callback that runs."""
         self._leave = clock.join(self) if is_driven(clock) else lambda: None
-        self._lock = threading.Lock()
-        self._queue: deque[CallbackCall] = deque()
-        self._running: CallbackCall | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, call: CallbackCall) -> None:
         with self._lock:
-            self._queue.append(call)
-            self._open += 1
+            self._add(call)
         self._wake(call)
 
     def stop_waiting_for(self, call: CallbackCall) -> bool:
         with self._lock:
-            if call in self._queue:
-                self._queue.remove(call)
-                self._has_ended()
+            if self._take_off(call):
                 return False
             if self._running is call:
                 self._running = self._task = None
                 self._has_ended()
         self._wake(None)
         return True
-
-    @property
-    def running(self) -> CallbackCall | None:
-        return self._running
 
     def is_inside(self) -> bool:
         try:
@@ -325,14 +326,6 @@ class AsyncCallbackRunner:
     @property
     def worker(self) -> object:
         return self._task
-
-    def is_quiet(self) -> bool:
-        with self._lock:
-            return self._open == 0
-
-    def _has_ended(self) -> None:
-        self._open -= 1
-        self.turns += 1
 
     def _pump(self) -> None:
         with self._lock:
@@ -509,7 +502,7 @@ class Revocations:
         self,
         calls: CallbackDispatcher,
         clock: Clock,
-        delivery: DeliveryPort | None,
+        delivery: DeliveryPort,
         post: Callable[[Revoked], None],
     ) -> None:
         self._calls = calls
@@ -536,9 +529,6 @@ class Revocations:
         """Waits for the unacknowledged records after the callback, then reports."""
         effect = revocation.effect
         if effect.call_id not in self._open:
-            return
-        if self._delivery is None:
-            self._report(revocation, ProcessedPositions({}))
             return
         length_ms = effect.deadline_ms - revocation.begun_ms
         until_ms = effect.deadline_ms - int(length_ms * DRAIN_MARGIN)

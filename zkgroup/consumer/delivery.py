@@ -15,6 +15,7 @@ from typing import Protocol
 from zkgroup.consumer.lease import LeaseTable
 from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
 from zkgroup.consumer.subscription_state import (
+    DeliveryPort,
     PendingRevocations,
     PositionEpoch,
     ProcessedPositions,
@@ -30,8 +31,8 @@ FETCH_RECORDS = 500
 """Most records of one partition in one fetch from the source."""
 
 
-class Delivery:
-    """The delivery of all partitions of one consumer. Implements `DeliveryPort`."""
+class Delivery(DeliveryPort):
+    """The delivery of all partitions of one consumer."""
 
     def __init__(
         self,

@@ -108,7 +108,8 @@ class MemberEngine:
         self._machine = machine
         self._callbacks = callbacks
         self._owns_client = owns_client
-        self._delivery, self._pid = delivery, os.getpid()
+        self._delivery = delivery = delivery or DeliveryPort()
+        self._pid = os.getpid()
         self._ended = False
         self._calls = CallbackDispatcher(
             callbacks,
@@ -358,8 +359,7 @@ class MemberEngine:
 
     def _finish_commit(self, effect: FinishCommit) -> None:
         self.telemetry.committed(effect)
-        if self._delivery is not None:
-            self._delivery.committed(effect)
+        self._delivery.committed(effect)
         self._pending_futures.committed(effect.commit_id, CommitResult(effect.committed, effect.refused))
 
     def _finish(self, effect: Finish) -> None:
@@ -509,7 +509,7 @@ class PartitionEffectHandler:
         calls: CallbackDispatcher,
         revocations: Revocations,
         telemetry: Telemetry,
-        delivery: DeliveryPort | None,
+        delivery: DeliveryPort,
     ) -> None:
         self._lease_table = lease_table
         self._calls = calls
@@ -531,35 +531,25 @@ class PartitionEffectHandler:
                 self._end(partitions)
                 self._calls.call("on_lost", partitions)
             case ExtendLease(until_ms):
-                self._extend(until_ms)
+                self._lease_table.extend(until_ms)
+                self._telemetry.holdings()
+                self._delivery.extended()
             case SeekTo():
-                self._seek(effect)
+                self._lease_table.seek_performed(effect.seek_id)
+                self._delivery.seek_performed(effect)
             case _:
                 assert_never(effect)
-
-    def _extend(self, until_ms: int) -> None:
-        self._lease_table.extend(until_ms)
-        self._telemetry.holdings()
-        if self._delivery is not None:
-            self._delivery.extended()
 
     def _assign(self, effect: Assign) -> None:
         self._lease_table.grant(effect.grants, effect.seek_id)
         self._telemetry.holdings()
-        if self._delivery is not None:
-            self._delivery.assigned(effect)
-
-        def returned() -> None:
-            if self._delivery is not None:
-                self._delivery.started(effect.grants)
-
+        self._delivery.assigned(effect)
         leases = [Lease(grant, self._lease_table) for grant in effect.grants]
-        self._calls.call("on_assigned", leases, then=returned)
+        self._calls.call("on_assigned", leases, then=lambda: self._delivery.started(effect.grants))
 
     def _revoke(self, effect: Revoke) -> None:
         self._lease_table.stop(effect.partitions)
-        if self._delivery is not None:
-            self._delivery.stop(effect.partitions)
+        self._delivery.stop(effect.partitions)
         self._revocations.begin(effect)
 
     def _end_overdue(self, effect: EndOverdue) -> None:
@@ -571,19 +561,12 @@ class PartitionEffectHandler:
     def _end(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._lease_table.end(partitions)
         self._telemetry.holdings()
-        if self._delivery is not None:
-            self._delivery.ended(partitions)
-
-    def _seek(self, effect: SeekTo) -> None:
-        self._lease_table.seek_performed(effect.seek_id)
-        if self._delivery is not None:
-            self._delivery.seek_performed(effect)
+        self._delivery.ended(partitions)
 
     def finish(self) -> None:
         """Ends all leases: the member has ended."""
         partitions = tuple(self._lease_table.current.grants)
         self._lease_table.clear()
         self._telemetry.holdings()
-        if self._delivery is not None:
-            self._delivery.ended(partitions)
-            self._delivery.finished()
+        self._delivery.ended(partitions)
+        self._delivery.finished()

@@ -1,8 +1,7 @@
 """The fetched, delivered and processed records of each owned partition (Kafka's SubscriptionState).
 
 `TopicPartitionState` exists as long as one claim of a partition; `SubscriptionState` has all of them under a
-lock. Both are used by `Delivery`. `DeliveryPort` is a delivery as a member's engine uses it; a member without
-records has none.
+lock. Both are used by `Delivery`. `DeliveryPort` is a delivery as a member's engine uses it.
 
 Records are delivered in the order of their offsets (rising, with gaps). The position to commit is the offset
 after the last record of the unbroken run of acknowledged ones, counted in *delivery* order: nothing is
@@ -13,9 +12,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
 from zkgroup.errors import NotOwnerError
@@ -34,20 +32,17 @@ class ProcessedPositions:
     """`seek_id` of the last `Assign` or `SeekTo` performed before these were taken; None: all were."""
 
 
-class DeliveryPort(Protocol):
-    """A delivery as a member's engine uses it."""
+class DeliveryPort:
+    """A delivery as a member's engine uses it; this one, of members without records, does nothing."""
 
     def assigned(self, effect: Assign) -> None:
         """Takes granted claims; nothing is delivered before `started`."""
-        ...
 
     def started(self, grants: Iterable[LeaseGrant]) -> None:
         """Starts delivery of these claims: their `on_assigned` has returned."""
-        ...
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
         """Stops delivery of these partitions; delivered records may still be acknowledged."""
-        ...
 
     def drain(
         self,
@@ -56,27 +51,22 @@ class DeliveryPort(Protocol):
         done: Callable[[ProcessedPositions], None],
     ) -> None:
         """Calls `done` with the positions to commit once all records are acknowledged, or at `until_ms`."""
-        ...
+        done(ProcessedPositions({}))
 
     def ended(self, partitions: Iterable[TopicPartition]) -> None:
         """Drops partitions that are no longer owned."""
-        ...
 
     def extended(self) -> None:
         """Continues delivery that waited for the lease: it was extended."""
-        ...
 
     def seek_performed(self, seek: SeekTo) -> None:
         """Drops buffered records and continues from the offset given; a negative one: by the reset policy."""
-        ...
 
     def committed(self, outcome: FinishCommit) -> None:
         """Takes the outcome of a commit."""
-        ...
 
     def finished(self) -> None:
         """Wakes all calls that wait for records: the member has ended."""
-        ...
 
 
 class AckTracker:
@@ -147,10 +137,6 @@ class AckTracker:
         Acknowledged records behind it count too: they are stored until then.
         """
         return len(self._order) >= self.unacked_max
-
-    def outstanding(self) -> Iterator[int]:
-        """Offsets delivered and not acknowledged, in delivery order."""
-        return (offset for offset, acked in self._order.items() if not acked)
 
 
 PositionEpoch = tuple[int, int]

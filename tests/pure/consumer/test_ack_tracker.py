@@ -106,4 +106,4 @@ def test_the_position_is_the_end_of_the_acknowledged_head(gaps: list[int], data:
         while head < len(offsets) and offsets[head] in acked:
             head += 1
         assert tracked.position == (offsets[head - 1] + 1 if head else 0)
-        assert list(tracked.outstanding()) == [o for o in offsets if o not in acked]
+        assert [o for o, done in tracked._order.items() if not done] == [o for o in offsets if o not in acked]
