@@ -133,10 +133,8 @@ class CallbackRunner(Protocol):
 
 
 class _CallbackQueue:
-    """The callbacks of a runner, which is a `Party` of a `DrivenClock`.
-
-    No time passes there while a callback runs, unless it waits on that clock.
-    """
+    """The callbacks of a runner, which is a `Party` of a `DrivenClock`: no time passes there while a callback
+    runs, unless it waits on that clock."""
 
     def __init__(self) -> None:
         self._open = 0
@@ -493,10 +491,8 @@ class _Revocation:
 
 
 class Revocations:
-    """Performs each `Revoke`: the callback, the wait for unacknowledged records, then `Revoked`.
-
-    `Revoked` is posted as an event, so all effects of the present event are performed first.
-    """
+    """Performs each `Revoke`: the callback, the wait for unacknowledged records, then `Revoked` as an event,
+    so that all effects of the present event are performed first."""
 
     def __init__(
         self,

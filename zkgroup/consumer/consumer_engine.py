@@ -71,7 +71,6 @@ class PollMonitor:
         return self.is_overdue
 
     def end(self, now_ms: int) -> None:
-        """Ends a poll."""
         with self._lock:
             self._last_ms = now_ms  # first: a check between the two must not find an older end
             self._under_way -= 1
@@ -155,7 +154,6 @@ class ConsumerEngine:
         self.engine.at_end(wake_application)  # calls that wait for records end now
 
     def start(self) -> None:
-        """Joins the group and starts the fetcher."""
         self._polls.start(self.engine.clock.now_ms())
         self.engine.start()
         self.engine.call_soon(self._start_timers)
@@ -227,7 +225,6 @@ class ConsumerEngine:
         self.delivery.begin_poll()
 
     def end_poll(self) -> None:
-        """Ends a poll of the application."""
         self._polls.end(self.engine.clock.now_ms())
 
     def begin_close(self, timeout_s: float) -> None:

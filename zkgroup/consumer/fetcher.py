@@ -52,7 +52,6 @@ class ZooKeeperCluster:
         self._blocking = Blocking(store, timeout_s=CLUSTER_TIMEOUT_S, clock=clock)
 
     def close(self) -> None:
-        """Stops listening to the store."""
         self._blocking.close()
 
     def brokers(self) -> Mapping[int, BrokerRegistration]:
@@ -238,10 +237,8 @@ class Fetcher:
         return self._sleeper.blocking()
 
     def _resolve(self, order: FetchOrder, due: Sequence[TopicPartition]) -> None:
-        """Asks the source for the bounds of all at once; those without a reply are tried again later.
-
-        Partitions that the source did not get to are the first in the next call.
-        """
+        """Asks the source for the bounds of all at once; those without a reply are the first of a later
+        call."""
         if self._reset == "error":
             raise NoOffsetError(due[0])
         timeout_s = self._starts.limit_s(due, others_wait=bool(order.positions))

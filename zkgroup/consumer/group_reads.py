@@ -51,10 +51,8 @@ def _offset(topic_partition: TopicPartition, znode: Znode | Code | None) -> int 
 
 @contextmanager
 def group_reads(engine: MemberEngine) -> Iterator[GroupReads]:
-    """A context with the reads of a member's group; the member's end ends their waits.
-
-    A member that fails closes its client: a read that ends so raises the failure.
-    """
+    """A context with the reads of a member's group, whose waits end with the member. A read that ends because
+    a failed member closed its client raises the failure."""
     clock, ended = engine.clock, engine.finished
 
     def pause(seconds: float) -> None:

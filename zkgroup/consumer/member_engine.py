@@ -195,10 +195,8 @@ class MemberEngine:
         return future
 
     def hand_back(self, partitions: Iterable[TopicPartition]) -> Future[None]:
-        """Gives partitions up; the future is done when all their present claims have ended.
-
-        A later assignment may give them to this member again at once.
-        """
+        """Gives partitions up; done when all their present claims have ended. A later assignment may give
+        them back at once."""
         wanted = frozenset(partitions)
         future: Future[None] = Future()
 
@@ -220,7 +218,6 @@ class MemberEngine:
         self.loop.post(lambda: self.step(SubscriptionChanged(subscription)))
 
     def describe(self) -> Future[MemberSnapshot]:
-        """The present state of the machine."""
         future: Future[MemberSnapshot] = Future()
         self._request(lambda: resolve(future, self._machine.describe()), future)
         return future
@@ -257,7 +254,6 @@ class MemberEngine:
         self.loop.post(lambda: self._fail_application(error))
 
     def call_soon(self, task: Callable[[], None]) -> None:
-        """Runs a task on the loop's thread."""
         self.loop.post(task)
 
     def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
@@ -270,7 +266,6 @@ class MemberEngine:
             self.loop.schedule(name, at_ms, task)
 
     def begin_commit(self, processed: ProcessedPositions, future: Future[CommitResult]) -> None:
-        """Requests a commit, on the loop's thread."""
         if self._ended:
             self._fail(future)
             return
@@ -315,10 +310,8 @@ class MemberEngine:
             self._end_and_clear()
 
     def _end_and_clear(self) -> None:
-        """Ends without the machine. Leases and deliveries end before the owner znodes are deleted.
-
-        So there is only one owner at a time. The session of a client of its own deletes them at its end.
-        """
+        """Ends without the machine. So that there is only one owner at a time, leases and deliveries end
+        before the owner znodes are deleted, by the end of the session where the client is its own."""
         try:
             self._end_everything()
         finally:  # else its znodes would stay until the process ends
@@ -440,12 +433,10 @@ class PendingFutures:
         resolve(future, outcome)
 
     def check_waiters(self) -> None:
-        """Resolves the futures whose predicate is true now."""
         if self._waiters:
             self._waiters = [waiter for waiter in self._waiters if not _is_resolved(waiter)]
 
     def forget(self, future: Future[T]) -> None:
-        """Drops a future whose caller has stopped waiting."""
         self._waiters = [waiter for waiter in self._waiters if waiter.future is not future]
 
     def end(self, error: BaseException) -> None:
@@ -564,7 +555,6 @@ class PartitionEffectHandler:
         self._delivery.ended(partitions)
 
     def finish(self) -> None:
-        """Ends all leases: the member has ended."""
         partitions = tuple(self._lease_table.current.grants)
         self._lease_table.clear()
         self._telemetry.holdings()

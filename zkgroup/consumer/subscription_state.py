@@ -85,7 +85,6 @@ class AckTracker:
         self._acked = 0
 
     def delivered(self, offset: int) -> None:
-        """Notes that a record goes to the application."""
         if offset < self.next_offset:
             raise ValueError(f"{self.topic_partition}: offset {offset} after {self.next_offset - 1}")
         self._order[offset] = False
@@ -132,10 +131,8 @@ class AckTracker:
 
     @property
     def is_full(self) -> bool:
-        """True if delivery waits until the oldest unacknowledged record is acknowledged (`max_unacked`).
-
-        Acknowledged records behind it count too: they are stored until then.
-        """
+        """True if delivery waits until the oldest unacknowledged record is acknowledged (`max_unacked`): the
+        acknowledged records behind it are stored until then."""
         return len(self._order) >= self.unacked_max
 
 
@@ -266,10 +263,8 @@ class TopicPartitionState:
         self.sought = 0
 
     def restart(self) -> None:
-        """Makes the reset policy decide, which may go back: the source does not have the position.
-
-        This may also follow a position of the policy itself, whose commit may be running.
-        """
+        """Makes the reset policy decide, which may go back: the source does not have the position, perhaps
+        one of the policy itself, whose commit may be running."""
         self._jump(None)
         self.settling = True
         self.sought = self.epoch

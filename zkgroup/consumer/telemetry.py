@@ -164,7 +164,6 @@ class GuardedHistory:
         self._told_slow = False
 
     def record(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Passes the record on."""
         if self._broken:
             self._on_lost()
             return

@@ -289,10 +289,8 @@ class Claims:
         self.read_back_is_due = False
 
     def _read_back(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
-        """Reads offset, then owner.
-
-        This member's: adopted with *that* offset. Another's: blocked. None: wanted.
-        """
+        """Reads offset, then owner. This member's: adopted with *that* offset. Another's: blocked. None:
+        wanted."""
         session = self._context.session
         assert session is not None
         mine = MemberIdentity(self._context.config.member_id, session.session_id)
@@ -320,10 +318,8 @@ class Claims:
         self._block(blocked)
 
     def _adopted(self, tp: TopicPartition, thread: int, seen: PartitionZnodes) -> OwnedPartition | None:
-        """A claim of this member whose reply was lost, or None for one that is released.
-
-        A claim is released if it cannot be adopted or is not assigned; an assigned one is claimed anew.
-        """
+        """A claim of this member whose reply was lost. None for one that is released: it cannot be adopted,
+        or is not assigned; an assigned one is claimed anew."""
         context, owned = self._context, self._context.owned
         is_assigned = owned.assigned.get(tp) == thread
         adopted = adopted_partition(tp, thread, seen, context.registered_zxid) if is_assigned else None
@@ -383,10 +379,8 @@ class Claims:
         self._context.ask(Exists(self._paths.owner(tp), watch=True), answered, watch)
 
     def _freed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Schedules a claim: the blocking owner is gone.
-
-        Others that are released soon are claimed with it.
-        """
+        """Schedules a claim: the blocking owner is gone. Others that are released soon are claimed with
+        it."""
         freed = [tp for tp in partitions if tp in self._context.owned.blocked]
         self._context.owned.unblock(freed)
         if freed and self._context.now.ms >= self._not_before_ms:
@@ -423,7 +417,6 @@ class OwnerVerification:
         self._suspicion: object = None
 
     def start(self) -> None:
-        """Starts the schedule, after the registration."""
         interval_ms = self._context.config.settings.verify_interval_ms
         self._context.set_timer(
             VERIFY_TIMER, self._context.now.ms + self._context.jittered(interval_ms, SPREAD)
@@ -440,10 +433,8 @@ class OwnerVerification:
             self.start()
 
     def after_rebalance(self, *, claimed: bool) -> None:
-        """Schedules verifications.
-
-        After a rebalance without claims, the snapshot's read has verified already.
-        """
+        """Schedules verifications; after a rebalance without claims the snapshot's read has verified
+        already."""
         self.is_due = self.is_due or claimed
         snapshot = self._snapshot.newest
         if snapshot is not None and snapshot.has_foreign_members and self._context.owned.partitions:
@@ -451,10 +442,7 @@ class OwnerVerification:
                 self._context.set_timer(name, self._context.now.ms + after_ms)
 
     def verify(self) -> Procedure[None]:
-        """Reads all owner znodes once.
-
-        A claim that is gone is lost, and claimed again if it is assigned.
-        """
+        """Reads all owner znodes once. A claim that is gone is lost, and claimed again if it is assigned."""
         paths, topics = self._paths, self._snapshot.topic_facts
         owners = paths.owners(self._context.owned.partitions)
         (znodes,) = yield from read_many([*owners, paths.own, paths.ids, *topics])

@@ -458,7 +458,6 @@ class CommitBatch:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions with an open commit."""
         return [tp for tp in self._of if self.open(tp)]
 
     def open(self, tp: TopicPartition) -> list[PendingCommit]:
@@ -466,10 +465,8 @@ class CommitBatch:
         return [commit for commit in self._of.get(tp, ()) if tp in commit.values]
 
     def choose_value(self, tp: TopicPartition, owned: OwnedPartition) -> None:
-        """Chooses the offset to write for a partition.
-
-        Commits whose offset is written already are committed; those that must not be written are refused.
-        """
+        """Chooses the offset to write for a partition. Commits whose offset is written already are committed;
+        those that must not be written are refused."""
         value, sought, floor = owned.value, owned.sought, owned.floor
         for commit in self.open(tp):
             asked, seek = commit.values[tp], commit.seeks.get(tp, 0)
@@ -499,10 +496,8 @@ class CommitBatch:
         self._accept(tp, owned.value)
 
     def _accept(self, tp: TopicPartition, stored: int) -> None:
-        """Marks all open commits of the partition as committed.
-
-        For those that already were, the stored offset is updated: a seek may have followed them.
-        """
+        """Marks all open commits of the partition as committed, and updates the stored offset of those that
+        were: a seek may have followed them."""
         for commit in self._of.get(tp, ()):
             if tp in commit.values:
                 commit.accept(tp, stored)

@@ -229,10 +229,8 @@ class GroupSnapshotReader:
         return Watch(self.settling.mark_changed)
 
     def take(self) -> Procedure[Mapping[str, Znode | None] | None]:
-        """Takes a snapshot.
-
-        Returns the member's owner znodes as read; None if the group is still changing.
-        """
+        """Takes a snapshot. Returns the member's owner znodes as read; None if the group is still
+        changing."""
         for _ in range(PASSES_MAX):
             marks = self.settling.marks
             listing = yield from self._list()

@@ -68,7 +68,6 @@ class MemberSnapshot:
     is_assigned: bool
     """True if this member has carried out its part of the newest assignment that it knows."""
     members: tuple[str, ...]
-    """The members in the assignment."""
     assigned: Mapping[TopicPartition, int]
     """The partitions that this member should own, with the thread."""
     grants: Mapping[TopicPartition, LeaseGrant]
@@ -150,7 +149,6 @@ class MemberMachine:
         return self._components.assignments.missing_topics
 
     def describe(self) -> MemberSnapshot:
-        """The state of the member, for people."""
         components = self._components
         return describe(
             components.context,

@@ -96,10 +96,8 @@ class OwnedPartition:
         self.floor = self.value
 
     def leads_to(self, position: Position) -> int:
-        """The offset to write for a position: never lower, except after a seek that is not written yet.
-
-        It is the present offset if a later seek is written already.
-        """
+        """The offset to write for a position: never lower, except after a seek that is not written yet; the
+        present one if a later seek is written already."""
         if position.seek < self.sought:
             return self.value
         return position.offset if position.seek > self.sought else max(position.offset, self.value)
@@ -151,7 +149,6 @@ class Ownership:
     handed_back: set[TopicPartition] = field(default_factory=set)
     """Partitions that the application gave up until a later assignment."""
     claims_count: int = 0
-    """Number of claims accepted so far."""
 
     @property
     def is_settled(self) -> bool:
@@ -216,7 +213,6 @@ class Ownership:
                 self.want(tp)
 
     def clear(self) -> None:
-        """Removes all partitions from all stages."""
         self.assigned = {}
         for stage in (
             self.partitions,

@@ -233,10 +233,8 @@ class Releases:
                 self._context.note("release.info", **record, reason=reason)
 
     def _refused(self, packet: Groups, refused: Operation) -> None:
-        """Handles a refusal.
-
-        A handover that was refused at the topics or the assignment becomes a release.
-        """
+        """Handles a refusal. A handover that was refused at the topics or the assignment becomes a
+        release."""
         owned = self._context.owned
         if not isinstance(refused, Check) or refused not in self._checks(packet):
             return

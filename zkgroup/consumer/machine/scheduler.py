@@ -98,7 +98,6 @@ class Scheduler(ProcedureLoop[Effect]):
         self._runner.start(name, procedure)
 
     def stop(self) -> None:
-        """Ends the running procedure."""
         self._runner.stop()
 
     def _may_start(self) -> bool:
@@ -365,10 +364,8 @@ class GroupLeave:
         )
 
     def _denied(self, path: str) -> None:
-        """Fails because of an ACL; a member that is leaving reports the error at its end.
-
-        If only the session's end is left to do, nothing is tried again.
-        """
+        """Fails because of an ACL. A member that is leaving reports the error at its end; if only the
+        session's end is left to do, nothing is tried again."""
         error, leaving = AccessDeniedError(f"{path}: the ACL refuses this member"), self._leaving
         if leaving is None or not leaving.is_final:
             self.fail(error)
@@ -408,10 +405,8 @@ class GroupLeave:
         components.releases.revoke(context.owned.to_revoke(), leaving.reason, deadline_ms)
 
     def go_on(self) -> bool:
-        """Starts the next stage of a leave, at the end of every step; whether there may be new work.
-
-        It also handles losses during the step, and the limit of failed claims.
-        """
+        """Starts the next stage of a leave, at the end of every step, and handles losses during the step and
+        the limit of failed claims. Returns whether there may be new work."""
         components = self._components
         if components.membership.in_use is not None and self._leaving is None:
             self.fail(components.membership.in_use)
