@@ -134,7 +134,7 @@ def test_a_bounced_broker_is_seen_by_its_epoch() -> None:
 
     change = context.set_brokers({1: broker(1), 2: broker(2, epoch=9), 4: broker(4)})
 
-    assert change == BrokerChange(frozenset({4}), frozenset({3}), frozenset({2}))
+    assert change == BrokerChange(frozenset({4}), frozenset({3}))
     assert (context.shutting_down, context.first_request_sent, context.offline_replicas) == (
         {1},
         {1: 1},

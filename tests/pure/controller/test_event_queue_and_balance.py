@@ -126,7 +126,7 @@ def test_balance_leaves_out_held_replicas() -> None:
     pending_deletes = PendingDeletes()
     pending_deletes.delete_asked(tp(0), [1])
 
-    assert [each.partition for each in preferred_elections_due(balanced(10, 2), pending_deletes)] == [1]
+    assert [each.partition for each in preferred_elections_due(balanced(10, 2), pending_deletes, 10)] == [1]
 
 
 def test_topics_that_go_do_not_count() -> None:

@@ -156,7 +156,7 @@ def test_an_update_of_all_names_every_partition_with_a_state() -> None:
 
 def test_nothing_asked_for_is_nothing_sent() -> None:
     """An empty batch."""
-    assert build(batch(), cluster({"t": {0: (1, 2)}})) == BuiltRequests(())
+    assert build(batch(), cluster({"t": {0: (1, 2)}})) == BuiltRequests((), {})
 
 
 def test_partitions_of_deleted_topics_are_hidden_in_every_update() -> None:
@@ -260,7 +260,7 @@ def test_what_the_first_request_cannot_name_is_reported() -> None:
 
     built = build(one, context)
 
-    assert (list(led(built, 1)), built.omitted_partitions) == ([tp(0)], ((1, tp(1)),))
+    assert (list(led(built, 1)), built.omitted_partitions) == ([tp(0)], {1: (tp(1),)})
 
 
 def test_a_late_move_is_sent_with_its_target_to_new_incarnations_too() -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from tests.worlds.controller_clusters import tp
 from zkgroup.controller.machine.state_machines import (
+    PARTITIONS,
+    REPLICAS,
     PartitionAndReplica,
     PartitionPhase,
+    PhaseTable,
     ReplicaPhase,
     partition_at_start,
-    partition_table,
-    replica_table,
 )
 
 PARTITION_RULES = """
@@ -50,7 +51,7 @@ def name(word: str) -> str:
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(PartitionPhase, repeat=2)))
 def test_partitions_follow_their_table(before: PartitionPhase, after: PartitionPhase) -> None:
     """Each pair is allowed or refused; what is refused stays as it was and is named."""
-    table = partition_table()
+    table = PhaseTable(PARTITIONS, PartitionPhase.ONLINE)
     table.begin(tp(0), before)
 
     moved = table.move([tp(0)], after)
@@ -67,7 +68,7 @@ def test_partitions_follow_their_table(before: PartitionPhase, after: PartitionP
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(ReplicaPhase, repeat=2)))
 def test_replicas_follow_their_table(before: ReplicaPhase, after: ReplicaPhase) -> None:
     """Each pair is allowed or refused; what is refused stays as it was and is named."""
-    table = replica_table()
+    table = PhaseTable(REPLICAS, ReplicaPhase.ONLINE)
     replica = PartitionAndReplica(tp(0), 4)
     table.begin(replica, before)
 
@@ -84,20 +85,20 @@ def test_replicas_follow_their_table(before: ReplicaPhase, after: ReplicaPhase) 
 
 def test_an_illegal_one_leaves_the_others_of_the_batch_processed() -> None:
     """Those before it and those after it."""
-    table = partition_table()
+    table = PhaseTable(PARTITIONS, PartitionPhase.ONLINE)
     table.begin(tp(1), PartitionPhase.NON_EXISTENT)
     table.begin(tp(2), PartitionPhase.OFFLINE)
 
     moved = table.move([tp(0), tp(1), tp(2)], PartitionPhase.ONLINE)
 
     assert moved.done == {tp(0): PartitionPhase.ONLINE, tp(2): PartitionPhase.OFFLINE}
-    assert [each.item for each in moved.illegal] == [tp(1)]
+    assert moved.illegal == ("t-1 cannot become online: it is non-existent",)
     assert table.phase(tp(1)) is PartitionPhase.NON_EXISTENT
 
 
 def test_what_is_forgotten_is_in_no_phase() -> None:
     """A deleted topic leaves nothing behind."""
-    table = partition_table()
+    table = PhaseTable(PARTITIONS, PartitionPhase.ONLINE)
     table.begin(tp(0), PartitionPhase.OFFLINE)
 
     table.forget([tp(0), tp(1)])

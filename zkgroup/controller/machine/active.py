@@ -44,7 +44,7 @@ from zkgroup.controller.machine.reassignment.rounds import Reassignments
 from zkgroup.controller.machine.requests.sender import RequestSender
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorContext
 from zkgroup.controller.machine.state_writes import StateWriter
-from zkgroup.controller.machine.status import ControllerMetrics, StatusPublisher, controller_metrics
+from zkgroup.controller.machine.status import StatusPublisher
 from zkgroup.controller.machine.znode_reader import ZnodeReader
 from zkgroup.runtime.procedures import Work
 
@@ -155,10 +155,6 @@ class ActiveController:
     @property
     def is_current(self) -> bool:
         return self.parts.identity.is_current
-
-    def metrics(self) -> ControllerMetrics:
-        """Figures of the cluster; goes through all partitions."""
-        return controller_metrics(self.parts.context, self.parts.events, self.parts.core.now.ms)
 
     def next(self) -> Work | None:
         return self._processor.next()

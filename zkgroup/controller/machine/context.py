@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
-from zkgroup.controller.machine.state_machines import PartitionAndReplica, partition_table, replica_table
+from zkgroup.controller.machine.state_machines import (
+    PARTITIONS,
+    REPLICAS,
+    PartitionAndReplica,
+    PartitionPhase,
+    PhaseTable,
+    ReplicaPhase,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
@@ -82,11 +89,10 @@ class LiveBroker:
 
 
 class BrokerChange(NamedTuple):
-    """The news in a list of registrations. A bounced broker is to be taken as gone, then as new."""
+    """The news in a list of registrations, bounced brokers left out."""
 
     new: frozenset[int]
     gone: frozenset[int]
-    bounced: frozenset[int]
 
 
 Index = dict[int, set[int]]
@@ -148,9 +154,13 @@ class ControllerContext:
         """Path of each znode that could not be read, and what was wrong with it."""
         self.first_request_sent: dict[int, int] = {}
         """Broker to the incarnation whose first LeaderAndIsr was made (leading Kafka brokers, recipes 15)."""
-        self.partition_phases = partition_table()
+        self.partition_phases: PhaseTable[TopicPartition, PartitionPhase] = PhaseTable(
+            PARTITIONS, PartitionPhase.ONLINE
+        )
         """Phase of each partition; those not mentioned are online."""
-        self.replica_phases = replica_table()
+        self.replica_phases: PhaseTable[PartitionAndReplica, ReplicaPhase] = PhaseTable(
+            REPLICAS, ReplicaPhase.ONLINE
+        )
         """Phase of each replica; those not mentioned are online."""
         self.restarted_leaders: dict[TopicPartition, None] = {}
         """Partitions led by a zkgroup broker that has started since their state was written."""
@@ -174,7 +184,7 @@ class ControllerContext:
                 each for each, brokers in self.offline_replicas.items() if id_ in brokers
             ]:
                 self.replica_online(topic_partition, id_)
-        return BrokerChange(frozenset(now - before), frozenset(before - now), frozenset(bounced))
+        return BrokerChange(frozenset(now - before), frozenset(before - now))
 
     @property
     def live_or_shutting_down(self) -> frozenset[int]:

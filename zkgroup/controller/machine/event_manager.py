@@ -300,8 +300,8 @@ class EventManager:
         self.set_blocked(str(event), reported if refused is None else f"refused: {refused}")
 
 
-Handler = Callable[[str], Procedure[None]]
-"""Handles an event; the text is its subject, the topic for `TOPIC`."""
+Handler = Callable[..., Procedure[None]]
+"""Handles an event; that of `TOPIC` gets the topic."""
 
 
 class EventProcessor:
@@ -345,7 +345,7 @@ class EventProcessor:
         self._events.begin(event, reason)
         why = None
         try:
-            yield from self._run(event, handle(event.subject))
+            yield from self._run(event, handle(*filter(None, [event.subject])))
         except ConnectionLossError as error:
             if not error.too_big:
                 self.load_again()

@@ -143,7 +143,7 @@ class Feature:
         3.2)."""
         moved = table.move(items, after)
         for illegal in moved.illegal:
-            self._core.note("transition.refused", detail=str(illegal))
+            self._core.note("transition.refused", detail=illegal)
         return moved.done
 
     def _move_partitions(

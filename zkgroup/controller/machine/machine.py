@@ -33,7 +33,7 @@ from zkgroup.controller.machine.events import (
     ShutdownAsked,
 )
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig, ElectorContext
-from zkgroup.controller.machine.status import ControllerMetrics
+from zkgroup.controller.machine.status import ControllerMetrics, controller_metrics
 from zkgroup.model.ports import Instant
 from zkgroup.runtime.events import SharedEvent
 from zkgroup.runtime.machine import ProcedureMachine
@@ -88,7 +88,9 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
 
     def figures(self) -> ControllerMetrics | None:
         active = self.active
-        return active.metrics() if active is not None and active.context.is_loaded else None
+        if active is None or not active.context.is_loaded:
+            return None
+        return controller_metrics(active.context, active.parts.events, self.core.now.ms)
 
     @property
     def has_left(self) -> bool:

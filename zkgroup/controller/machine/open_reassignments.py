@@ -324,19 +324,13 @@ def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Broke
     return context.with_online_replica(each, context.live).isdisjoint(leadership.isr)
 
 
-class _Keys(NamedTuple):
-    """The keys of a topic for the move of one of its partitions (2.4)."""
-
-    adding: Collection[int]
-    removing: Collection[int]
-
-
-def _keys(context: ControllerContext, each: TopicPartition) -> _Keys | None:
+def _keys(context: ControllerContext, each: TopicPartition) -> tuple[Brokers, Brokers] | None:
+    """The brokers that a topic of 2.4 says are added to and removed from the partition, if any are."""
     seen = context.topic(each.topic)
     if seen is None:
         return None
     adding, removing = seen.topic.adding.get(each.partition), seen.topic.removing.get(each.partition)
-    return _Keys(adding or (), removing or ()) if adding or removing else None
+    return (adding or (), removing or ()) if adding or removing else None
 
 
 def _moves_in_topics(context: ControllerContext) -> Iterable[tuple[TopicPartition, Brokers]]:
@@ -358,8 +352,8 @@ def _opened(
     """A reassignment that is read for the first time; another controller may have begun it."""
     replicas = context.replicas(each)
     if (keys := _keys(context, each)) is not None:
-        origin = origin_in_topic(replicas, keys.adding)
-        former = target_in_topic(replicas, keys.removing)
+        origin = origin_in_topic(replicas, keys[0])
+        former = target_in_topic(replicas, keys[1])
         return OpenReassignment(target, origin, origin, asked, former=former if former != target else None)
     known = None if set(target) <= set(replicas) else replicas
     return OpenReassignment(target, replicas, known, asked)

@@ -71,21 +71,11 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 PhaseT = TypeVar("PhaseT", bound=Enum)
 
 
-class Illegal(NamedTuple, Generic[ItemT, PhaseT]):
-    """A transition that was refused; the item is as it was."""
-
-    item: ItemT
-    before: PhaseT
-    after: PhaseT
-
-    def __str__(self) -> str:
-        return f"{self.item} cannot become {self.after.value}: it is {self.before.value}"
-
-
 class Moved(NamedTuple, Generic[ItemT, PhaseT]):
     done: Mapping[ItemT, PhaseT]
     """Each item that has moved, with the phase it came from."""
-    illegal: tuple[Illegal[ItemT, PhaseT], ...]
+    illegal: tuple[str, ...]
+    """The transitions that were refused; these items are as they were."""
 
 
 class PhaseTable(Generic[ItemT, PhaseT]):
@@ -108,14 +98,14 @@ class PhaseTable(Generic[ItemT, PhaseT]):
     def move(self, items: Iterable[ItemT], after: PhaseT) -> Moved[ItemT, PhaseT]:
         """Moves each item for which it is allowed. The others stay as they are and are named."""
         done: dict[ItemT, PhaseT] = {}
-        illegal: list[Illegal[ItemT, PhaseT]] = []
+        illegal: list[str] = []
         for item in items:
             before = self.phase(item)
             if before in self._transitions[after]:
                 done[item] = before
                 self._store(item, after)
             else:
-                illegal.append(Illegal(item, before, after))
+                illegal.append(f"{item} cannot become {after.value}: it is {before.value}")
         return Moved(done, tuple(illegal))
 
     def forget(self, items: Iterable[ItemT]) -> None:
@@ -133,16 +123,6 @@ class PhaseTable(Generic[ItemT, PhaseT]):
         self._known.pop(item, None)
         if phase is not self._usual:
             self._known[item] = phase
-
-
-def partition_table() -> PhaseTable[TopicPartition, PartitionPhase]:
-    """A table in which every partition is online."""
-    return PhaseTable(PARTITIONS, PartitionPhase.ONLINE)
-
-
-def replica_table() -> PhaseTable[PartitionAndReplica, ReplicaPhase]:
-    """A table in which every replica is online."""
-    return PhaseTable(REPLICAS, ReplicaPhase.ONLINE)
 
 
 def partition_at_start(leader: int | None, live: Collection[int]) -> PartitionPhase:

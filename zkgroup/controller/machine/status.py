@@ -45,7 +45,7 @@ class StatusPublisher(Feature):
     def loaded(self) -> None:
         self._events.enqueue(event_manager.STATUS)
 
-    def publish(self, subject: str = "") -> Procedure[None]:
+    def publish(self) -> Procedure[None]:
         """Writes the status where it has changed, at most every `status_interval_ms`."""
         now, before, known = self._status(), self._published, self._version
         if before is not None and replace(before, time_ms=now.time_ms) == now:

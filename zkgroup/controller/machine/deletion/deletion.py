@@ -78,7 +78,7 @@ class TopicDeletions(Feature):
     def topic_forgotten(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
         self._events.set_blocked(_name(topic), None)
 
-    def on_deletions(self, subject: str = "") -> Procedure[None]:
+    def on_deletions(self) -> Procedure[None]:
         """Brings every queued topic as far as it goes now."""
         markers = yield from self._read_requests()
         for what in [each for each in self._events.blocked if each.startswith(_name(""))]:
@@ -455,7 +455,7 @@ class EpochBump(Feature):
     a request of a higher epoch obeys it no more.
     """
 
-    def bump_epoch(self, subject: str = "") -> Procedure[None]:
+    def bump_epoch(self) -> Procedure[None]:
         """Raises the epoch for the deletions that need it, and sends all brokers a request of the new one."""
         unresolved = [each for each in self._requests.unresolved.values() if each.epoch is None]
         election = self._identity.election

@@ -133,7 +133,7 @@ class StrayReplicaDeletion(Feature):
                 self._events.enqueue_later(event_manager.STRAY_REPLICAS, AGAIN_MS)
                 self._events.enqueue(event_manager.STRAY_RECORDS)
 
-    def delete_stray_replicas(self, subject: str = "") -> Procedure[None]:
+    def delete_stray_replicas(self) -> Procedure[None]:
         """Asks again for what is still left behind; the first time for what former controllers have left."""
         yield from self.read_strays_of_earlier()
         asked = self._pending_deletes.all_deleting()
@@ -279,7 +279,7 @@ class StrayReplicaDeletion(Feature):
         yield from self.read_records()
         self._forget_wanted()
 
-    def on_abandoned_replicas(self, subject: str = "") -> Procedure[None]:
+    def on_abandoned_replicas(self) -> Procedure[None]:
         """Has brokers that are back delete what they still have, and takes off the records of what is
         deleted."""
         pending_deletes = self._pending_deletes
@@ -424,7 +424,7 @@ class StrayReplicaDeletion(Feature):
                 self.forget_stray(PartitionAndReplica(TopicPartition(owed.topic, number), owed.broker))
         self.sort_records()
 
-    def on_stray_records(self, subject: str = "") -> Procedure[None]:
+    def on_stray_records(self) -> Procedure[None]:
         """Makes the records match: without what brokers have deleted, with what they could not."""
         records = self._pending_deletes.records
         if records:

@@ -32,7 +32,7 @@ class BrokerChanges(Feature):
         self._elections = elections
         self._strays = strays
 
-    def on_broker_changes(self, subject: str = "") -> Procedure[None]:
+    def on_broker_changes(self) -> Procedure[None]:
         """Finds brokers that are new, gone, or another incarnation than the known one (unnoticed restarts,
         K7)."""
         found = yield from self.registered()

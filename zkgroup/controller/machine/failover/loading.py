@@ -113,7 +113,7 @@ class Loading(Feature):
             and not self._context.is_going(each)
         )
 
-    def load(self, subject: str = "") -> Procedure[None]:
+    def load(self) -> Procedure[None]:
         """Reads everything, each watch before what it watches. After a ConnectionLossError it runs again."""
         yield from ask(Query(Sync("/")))
         if self._context.was_loaded:

@@ -20,7 +20,7 @@ class Notifications(Feature):
         self._events.enqueue(event_manager.ISR_CHANGES)
         self._events.enqueue(event_manager.CONFIG_CHANGES)
 
-    def on_isr_changes(self, subject: str = "") -> Procedure[None]:
+    def on_isr_changes(self) -> Procedure[None]:
         """Reads the states that notifications name, sends them to all brokers, and deletes what was read.
 
         One that cannot be read is deleted too: it will never say more. Those left over by a former controller
@@ -64,7 +64,7 @@ class Notifications(Feature):
             if path not in refused:
                 self._context.unreadable.pop(path, None)
 
-    def on_config_changes(self, subject: str = "") -> Procedure[None]:
+    def on_config_changes(self) -> Procedure[None]:
         """After each notification partitions without a leader are tried again, if there are any."""
         yield from ask(
             self._reader.watched(ListChildren(config_changes_path()), event_manager.CONFIG_CHANGES)

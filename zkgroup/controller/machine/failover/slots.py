@@ -49,7 +49,7 @@ class Slots(Feature):
             self._events.enqueue(event_manager.ELECTIONS)
             self._events.enqueue(event_manager.SLOT_REPLICAS)
 
-    def add_replicas(self, subject: str = "") -> Procedure[None]:
+    def add_replicas(self) -> Procedure[None]:
         """Requests more replicas for the slots that have too few, unless something is being moved."""
         targets = self._targets()
         if not targets or self._reassignments.request is not None or self._reassignments:

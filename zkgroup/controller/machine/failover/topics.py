@@ -68,7 +68,7 @@ class TopicChanges(Feature):
         self._strays = strays
         self._slots = slots
 
-    def on_topic_list_change(self, subject: str = "") -> Procedure[None]:
+    def on_topic_list_change(self) -> Procedure[None]:
         """The list of topics: new ones get their states, those that are gone are forgotten."""
         (outcome,) = yield from ask(self._reader.watched(ListChildren(topics_path()), event_manager.TOPICS))
         listed = set(list_done(outcome).children)
@@ -266,7 +266,7 @@ class TopicChanges(Feature):
         """The write that sets the znode to what the context has, where they differ."""
         seen = self._context.topic(name)
         assert seen is not None
-        if _same(seen.topic, found):
+        if dataclasses.replace(seen.topic, version=found.version) == found:
             return None
         path = Topic.path(name)
         try:
@@ -354,7 +354,7 @@ class TopicChanges(Feature):
         paths = PartitionState.paths_of(name, seen.topic.numbers)
         return seen if may_be_unhosted(seen.topic) and unreadable.keys().isdisjoint(paths) else None
 
-    def on_unreadable_states(self, subject: str = "") -> Procedure[None]:
+    def on_unreadable_states(self) -> Procedure[None]:
         """Handles `event_manager.UNREADABLE_STATES`. Another handler may have read the new state before."""
         if paths := self._states.unreadable_states():
             yield from self._read_again(paths)
@@ -423,13 +423,3 @@ def _moves(
     known: Mapping[int, Brokers], found: Mapping[int, Brokers], grown: Mapping[int, Brokers]
 ) -> dict[int, Brokers]:
     return {**known, **{number: found[number] for number in grown if number in found}}
-
-
-def _same(mine: Topic, found: Topic) -> bool:
-    return (mine.partitions, mine.adding, mine.removing, mine.topic_id, mine.extensions) == (
-        found.partitions,
-        found.adding,
-        found.removing,
-        found.topic_id,
-        found.extensions,
-    )

@@ -54,7 +54,7 @@ class ControlledShutdowns(Feature):
             self._core.emit(ShutdownAnswered(request.request_id, ErrorCode.STALE_CONTROLLER_EPOCH))
         self._waiting.clear()
 
-    def on_shutdown_requests(self, subject: str = "") -> Procedure[None]:
+    def on_shutdown_requests(self) -> Procedure[None]:
         """Elects other leaders for all brokers that have asked, together, and answers them.
 
         A request stays until it is answered, so none is forgotten if a reply of ZooKeeper is missing.

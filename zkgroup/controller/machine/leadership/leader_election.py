@@ -136,7 +136,7 @@ class LeaderElections(Feature):
             # A deletion does not wait for a reassignment without a leader.
             self._events.enqueue(event_manager.REASSIGNMENT)
 
-    def elect_offline(self, subject: str = "") -> Procedure[None]:
+    def elect_offline(self) -> Procedure[None]:
         """Elects where no leader can serve; followers that cannot serve leave the ISR."""
         offline = [
             each

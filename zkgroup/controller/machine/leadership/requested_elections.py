@@ -44,8 +44,6 @@ BALANCE: Final = EventKind("balance")
 """The periodic check for partitions that are not led by their preferred replica."""
 UNCLEAN_ELECTION: Final = EventKind("unclean election")
 """`/zkgroup/controller/elect`."""
-PERCENTAGE: Final = 10
-"""Kafka's `leader.imbalance.per.broker.percentage`."""
 
 
 class _RequestedElections(Feature):
@@ -83,7 +81,7 @@ class PreferredElections(_RequestedElections):
             self._is_balancing = True
             self._events.enqueue_later(BALANCE, self._settings.rebalance_first_ms)
 
-    def on_request(self, subject: str = "") -> Procedure[None]:
+    def on_request(self) -> Procedure[None]:
         """Carries out `/admin/preferred_replica_election` and removes it, whatever came of it."""
         znode = yield from self._read(PreferredElection.path(), PREFERRED_ELECTION)
         if znode is None:
@@ -101,7 +99,7 @@ class PreferredElections(_RequestedElections):
         )
         yield from self._delete(znode, PREFERRED_ELECTION)
 
-    def check_balance(self, subject: str = "") -> Procedure[None]:
+    def check_balance(self) -> Procedure[None]:
         """One round of the automatic rebalance; loading has put off the first one, each puts off the next."""
         settings = self._settings
         if not settings.auto_rebalance:
@@ -133,7 +131,7 @@ class PreferredElections(_RequestedElections):
 
 
 def preferred_elections_due(
-    context: ControllerContext, pending_deletes: PendingDeletes, percentage: int = PERCENTAGE
+    context: ControllerContext, pending_deletes: PendingDeletes, percentage: int
 ) -> tuple[TopicPartition, ...]:
     """Partitions to be led by their first replica, as one batch by topic and number; often none.
 
@@ -180,7 +178,7 @@ class UncleanElections(_RequestedElections):
     def loaded(self) -> None:
         self._events.enqueue(UNCLEAN_ELECTION)
 
-    def on_requests(self, subject: str = "") -> Procedure[None]:
+    def on_requests(self) -> Procedure[None]:
         """Carries out `/zkgroup/controller/elect`, and removes it with a record of what became of it."""
         znode = yield from self._read(UncleanElection.path(), UNCLEAN_ELECTION)
         if znode is None:

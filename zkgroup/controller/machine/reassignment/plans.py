@@ -73,7 +73,7 @@ class ReassignmentPlans(Feature):
     def loaded(self) -> None:
         self._events.enqueue(event_manager.PLANS)
 
-    def on_plans(self, _: str = "") -> Procedure[None]:
+    def on_plans(self) -> Procedure[None]:
         """The handler of `event_manager.PLANS`: submits the next phase, or ends what has no more."""
         plans = yield from self._read()
         for plan in plans:
@@ -174,11 +174,10 @@ class ReassignmentPlans(Feature):
                 *map(ConfigEntity.broker, sorted(brokers)),
                 *self._topics(move.topic_partition for move in phase),
             ]
-            why = yield from self._configure(
-                entities, lambda now: throttle_changes(phase, replicas, now, rate)
+            is_throttled = yield from self._configure(
+                plan, entities, lambda now: throttle_changes(phase, replicas, now, rate)
             )
-            if why is not None:
-                self._put_off(plan, why)
+            if not is_throttled:
                 return
         refusal = yield from self._written(plan, write)
         if refusal is None:
@@ -194,9 +193,10 @@ class ReassignmentPlans(Feature):
                 number for name in list_done(outcome).children if (number := number_of(name)) is not None
             }
             entities = [*map(ConfigEntity.broker, sorted(numbers)), *self._topics(plan.partitions)]
-            why = yield from self._configure(entities, lambda now: without_throttles(plan.partitions, now))
-            if why is not None:
-                self._put_off(plan, why)
+            is_removed = yield from self._configure(
+                plan, entities, lambda now: without_throttles(plan.partitions, now)
+            )
+            if not is_removed:
                 return False
         off = plan.stored.throttle is not None
         ended = dataclasses.replace(plan.stored.at(plan.stored.next_phase, state, reason), throttles_off=off)
@@ -218,25 +218,27 @@ class ReassignmentPlans(Feature):
             self._events.back_off(str(refusal), [f"plan {plan.id}"])
         return refusal
 
-    def _put_off(self, plan: _Plan, why: str) -> None:
-        self._events.set_blocked(f"plan {plan.id}", f"its throttles: {why}")
-        self._events.enqueue_later(event_manager.PLANS, AGAIN_MS)
-
     def _topics(self, partitions: Iterable[TopicPartition]) -> list[ConfigEntity]:
         """Configurations of the topics that there are; a plan may name others, which have none."""
         names = sorted({each.topic for each in partitions})
         return [ConfigEntity.topic(name) for name in names if self._context.topic(name) is not None]
 
-    def _configure(self, entities: Collection[ConfigEntity], changes: _Changes) -> Procedure[str | None]:
-        """Reads and changes these configurations. Returns why not, where one is in the way."""
+    def _configure(
+        self, plan: _Plan, entities: Collection[ConfigEntity], changes: _Changes
+    ) -> Procedure[bool]:
+        """Reads and changes these configurations. False: one is in the way, and the plan waits."""
         kinds = [entities_path("topics"), entities_path("brokers")]
         yield from ask(Query(CreateMissing((config_path(), config_changes_path(), *kinds))))
         configs = _Configs(self._context, self._reader, changes)
         yield from configs.read(entities)
-        if configs.unreadable:
-            return f"{configs.unreadable[0]} cannot be read"
-        refused = yield from self._states.write_all(entities, configs.make, configs.read)
-        return next((f"{entity}: {why}" for entity, why in refused.items() if why != _AS_IT_IS), None)
+        obstacles = [f"{path} cannot be read" for path in configs.unreadable]
+        if not obstacles:
+            refused = yield from self._states.write_all(entities, configs.make, configs.read)
+            obstacles = [f"{entity}: {why}" for entity, why in refused.items() if why != _AS_IT_IS]
+        if obstacles:
+            self._events.set_blocked(f"plan {plan.id}", f"its throttles: {obstacles[0]}")
+            self._events.enqueue_later(event_manager.PLANS, AGAIN_MS)
+        return not obstacles
 
 
 def _submittable(stored: StoredPlan) -> str | None:

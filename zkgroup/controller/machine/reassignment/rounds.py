@@ -123,7 +123,7 @@ class Reassignments(Feature):
     def loaded(self) -> None:
         self._events.enqueue(event_manager.REASSIGNMENT)
 
-    def run_round(self, _: str = "") -> Procedure[None]:
+    def run_round(self) -> Procedure[None]:
         """One round of all reassignments, which runs again while something goes on."""
         if not (yield from self._read_request()):
             return

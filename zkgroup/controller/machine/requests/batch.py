@@ -34,8 +34,8 @@ Targets = Mapping[TopicPartition, Brokers]
 class BuiltRequests:
     requests: tuple[BrokerRequest, ...]
     """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica."""
-    omitted_partitions: tuple[tuple[int, TopicPartition], ...] = ()
-    """Missing in a broker's first LeaderAndIsr, as their state cannot be read: it may fetch them again."""
+    omitted_partitions: Mapping[int, tuple[TopicPartition, ...]]
+    """Broker to what is missing in its first LeaderAndIsr, as it cannot be read: it may fetch that again."""
 
 
 class RequestBatch:
@@ -122,7 +122,7 @@ class RequestBatch:
         late = late or {}
         odd = {topic for topic, _ in late} | pending_deletes.topics(context) | context.deletions
         view = _View(context, pending_deletes, late, frozenset(odd))
-        omitted: list[tuple[int, TopicPartition]] = []
+        omitted: dict[int, tuple[TopicPartition, ...]] = {}
         requests: list[BrokerRequest] = []
         for broker in sorted(self._led(context)):
             is_first = context.first_request_sent.get(broker) != context.brokers[broker].epoch
@@ -132,14 +132,15 @@ class RequestBatch:
                 infos, missing = view.infos(broker, self._leaders[broker]), []
             if is_first:
                 context.first_request_sent[broker] = context.brokers[broker].epoch
-                omitted.extend((broker, each) for each in missing)
+                if missing:
+                    omitted[broker] = tuple(missing)
             if infos:
                 leaders = view.addresses({info.leader for info in infos})
                 request = LeaderAndIsrRequest(self._controller, self._epoch, infos, leaders)
                 requests.append(view.to(broker, request))
         requests.extend(self._update_metadata(view))
         requests.extend(self._stop_replicas(view))
-        return BuiltRequests(tuple(requests), tuple(omitted))
+        return BuiltRequests(tuple(requests), omitted)
 
     def _led(self, context: ControllerContext) -> Collection[int]:
         asked = self._leaders.keys() & context.live_or_shutting_down

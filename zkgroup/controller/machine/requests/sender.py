@@ -302,10 +302,7 @@ class RequestSender:
         self._note_sent(batch)
         if self._reassignments.interrupted(batch.led(context), context, self._pending_deletes):
             self._enqueue(event_manager.REASSIGNMENT)
-        omitted: dict[int, list[TopicPartition]] = {}
-        for broker, topic_partition in built.omitted_partitions:
-            omitted.setdefault(broker, []).append(topic_partition)
-        self.omitted_partitions.update({broker: tuple(named) for broker, named in omitted.items()})
+        self.omitted_partitions.update(built.omitted_partitions)
         for each in built.requests:
             if isinstance(each.request, StopReplicaRequest) and each.request.delete:
                 for topic_partition in each.request.partitions:
