@@ -12,11 +12,11 @@ import asyncio
 import inspect
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.machine.events import EndOverdue, Event, MemberState, OwnEffect, Revoke, Revoked
@@ -107,34 +107,11 @@ class CallbackCall:
     """Called once when `run` has ended, with its error, also after the deadline; only enqueues."""
 
 
-class CallbackRunner(Protocol):
-    """Runs the callbacks of one member. Implemented by `CallbackWorker` and `AsyncCallbackRunner`."""
+class CallbackRunner(ABC):
+    """Runs the callbacks of one member. It is a `Party` of a `DrivenClock`.
 
-    def submit(self, call: CallbackCall) -> None:
-        """Queues a callback; returns at once."""
-        ...
-
-    def stop_waiting_for(self, call: CallbackCall) -> bool:
-        """Abandons a callback; whether it had begun (it runs on). One that had not begun never runs."""
-        ...
-
-    @property
-    def running(self) -> CallbackCall | None:
-        """The callback that runs now; None if there is none."""
-        ...
-
-    def is_inside(self) -> bool:
-        """Returns whether the caller is inside one of this runner's callbacks."""
-        ...
-
-    def stop(self, timeout_s: float) -> bool:
-        """Ends the worker once its queue is empty; False if a callback still runs after the timeout."""
-        ...
-
-
-class _CallbackQueue:
-    """The callbacks of a runner, which is a `Party` of a `DrivenClock`: no time passes there while a callback
-    runs, unless it waits on that clock."""
+    No time passes there while a callback runs, unless it waits on that clock.
+    """
 
     def __init__(self) -> None:
         self._open = 0
@@ -144,8 +121,25 @@ class _CallbackQueue:
         self._queue: deque[CallbackCall] = deque()
         self._running: CallbackCall | None = None
 
+    @abstractmethod
+    def submit(self, call: CallbackCall) -> None:
+        """Queues a callback; returns at once."""
+
+    @abstractmethod
+    def stop_waiting_for(self, call: CallbackCall) -> bool:
+        """Abandons a callback; whether it had begun (it runs on). One that had not begun never runs."""
+
+    @abstractmethod
+    def is_inside(self) -> bool:
+        """Returns whether the caller is inside one of this runner's callbacks."""
+
+    @abstractmethod
+    def stop(self, timeout_s: float) -> bool:
+        """Ends the worker once its queue is empty; False if a callback still runs after the timeout."""
+
     @property
     def running(self) -> CallbackCall | None:
+        """The callback that runs now; None if there is none."""
         return self._running
 
     def is_quiet(self) -> bool:
@@ -169,7 +163,7 @@ class _CallbackQueue:
         return True
 
 
-class CallbackWorker(_CallbackQueue):
+class CallbackWorker(CallbackRunner):
     """`CallbackRunner` on a thread that is started by the first callback. All methods are thread-safe."""
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -272,7 +266,7 @@ class CallbackWorker(_CallbackQueue):
 log = logging.getLogger("zkgroup.consumer")
 
 
-class AsyncCallbackRunner(_CallbackQueue):
+class AsyncCallbackRunner(CallbackRunner):
     """`CallbackRunner` on asyncio: one task at a time; an overdue one is abandoned, later cancelled."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:

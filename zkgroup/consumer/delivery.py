@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
 
-from zkgroup.consumer.lease import LeaseTable
 from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
+from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.subscription_state import (
     DeliveryPort,
     PendingRevocations,
@@ -66,16 +65,16 @@ class Delivery(DeliveryPort):
         self._drains = PendingRevocations()
         self._given_up: set[TopicPartition] = set()
         """Revoked partitions, whose release commits the processed positions, until they are claimed again."""
-        self._host: DeliveryHost | None = None
+        self._host: MemberEngine | None = None
         self.acks_ignored = 0
         """Number of acknowledgements that came after the partition was given up."""
 
-    def attach(self, host: DeliveryHost) -> None:
+    def attach(self, host: MemberEngine) -> None:
         """Connects the delivery with its member, before anything else is called."""
         self._host = host
 
     @property
-    def host(self) -> DeliveryHost:
+    def host(self) -> MemberEngine:
         assert self._host is not None, "attach() comes first"
         return self._host
 
@@ -316,31 +315,6 @@ START_RETRY_MS = 200
 Positions = Mapping[TopicPartition, int]
 
 
-class DeliveryHost(Protocol):
-    """The member's engine as the delivery uses it; `MemberEngine` implements it."""
-
-    lease_table: LeaseTable
-
-    def call_soon(self, task: Callable[[], None]) -> None:
-        """Runs a task on the member's thread; from any thread."""
-        ...
-
-    def call_at(self, name: str, at_ms: int, task: Callable[[], None]) -> None:
-        """Runs a task on the member's thread at this time; replaces one of the same name."""
-        ...
-
-    def begin_commit(self, processed: ProcessedPositions, future: Future[CommitResult]) -> None:
-        """Requests a commit; only on the member's thread."""
-        ...
-
-    def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Records `start` (of the reset policy), `deliver.start`, `deliver.end` or `seek`.
-
-        Only called if there is a history.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class FetchOrder:
     """The partitions that the fetcher should fetch or resolve next."""
@@ -358,7 +332,7 @@ class FetchBuffer:
     def __init__(
         self,
         subscriptions: SubscriptionState,
-        host: Callable[[], DeliveryHost],
+        host: Callable[[], MemberEngine],
         *,
         buffered_max: int,
         history_queue: HistoryQueue | None,

@@ -257,7 +257,8 @@ class MemberEngine:
         self.loop.post(task)
 
     def note_delivery(self, kind: str, fields: Mapping[str, object]) -> None:
-        """Records the start or the end of a delivery; thread-safe if the history sink is."""
+        """Records `start` (of the reset policy), `deliver.start`, `deliver.end` or `seek`, if there is a
+        history. Thread-safe if its sink is."""
         self.telemetry.delivery(kind, fields)
 
     def call_at(self, name: str, at_ms: int, task: Callable[[], None]) -> None:

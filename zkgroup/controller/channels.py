@@ -19,7 +19,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
@@ -56,22 +56,6 @@ class ChannelSettings:
     """A longer answer breaks the connection."""
 
 
-class ChannelListener(Protocol):
-    """Gets what happens on a connection, on the loop; must not block or raise."""
-
-    def up(self, connection: int) -> None:
-        """A connection is there: requests may be given for it by its number."""
-        ...
-
-    def down(self, connection: int, why: str) -> None:
-        """It is gone. What was in flight may or may not have arrived, or may yet."""
-        ...
-
-    def answered(self, connection: int, response: Response) -> None:
-        """The broker has answered the request in flight."""
-        ...
-
-
 class SendDeadline:
     """Until when anything may be sent. Set by one thread and read by others."""
 
@@ -100,7 +84,7 @@ class Channel:
         *,
         client_id: str,
         lease: SendDeadline,
-        owner: ChannelListener,
+        owner: _BrokerChannel,
         settings: ChannelSettings,
         jitter: Callable[[], float],
         pause: Pause = asyncio.sleep,
@@ -109,7 +93,7 @@ class Channel:
         Args:
             client_id: of LeaderAndIsr and UpdateMetadata; StopReplica has an empty one, as at 0.8.2.2.
             lease: nothing is written, and nothing goes on being written, once it is over.
-            owner: gets what happens.
+            owner: its methods `up`, `down` and `answered` must not block or raise.
             jitter: draws a number in [0, 1).
             pause: waits so many seconds before a connection is made again.
         """
@@ -320,9 +304,11 @@ class _BrokerChannel:
             self._task.cancel()
 
     def up(self, connection: int) -> None:
+        """A connection is there: requests may be given for it by its number."""
         self._pool.happened(self, connection, ChannelUp(self.broker, self.incarnation))
 
     def down(self, connection: int, why: str) -> None:
+        """It is gone. What was in flight may or may not have arrived, or may yet."""
         del connection, why  # the channel has logged it
         self._pool.happened(self, NO_CONNECTION, ChannelDown(self.broker, self.incarnation))
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from zkgroup.controller.channels import ChannelSettings, ControllerChannelManager, SendDeadline
 from zkgroup.controller.machine.context import ControllerContext
@@ -31,14 +31,14 @@ from zkgroup.controller.machine.events import (
     ShutdownAnswered,
     ShutdownAsked,
 )
-from zkgroup.controller.machine.status import ControllerMetrics
+from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.controller.telemetry import ControllerTelemetry
 from zkgroup.errors import BrokerIdInUseError, ConflictError, ZkGroupError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.logs import get_logger
-from zkgroup.runtime.loop import LoopThread, Machine, MachineLoop
+from zkgroup.runtime.loop import LoopThread, MachineLoop
 from zkgroup.wire.control import ControlledShutdownResponse
 from zkgroup.wire.messages import ErrorCode
 
@@ -61,24 +61,6 @@ ControllerNews = Elected | Loaded | Resigned
 """The listener gets one of these."""
 
 
-class HostedMachine(Machine[ControllerEvent, ControllerEffect], Protocol):
-    """The machine that decides: `zkgroup.controller.machine`."""
-
-    @property
-    def context(self) -> ControllerContext | None:
-        """Its context; None while it is not active or has not loaded."""
-        ...
-
-    def figures(self) -> ControllerMetrics | None:
-        """The metrics now; None while it is not active or has not loaded."""
-        ...
-
-    @property
-    def has_left(self) -> bool:
-        """Returns whether nothing of it stands in ZooKeeper, after `LeaveElection`."""
-        ...
-
-
 class Controller:
     """One controller, which takes part in elections and is active while it has won the last one.
 
@@ -88,7 +70,7 @@ class Controller:
 
     def __init__(
         self,
-        machine: HostedMachine,
+        machine: ControllerMachine,
         store: Store,
         clock: Clock,
         *,

@@ -83,6 +83,7 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
 
     @property
     def context(self) -> ControllerContext | None:
+        """The active controller's; None while it is not active or has not loaded, as for `figures`."""
         active = self.active
         return active.context if active is not None and active.context.was_loaded else None
 
