@@ -72,7 +72,7 @@ def test_what_no_server_takes_is_refused_before_it_is_sent() -> None:
     packed = pack(MINE, [write(0), write(1, 900_000), write(2)])
 
     assert [one.about for packet in packed.packets for one in packet.writes] == [0, 2]
-    assert [str(each)[:68] for each in packed.too_big] == [
+    assert [why[:68] for _, why in packed.too_big] == [
         "write about 1: expected at most 900000 bytes in one request, found 9"
     ]
 

@@ -23,7 +23,7 @@ def asked(
 ) -> list[tuple[TopicPartition, str]]:
     """Follows a request; the entries that are dropped, and why."""
     moves.request = ReassignmentRequest(targets, version, czxid)
-    return [(ending.topic_partition, ending.reason) for ending in moves.follow(context).dropped]
+    return [(ending.topic_partition, ending.reason) for ending in moves.follow(context)[0]]
 
 
 def test_entries_that_cannot_be_carried_out_are_dropped_and_the_others_begin() -> None:

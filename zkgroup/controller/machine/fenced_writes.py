@@ -61,29 +61,16 @@ class Packet(NamedTuple):
     request: Multi
 
 
-class TooBig(NamedTuple):
-    """A write that no server takes; it is not sent."""
-
-    write: Write
-    size: int
-    bytes_max: int = DATA_BYTES_MAX
-
-    def __str__(self) -> str:
-        return (
-            f"write about {self.write.about}: expected at most {self.bytes_max} bytes in one request,"
-            f" found {self.size}; ZooKeeper would close the connection"
-        )
-
-
 class Packed(NamedTuple):
     packets: tuple[Packet, ...]
-    too_big: tuple[TooBig, ...]
+    too_big: tuple[tuple[Write, str], ...]
+    """Writes that no server takes, with the reason; they are not sent."""
 
 
 def pack(fence: Fence, writes: Iterable[Write], bytes_max: int = DATA_BYTES_MAX) -> Packed:
     """The writes in order, cut so that each transaction fits; a write is never divided."""
     packets: list[Packet] = []
-    too_big: list[TooBig] = []
+    too_big: list[tuple[Write, str]] = []
     head = fence.checks()
     least = size_of(head)
     gathered: list[Write] = []
@@ -91,7 +78,11 @@ def pack(fence: Fence, writes: Iterable[Write], bytes_max: int = DATA_BYTES_MAX)
     for write in writes:
         added = size_of(write.operations)
         if least + added > bytes_max:
-            too_big.append(TooBig(write, least + added, bytes_max))
+            why = (
+                f"write about {write.about}: expected at most {bytes_max} bytes in one request,"
+                f" found {least + added}; ZooKeeper would close the connection"
+            )
+            too_big.append((write, why))
             continue
         if gathered and size + added > bytes_max:
             packets.append(_packet(head, gathered))

@@ -96,15 +96,6 @@ class Completion(NamedTuple):
         return tuple(each for each in self.left if each not in self.target)
 
 
-class Followed(NamedTuple):
-    """The changes by following the request, beside the steps to do."""
-
-    dropped: tuple[Completion, ...]
-    """Entries that cannot be carried out: their ends are to be written."""
-    gone: tuple[TopicPartition, ...]
-    """Reassignments that are no longer requested."""
-
-
 class _SentList(NamedTuple):
     """The replica list that brokers were sent last, where it is shorter than the partition's."""
 
@@ -223,11 +214,14 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
             if each not in context or self._left_out[each].replicas.issuperset(context.replicas(each)):
                 del self._left_out[each]
 
-    def follow(self, context: ControllerContext, begun: Collection[str] = ()) -> Followed:
+    def follow(
+        self, context: ControllerContext, begun: Collection[str] = ()
+    ) -> tuple[tuple[Completion, ...], tuple[TopicPartition, ...]]:
         """Takes the request as it was read, and the topics, for what is asked; `context.moves` follow.
 
         A move that is under way already outlives a request to delete its topic, as long as a broker can lead;
         one that is not is dropped for it. `begun` are topics whose replicas are being deleted: no more moves.
+        Returns the ends of entries that cannot be carried out, and the moves that are no longer requested.
         """
         request, before = self.request, self._followed
         replaced = before is not None and (request is None or request.czxid != before.czxid)
@@ -255,7 +249,7 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
             for completion in dropped:
                 self._found(completion.topic_partition, context)
         context.moves = set(self._open)
-        return Followed(dropped, gone)
+        return dropped, gone
 
     def _found(self, each: TopicPartition, context: ControllerContext) -> None:
         """A move found at a take-over: the former controller may have sent the target of that time alone

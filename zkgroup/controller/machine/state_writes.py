@@ -137,7 +137,7 @@ class StateWriter:
             made = _made(left, make, refused)
             packed = pack(self._identity.fence, made.values(), self._core.config.request_bytes_max)
             owner = {id(write): item for item, write in made.items()}
-            refused.update((owner[id(each.write)], str(each)) for each in packed.too_big)
+            refused.update((owner[id(write)], why) for write, why in packed.too_big)
             packets = packed.packets
             if attempt:
                 packets = tuple(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
@@ -46,11 +46,6 @@ from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic, to
 
 STATES_AT_ONCE: Final = 1000
 """In one request: a packet of a client with the usual settings."""
-
-
-class _Part(NamedTuple):
-    topic: str
-    numbers: Sequence[int]
 
 
 class Loading(Feature):
@@ -262,7 +257,7 @@ class TopicLoader:
         self._topics = topics
         self._names = names
         self._topics_left = len(names)
-        self._unasked: list[_Part] = []
+        self._unasked: list[tuple[str, Sequence[int]]] = []
         """Partitions whose states are yet to be asked for."""
         self._waiting = 0
         self._alike: Alike = {}
@@ -280,9 +275,9 @@ class TopicLoader:
         steps = []
         while numbers:
             room = STATES_AT_ONCE - self._waiting
-            part, numbers = _Part(name, numbers[:room]), numbers[room:]
-            self._unasked.append(part)
-            self._waiting += len(part.numbers)
+            part, numbers = numbers[:room], numbers[room:]
+            self._unasked.append((name, part))
+            self._waiting += len(part)
             if self._waiting == STATES_AT_ONCE:
                 steps.append(self._ask())
         self._topics_left -= 1
@@ -295,7 +290,9 @@ class TopicLoader:
         paths = tuple([path for part in parts for path in PartitionState.paths_of(*part)])
         return PipelinedStep(Query(ReadMany(paths)), partial(self._states, parts, paths))
 
-    def _states(self, parts: list[_Part], paths: Sequence[str], outcome: Outcome) -> Iterable[PipelinedStep]:
+    def _states(
+        self, parts: list[tuple[str, Sequence[int]]], paths: Sequence[str], outcome: Outcome
+    ) -> Iterable[PipelinedStep]:
         assert isinstance(outcome, ReadManyDone), outcome
         found = self._parts.reader.allowed(paths, outcome.znodes)
         at = 0
