@@ -277,15 +277,6 @@ class ConsumerEngine:
                 lag[topic_partition] = max(0, bounds.end - position)
         return lag
 
-    def position(self, topic_partition: TopicPartition) -> int | None:
-        return self.delivery.position(checked_partition(topic_partition))
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        self.delivery.pause(checked_partitions(partitions))
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        self.delivery.resume(checked_partitions(partitions))
-
     def ack(self, record: Record) -> bool:
         check_record(record)
         acked = self.delivery.ack(record)
@@ -410,15 +401,15 @@ class ConsumerBase(MemberBase[ListenerT]):
 
         Raises `NotOwnerError`.
         """
-        return self._member.position(topic_partition)
+        return self._member.delivery.position(checked_partition(topic_partition))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Stops delivery of these partitions until `resume`, also if they come back after a rebalance."""
-        self._member.pause(partitions)
+        self._member.delivery.pause(checked_partitions(partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Delivers these partitions again."""
-        self._member.resume(partitions)
+        self._member.delivery.resume(checked_partitions(partitions))
 
     @property
     def paused(self) -> frozenset[TopicPartition]:

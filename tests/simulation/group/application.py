@@ -253,8 +253,8 @@ class Application(RebalanceListener):
         elif action == "hand back":
             self.hand_back(tp)
         else:
-            self.member.pause([tp])
-            self.member.resume([tp])
+            self.member.delivery.pause([tp])
+            self.member.delivery.resume([tp])
 
     def may_return(self) -> bool:
         """Whether the running callback can return."""
@@ -335,7 +335,7 @@ class Application(RebalanceListener):
     def commit_own(self) -> None:
         """Commits an own offset of one partition: ahead of the processed records, or behind them."""
         tp = self._rng.choice(self.owned)
-        at = self.member.position(tp)
+        at = self.member.delivery.position(tp)
         if at is not None:
             self.figures["commits of own offsets"] += 1
             self._order({tp: max(0, at + self._rng.choice(BEHIND_OR_AHEAD))})
@@ -356,7 +356,7 @@ class Application(RebalanceListener):
 
     def seek(self, tp: TopicPartition) -> None:
         """Seeks some records back or forward."""
-        at = self.member.position(tp)
+        at = self.member.delivery.position(tp)
         if at is not None:
             self.figures["seeks"] += 1
             self.member.delivery.seek(tp, max(0, at + self._rng.choice((-4, -2, -1, 1))))
