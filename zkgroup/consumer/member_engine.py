@@ -108,8 +108,7 @@ class MemberEngine:
         self._machine = machine
         self._callbacks = callbacks
         self._owns_client = owns_client
-        self._delivery = delivery = delivery or DeliveryPort()
-        self._pid = os.getpid()
+        self._delivery, self._pid = delivery or DeliveryPort(), os.getpid()
         self._ended = False
         self._calls = CallbackDispatcher(
             callbacks,
@@ -120,9 +119,9 @@ class MemberEngine:
             on_error=self._fail_application,
         )
         self.told = self._calls.told
-        revocations = Revocations(self._calls, clock, delivery, self.loop.post)
+        revocations = Revocations(self._calls, clock, self._delivery, self.loop.post)
         self._partition_effects = PartitionEffectHandler(
-            self.lease_table, self._calls, revocations, self.telemetry, delivery
+            self.lease_table, self._calls, revocations, self.telemetry, self._delivery
         )
         self._pending_futures = PendingFutures()
         self._unlisten: Callable[[], None] | None = None
