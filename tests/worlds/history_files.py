@@ -25,7 +25,7 @@ _TYPES = {
 def write_history(folder: Path, events: Sequence[Event], draw: random.Random) -> list[int]:
     """Writes a snapshot of what the history begins with, where it does, and a few logs; gives the zxids."""
     folder.mkdir(parents=True)
-    records = list(_records(event for event in events if not event.seed))
+    records = list(records_of(event for event in events if not event.seed))
     if any(event.seed for event in events):
         _write_seeds(folder, [event for event in events if event.seed], max(records[0].zxid - 1, 0))
     cuts = sorted(draw.sample(range(1, len(records)), min(len(records) - 1, draw.randrange(4))))
@@ -63,7 +63,7 @@ def _stat(seed: Event | None) -> StoredStat:
     )
 
 
-def _records(events: Iterable[Event]) -> Iterator[Transaction]:
+def records_of(events: Iterable[Event]) -> Iterator[Transaction]:
     for zxid, group in groupby(events, key=lambda event: event.zxid):
         rows = list(group)
         first = rows[0]

@@ -17,16 +17,12 @@ from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Bounds
 from zkgroup.audit.screening import facts_in, find_screened
 from zkgroup.audit.source import Rows
-from zkgroup.zkfiles.column_replay import NotPlainError
 
 
 def whole_columns(rows: Rows) -> Columns | None:
-    """None where the logs need a closer look."""
+    """None where rows come as objects."""
     parts = rows.parts(ROWS_PER_PART)
-    try:
-        return None if parts is None else with_ends(list(parts.logged), parts.before)
-    except NotPlainError:
-        return None
+    return None if parts is None else with_ends(list(parts.logged), parts.before)
 
 
 _SHARES = (1, 0, 0.1, 0.001)

@@ -23,12 +23,13 @@ from zkgroup.audit.source import Difference, Rows, SeenTree, empty_chroot_text, 
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.log_lists import LeftOutWrites
-from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.records import StoredZnode, Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 if TYPE_CHECKING:
     from zkgroup.audit.columns.parts import Parts, SessionParts
+    from zkgroup.audit.columns.rows import Columns
     from zkgroup.audit.columns.transactions import TransactionsBuilder
 
 _EVERY = 1000
@@ -63,46 +64,52 @@ class Folders:
             if not self._has_logs or from_zxid > 1:
                 raise
             return self._log_alone(to_zxid, str(error))
-        seeds, seen, after = past.tree, _seen(past), past.account.zxid
         self._note(past.account)
+        return self._rows(past.tree, _seen(past), to_zxid, is_whole=past.account.is_whole)
+
+    def _rows(self, seeds: Tree, seen: SeenTree, to_zxid: int | None, *, is_whole: bool) -> Rows:
+        """What comes behind a tree; `is_whole` where it has all that stood then."""
+        after = seen.zxid
+
+        def stored() -> Iterator[StoredZnode]:
+            return (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
 
         def events() -> Iterator[Event]:
-            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
             transactions = self._counted(after, to_zxid)
-            return self._inside(events_of(transactions, stored, self.chroot, seeds.sessions))
-
-        def before() -> Iterator[Event]:
-            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
-            return events_of((), stored, self.chroot, seeds.sessions)
+            return self._inside(events_of(transactions, stored(), self.chroot, seeds.sessions))
 
         def parts(
             rows_per_part: int,
             left_out: LeftOutWrites | None = None,
             transactions: TransactionsBuilder | None = None,
-        ) -> Parts | None:
-            from zkgroup.audit.columns.logs import parts_of_logs
+        ) -> Parts:
+            from zkgroup.audit.columns.logs import LoggedParts, LoggedRange
+            from zkgroup.audit.columns.parts import Parts
+            from zkgroup.audit.columns.rows import columns_of
 
-            if self.chroot or len(self.history.ensemble.servers) != 1:
-                return None
-            return parts_of_logs(
-                self.history, after, to_zxid, before(), self.progress, rows_per_part, left_out, transactions
-            )
+            before = columns_of(events_of((), stored(), self.chroot, seeds.sessions))
+            log = LoggedRange(self.history, after, to_zxid, self.chroot, self.progress, self._holes)
+            logged = LoggedParts(log, rows_per_part, left_out, transactions)
 
-        def parts_of_group(group: str, rows_per_part: int) -> Parts | None:
+            def noted() -> Iterator[Columns]:
+                yield from logged
+                if self.chroot and not any(before.paths) and not logged.has_paths:
+                    self._details[empty_chroot_text(self.chroot)] = None
+
+            return Parts(before, noted())
+
+        def parts_of_group(group: str, rows_per_part: int) -> Parts:
             # In a tree that lacks something a group may be known by a set alone.
-            return parts(rows_per_part, offsets_of_others(group) if past.account.is_whole else None)
+            return parts(rows_per_part, offsets_of_others(group, self.chroot) if is_whole else None)
 
-        def session_parts(rows_per_part: int) -> SessionParts | None:
+        def session_parts(rows_per_part: int) -> SessionParts:
             from zkgroup.audit.columns.parts import SessionParts
             from zkgroup.audit.columns.transactions import TransactionsBuilder
 
-            if not past.account.is_whole:
-                found = parts(rows_per_part)
-                return None if found is None else SessionParts.of(found)
+            if not is_whole:
+                return SessionParts.of(parts(rows_per_part))
             builder = TransactionsBuilder()
-            found = parts(rows_per_part, offsets_of_others(None), builder)
-            if found is None:
-                return None
+            found = parts(rows_per_part, offsets_of_others(None, self.chroot), builder)
             return SessionParts(found.before, ((part, builder.taken()) for part in found.logged))
 
         return Rows(events, seen, to_zxid, parts, self.progress, parts_of_group, session_parts)
@@ -227,9 +234,6 @@ class Folders:
     def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
         """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
 
-        def events() -> Iterator[Event]:
-            return events_of(self._counted(before, to_zxid), (), self.chroot)
-
         firsts = [server.first_logged for server in self.history.ensemble.servers]
         before = min(zxid for zxid in firsts if zxid is not None) - 1
         detail = "what stood before the first record is not known"
@@ -240,7 +244,7 @@ class Folders:
         nothing = Tree.from_znodes((), zxid=before, digests=False)
         seen = SeenTree(nothing, before, None, False, False, detail)
         self._details[standing_text(before, detail)] = None
-        return Rows(events, seen, to_zxid, progress=self.progress)
+        return self._rows(nothing, seen, to_zxid, is_whole=False)
 
     def _has_anything(self, to_zxid: int | None) -> bool:
         """Whether the files have a transaction or a snapshot.

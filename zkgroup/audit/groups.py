@@ -28,14 +28,14 @@ def of_group(events: Iterable[Event], group: str, groups: set[str] | None = None
             yield event
 
 
-def offsets_of_others(group: str | None) -> LeftOutWrites:
+def offsets_of_others(group: str | None, chroot: str) -> LeftOutWrites:
     """The writes that a question about one group, or about none, does without: commits of the others.
 
     They are nine tenths of a log. Facts and the names of groups are those of all rows: only what was applied
     is left out, for a row that stays made the znode above, and what is below `/offsets/`, where no facts are.
     """
-    but = None if group is None else f"{group_path(group)}/"
-    return LeftOutWrites(f"{consumers_path()}/", "/offsets/", but)
+    but = None if group is None else f"{chroot}{group_path(group)}/"
+    return LeftOutWrites(f"{chroot}{consumers_path()}/", "/offsets/", but)
 
 
 def groups_of(events: Iterable[Event]) -> set[str]:

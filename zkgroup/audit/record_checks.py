@@ -5,17 +5,14 @@ They read every record before any filter, and share what one pass showed. Memory
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.records import Transaction, TransactionType
-from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
+from zkgroup.zkfiles.zxids import Hole, hole_between
 
-_KEPT: Final = 10_000
+KEPT: Final = 10_000
 """So many notes of a kind are kept, the first ones."""
-
-_Note = TypeVar("_Note")
 
 
 class Step(NamedTuple):
@@ -28,7 +25,7 @@ class Step(NamedTuple):
 
 
 class RecordChecks:
-    """What the records of a history look like from outside. `see` takes them by zxid."""
+    """What the records of a history look like from outside."""
 
     def __init__(self) -> None:
         self.elections: list[Step] = []
@@ -46,27 +43,6 @@ class RecordChecks:
         self.first_digest: int | None = None
         """The zxid of the first record with one."""
 
-    def see(self, transaction: Transaction) -> None:
-        zxid, ms = transaction.zxid, transaction.time_ms
-        if transaction.digest is not None:
-            self.with_digest += 1
-            if self.first_digest is None:
-                self.first_digest = zxid
-        elif transaction.type != TransactionType.ERROR:
-            self.without_digest += 1
-        if self.last is None:
-            self.first = zxid, ms
-        else:
-            step = Step(*self.last, zxid, ms)
-            if epoch_of(zxid) != epoch_of(step.from_zxid):
-                _keep(self.elections, step)
-            if ms < step.from_ms:
-                _keep(self.steps_back, step)
-            hole = hole_between(step.from_zxid, zxid)
-            if hole is not None:
-                _keep(self.holes, (hole, step))
-        self.last = zxid, ms
-
 
 _known: WeakKeyDictionary[History, RecordChecks] = WeakKeyDictionary()
 
@@ -75,26 +51,16 @@ def record_checks_of(history: History) -> RecordChecks:
     """The checks of a history, made at the first call."""
     checks = _known.get(history)
     if checks is None:
-        checks = _of_columns(history)
-        if checks is None:
-            checks = RecordChecks()
-            for transaction in history.transactions():
-                checks.see(transaction)
-        _known[history] = checks
+        checks = _known[history] = _checks_of(history)
     return checks
 
 
-def _of_columns(history: History) -> RecordChecks | None:
-    """The same from columns; None where the records need the exact reader.
-
-    In such logs no zxid is missing.
-    """
+def _checks_of(history: History) -> RecordChecks:
     from zkgroup.audit.columns.record_facts import record_facts
 
-    records = record_facts(history)
+    checks, records = RecordChecks(), record_facts(history)
     if records is None:
-        return None
-    checks = RecordChecks()
+        return checks
     zxid, time_ms = records.zxid, records.time_ms
     checks.first = int(zxid[0]), int(time_ms[0])
     checks.last = int(zxid[-1]), int(time_ms[-1])
@@ -102,14 +68,17 @@ def _of_columns(history: History) -> RecordChecks | None:
     checks.with_digest = len(with_digest)
     checks.first_digest = int(zxid[with_digest[0]]) if len(with_digest) else None
     checks.without_digest = int((~records.has_digest & ~records.is_error).sum())
-    is_election = (zxid[1:] >> 32) != (zxid[:-1] >> 32)
-    for notes, mask in ((checks.elections, is_election), (checks.steps_back, time_ms[1:] < time_ms[:-1])):
-        for place in mask.nonzero()[0][:_KEPT].tolist():
-            ends = zxid[place], time_ms[place], zxid[place + 1], time_ms[place + 1]
-            notes.append(Step(*map(int, ends)))
+
+    def steps(mask: Any) -> list[Step]:
+        places = mask.nonzero()[0][:KEPT].tolist()
+        ends = ((zxid[each], time_ms[each], zxid[each + 1], time_ms[each + 1]) for each in places)
+        return [Step(*map(int, each)) for each in ends]
+
+    checks.elections += steps((zxid[1:] >> 32) != (zxid[:-1] >> 32))
+    checks.steps_back += steps(time_ms[1:] < time_ms[:-1])
+    begins_epoch = ((zxid[1:] >> 32) > (zxid[:-1] >> 32)) & ((zxid[1:] & 0xFFFFFFFF) == 1)
+    for step in steps((zxid[1:] != zxid[:-1] + 1) & ~begins_epoch):
+        hole = hole_between(step.from_zxid, step.to_zxid)
+        assert hole is not None
+        checks.holes.append((hole, step))
     return checks
-
-
-def _keep(notes: list[_Note], note: _Note) -> None:
-    if len(notes) < _KEPT:
-        notes.append(note)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Final
 
@@ -28,7 +27,6 @@ from zkgroup.audit.keys import Key, Keys
 from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened
 from zkgroup.audit.source import Rows
 from zkgroup.audit.views.sessions import SessionRow
-from zkgroup.zkfiles.column_replay import NotPlainError
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
 
@@ -55,11 +53,8 @@ def partition_rows(
     if group is not None and rows.parts_of_group is not None:
         parts = rows.parts_of_group(group, rows_per_part)
     else:
-        parts = rows.parts(rows_per_part)
-    if parts is not None:
-        with suppress(NotPlainError):
-            return _partition_rows(rows, parts, group)
-    return _partition_rows(rows, parts_of(rows.events(), rows_per_part), group)
+        parts = rows.parts(rows_per_part) or parts_of(rows.events(), rows_per_part)
+    return _partition_rows(rows, parts, group)
 
 
 def _partition_rows(rows: Rows, parts: Parts, group: str | None) -> tuple[Facts, list[Event]]:
@@ -89,12 +84,8 @@ def session_views(rows: Rows, rows_per_part: int = ROWS_PER_PART) -> tuple[Facts
     if rows.session_parts is not None:
         parts = rows.session_parts(rows_per_part)
     else:
-        all_parts = rows.parts(rows_per_part)
-        parts = None if all_parts is None else SessionParts.of(all_parts)
-    if parts is not None:
-        with suppress(NotPlainError):
-            return _session_views(rows, parts)
-    return _session_views(rows, SessionParts.of(parts_of(rows.events(), rows_per_part)))
+        parts = SessionParts.of(rows.parts(rows_per_part) or parts_of(rows.events(), rows_per_part))
+    return _session_views(rows, parts)
 
 
 def _session_views(rows: Rows, parts: SessionParts) -> tuple[Facts, list[SessionRow], set[str]]:

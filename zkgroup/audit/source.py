@@ -57,10 +57,10 @@ class Rows(NamedTuple):
     parts: Callable[[int], Parts | None] = lambda _rows: None
     """The same as columns, in parts of so many rows or of some more; None where only objects can be made."""
     progress: Progress = quiet
-    parts_of_group: Callable[[str, int], Parts | None] | None = None
+    parts_of_group: Callable[[str, int], Parts] | None = None
     """The same, perhaps without creates and sets of other groups' offsets; facts and the names of groups are
     those of all rows. None where rows cannot be left out before they are columns."""
-    session_parts: Callable[[int], SessionParts | None] | None = None
+    session_parts: Callable[[int], SessionParts] | None = None
     """The same, perhaps without creates and sets of offsets, and all transactions."""
     is_one_tree: bool = False
     """Whether `seen` is all there is: an export, or what a walk found."""

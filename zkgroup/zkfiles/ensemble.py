@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from zkgroup.errors import MixedEnsembleError
 from zkgroup.zkfiles.names import list_files
@@ -123,7 +123,7 @@ class EnsembleFiles:
             yield from self.servers[0].transactions(from_zxid, to_zxid)
             return
         for holders in _joined([each.transactions(from_zxid, to_zxid) for each in self.servers]):
-            transaction = self._judged(holders)
+            transaction = self.judged(holders)
             if transaction is not None:
                 yield transaction
 
@@ -136,7 +136,11 @@ class EnsembleFiles:
                 _require_same_ensemble(other, server)
         self._is_checked = True
 
-    def _judged(self, holders: Sequence[tuple[int, Transaction]]) -> Transaction | None:
+    def judged(self, holders: Sequence[tuple[int, Transaction]]) -> Transaction | None:
+        """The record of a zxid, of those that servers have, each with the server's number.
+
+        None where the ensemble went on without it.
+        """
         zxid = holders[0][1].zxid
         groups: list[list[tuple[int, Transaction]]] = []
         for holder in holders:
@@ -148,24 +152,39 @@ class EnsembleFiles:
         if len(groups) > 1:
             groups.sort(key=lambda group: (-len(group), -max(self._last_of(each) for each, _ in group)))
             self._note(self.splits, zxid, tuple(self._folders(group) for group in groups))
-        if self._is_rolled_back(zxid, [each for each, _ in holders]):
-            self._note(self.rolled_back, zxid, self._folders(holders))
+        if self.leaves_out(zxid, [each for each, _ in holders]):
             return None
         # Of a refused multi a leader's log can lack operations that the others have.
         return min((record for _, record in groups[0]), key=_count_of_errors)
 
-    def _is_rolled_back(self, zxid: int, holders: Sequence[int]) -> bool:
-        """Whether later ones are certain and this one is not."""
-        epoch, majority = epoch_of(zxid), self._majority
-        if not epoch or majority is None or len(holders) >= majority or zxid > self.certain_until:
+    def leaves_out(self, zxid: int, holders: Sequence[int]) -> bool:
+        """Whether the ensemble went on without what only these servers have, which is noted then."""
+        if self.is_kept(zxid, len(holders)):
             return False
-        if any(epoch_of(certain) == epoch and certain >= zxid for certain in self._certain):
-            return False
-        return all(epoch_of(self._last_of(number)) == epoch for number in holders) or any(
+        epoch = epoch_of(zxid)
+        went_on = all(epoch_of(self._last_of(number)) == epoch for number in holders) or any(
             server.went_on_without(zxid)
             for number, server in enumerate(self.servers)
             if number not in holders
         )
+        if went_on:
+            self._note(self.rolled_back, zxid, tuple(self.servers[number].folder for number in holders))
+        return went_on
+
+    def is_kept(self, zxid: Any, holders: Any) -> Any:
+        """Whether a record that so many servers have counts, whoever they are: False where that depends.
+
+        Of arrays, a flag for each.
+        """
+        majority = self._majority
+        if majority is None:
+            return holders > 0
+        kept = (holders >= majority) | (epoch_of(zxid) == 0)
+        if not (kept.all() if hasattr(kept, "all") else kept):
+            kept = kept | (zxid > self.certain_until)
+            for certain in self._certain:
+                kept = kept | ((zxid <= certain) & (epoch_of(zxid) == epoch_of(certain)))
+        return kept
 
     def _last_of(self, number: int) -> int:
         return self.servers[number].last_zxid

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles.column_replay import NotPlainError, replay
+from zkgroup.zkfiles.column_replay import NoKernelError, has_kernel, replay
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
 from zkgroup.zkfiles.ensemble import EnsembleFiles
@@ -28,7 +28,7 @@ from zkgroup.zkfiles.replay_start import (
     load,
 )
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.verification import HistoryVerification, verify
+from zkgroup.zkfiles.verification import HistoryVerification, has_known_digest, verify
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
@@ -175,14 +175,11 @@ class History:
             return PastTree(tree, account)
         asked = self.last_zxid if zxid is None else zxid
         base, skipped = self._base_for(asked, digests=digests)
-        if digests and len(self.ensemble.servers) == 1:
+        if digests and self._is_long_from(base.zxid + 1, asked):
             try:
-                past = _replayed_in_columns(self.ensemble, base, asked, skipped)
-            except NotPlainError:
+                return _replayed_in_columns(self.ensemble, base, asked, skipped)
+            except NoKernelError:
                 base, skipped = self._base_for(asked, digests=digests)
-            else:
-                if past is not None:
-                    return past
         return _replayed(self.ensemble, base, asked, skipped)
 
     def beginning(self, *, digests: bool = True) -> PastTree:
@@ -306,6 +303,11 @@ class History:
             return point
         return self.tree_at(zxid=self._zxid(point), digests=False).tree
 
+    def _is_long_from(self, zxid: int, asked: int) -> bool:
+        """Whether what is read from a zxid on is worth numpy's import, and the kernel is here."""
+        is_long = zxid <= asked and any(server.is_long_from(zxid) for server in self.ensemble.servers)
+        return is_long and has_kernel()
+
     def _is_behind_logs(self, zxid: int) -> bool:
         """Whether a snapshot is later than all records. Where names tell, nothing is read."""
         logs = [server.files.logs[-1].zxid for server in self.ensemble.servers if server.files.logs]
@@ -397,17 +399,25 @@ def _missing_behind(ensemble: EnsembleFiles, at: int, asked: int) -> list[Hole]:
 
 
 class _Replay:
-    """A replay that takes records many at a time where they have only to be compared with the tree."""
+    """A replay up to a zxid. It takes records many at a time where they have only to be compared."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: Base, asked: int) -> None:
         self.tree = base.tree
         self.window = SnapshotWindow(base)
-        self.at = base.zxid
+        self.at, self.asked = base.zxid, asked
         self.applied = self.checked = 0
         self.first_bad: int | None = None
+        self.holes: list[Hole] = []
         self.looks_at_tree = True
 
+    def comes_to(self, zxid: int) -> None:
+        """Notes what is missing before a record."""
+        hole = _missing(self.at, zxid, self.asked)
+        if hole is not None:
+            self.holes.append(hole)
+
     def see(self, transaction: Transaction) -> None:
+        self.comes_to(transaction.zxid)
         self.tree.apply(transaction)
         agrees = self.window.agrees(transaction)
         self.at = zxid = transaction.zxid
@@ -435,26 +445,16 @@ class _Replay:
             self.first_bad = first_wrong
 
 
-def _replayed_in_columns(
-    ensemble: EnsembleFiles, base: Base, asked: int, skipped: list[str]
-) -> PastTree | None:
-    """The tree of a server alone; None where the kernel is not there, or not worth its import.
-
-    Raises NotPlainError, with the base changed, where records have to be taken one by one: where logs are
-    damaged or lack something, and where a digest differs, for columns do not say of which version it is.
-    """
-    if base.zxid >= asked or not ensemble.servers[0].is_long_from(base.zxid + 1):
-        return None
-    try:
-        from zkgroup.zkfiles import compiled_replay  # noqa: F401
-    except ImportError:
-        return None
-    run = _Replay(base)
-    replay(ensemble.servers[0], run, base.zxid, asked)
-    if run.first_bad is not None or not run.applied:
-        raise NotPlainError("a digest that differs, or no record")
-    holes = _missing_behind(ensemble, run.at, asked)
-    return _past(ensemble, base, asked, skipped, run.window, run.at, run.applied, run.checked, holes=holes)
+def _replayed_in_columns(ensemble: EnsembleFiles, base: Base, asked: int, skipped: list[str]) -> PastTree:
+    """Raises NoKernelError, perhaps with the base changed."""
+    run = _Replay(base, asked)
+    replay(ensemble, run, base.zxid, asked)
+    if run.first_bad is not None and not has_known_digest(ensemble, run.first_bad):
+        raise NoKernelError("digests of another version")
+    following = None if run.at == asked else next(ensemble.transactions(asked + 1), None)
+    if following is not None:
+        run.comes_to(following.zxid)
+    return _ended(ensemble, base, skipped, run, is_end=following is None)
 
 
 def _replayed(
@@ -466,61 +466,41 @@ def _replayed(
     until_proved: bool = False,
 ) -> PastTree:
     """`until_proved`: as far beyond `asked` as it takes to tell whether the tree is right."""
-    tree, at, window = base.tree, base.zxid, SnapshotWindow(base)
-    applied = checked = 0
-    first_bad = None
-    holes = []
+    run = _Replay(base, asked)
     for transaction in ensemble.transactions(base.zxid + 1):
-        zxid = transaction.zxid
-        if until_proved and window.is_in_doubt:
-            asked = max(asked, zxid)
-        hole = _missing(at, zxid, asked)
-        if hole is not None:
-            holes.append(hole)
-        if zxid > asked:
-            break
-        tree.apply(transaction)
-        at = zxid
-        applied += 1
-        agrees = window.agrees(transaction)
-        checked += agrees is not None
-        if agrees is False and first_bad is None:
-            first_bad = zxid
-    else:
-        holes += _missing_behind(ensemble, at, asked)
-    if not applied and at:
+        if until_proved and run.window.is_in_doubt:
+            run.asked = max(run.asked, transaction.zxid)
+        if transaction.zxid > run.asked:
+            run.comes_to(transaction.zxid)
+            return _ended(ensemble, base, skipped, run, is_end=False)
+        run.see(transaction)
+    return _ended(ensemble, base, skipped, run, is_end=True)
+
+
+def _ended(
+    ensemble: EnsembleFiles, base: Base, skipped: Sequence[str], run: _Replay, *, is_end: bool
+) -> PastTree:
+    """What a replay came to; `is_end` where no record is behind it."""
+    tree, at, asked, window = base.tree, run.at, run.asked, run.window
+    if is_end:
+        run.holes += _missing_behind(ensemble, at, asked)
+    if not run.applied and at:
         stamp = next(ensemble.transactions(at, at), None)
         tree.time_ms = None if stamp is None else stamp.time_ms
-    return _past(ensemble, base, asked, skipped, window, at, applied, checked, first_bad, holes)
-
-
-def _past(
-    ensemble: EnsembleFiles,
-    base: Base,
-    asked: int,
-    skipped: Sequence[str],
-    window: SnapshotWindow,
-    at: int,
-    applied: int,
-    checked: int,
-    first_bad: int | None = None,
-    holes: Sequence[Hole] = (),
-) -> PastTree:
-    tree = base.tree
     account = Account(
         zxid=at,
         time_ms=tree.time_ms,
         asked_zxid=asked,
         snapshot=base.snapshot,
         snapshot_zxid=base.zxid,
-        applied=applied,
-        digests_checked=checked,
-        first_bad_zxid=first_bad,
+        applied=run.applied,
+        digests_checked=run.checked,
+        first_bad_zxid=run.first_bad,
         is_sure=base.is_sure,
         is_whole=_is_over(window.exact_from, at, asked) and not window.is_in_doubt,
         is_in_doubt=window.is_in_doubt,
         is_certain=ensemble.is_certain(at),
-        holes=tuple(holes),
+        holes=tuple(run.holes),
         undecided=tuple(zxid for zxid in sorted(ensemble.undecided) if base.zxid < zxid <= at),
         skipped=tuple(skipped),
     )

@@ -28,6 +28,9 @@ _MOST_SESSIONS: Final = 1024
 """That of left_out.h."""
 
 
+ALL_ZXIDS: Final = -(1 << 63), (1 << 63) - 1
+
+
 class LeftOutWrites(NamedTuple):
     """Writes that get no rows: sets, and creates of znodes that last, by path, where they were applied.
 

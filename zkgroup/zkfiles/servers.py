@@ -12,6 +12,7 @@ from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFil
 from zkgroup.zkfiles.columns import fastest_way
 from zkgroup.zkfiles.frames import ZXID, ZXID_AND_TIME, ZXID_AT, LogChunk, Oversized
 from zkgroup.zkfiles.health import SeenRecords
+from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import ServerFile, ServerFiles, with_following
 from zkgroup.zkfiles.operations import OVERWRITTEN
@@ -30,6 +31,33 @@ class LogDamage(NamedTuple):
     offset: int
     expected: str
     found: str
+
+
+class LogOrder:
+    """Which records of a server's logs count: each zxid once, in order."""
+
+    def __init__(self, server: Server, from_zxid: int) -> None:
+        self.last = -1
+        """The zxid that was taken last."""
+        self._server = server
+        self._from_zxid = from_zxid
+        self._misplaced: set[Path] = set()
+
+    def takes(self, log: ServerFile, record: Transaction) -> bool:
+        """Whether the next one of all counts. Raises MixedEnsembleError."""
+        zxid, server = record.zxid, self._server
+        if zxid > self.last:
+            if zxid < self._from_zxid:
+                return False
+            self.last = zxid
+            return True
+        if log.path not in server.overlaps and log.path not in self._misplaced:
+            if server.is_in_earlier_log(log, record):
+                server.overlaps[log.path] = zxid
+            else:
+                self._misplaced.add(log.path)
+                server.note_misplaced(log, record, self.last)
+        return False
 
 
 class Server:
@@ -67,7 +95,7 @@ class Server:
     def has_readable_front(self) -> bool:
         """Whether a record of the first log can be read, or it has none and no damage."""
         first = self.files.logs[0]
-        return self._first_in(first) is not None or not any(path == first.path for path, _ in self.damages)
+        return self._first_in(first) is not None or not self.has_damage(first.path)
 
     @property
     def newest_snapshot(self) -> int | None:
@@ -152,21 +180,12 @@ class Server:
         another name than its server gave it. Raises MixedEnsembleError where a log has another record of a
         zxid than a log before it.
         """
-        last, misplaced = -1, set[Path]()
+        order = LogOrder(self, from_zxid)
         for log in self.files.logs_within(from_zxid, to_zxid):
             for transaction in self._read(log, from_zxid):
-                zxid = transaction.zxid
-                if to_zxid is not None and zxid > to_zxid:
+                if to_zxid is not None and transaction.zxid > to_zxid:
                     break
-                if zxid <= last:
-                    if log.path not in self.overlaps and log.path not in misplaced:
-                        if self._is_in_earlier_log(log, transaction):
-                            self.overlaps[log.path] = zxid
-                        else:
-                            misplaced.add(log.path)
-                            self._note_misplaced(log, transaction, last)
-                elif zxid >= from_zxid:
-                    last = zxid
+                if order.takes(log, transaction):
                     yield transaction
 
     def times(self, from_zxid: int, to_zxid: int | None) -> Iterator[tuple[int, int]]:
@@ -174,7 +193,7 @@ class Server:
         last = -1
         for log in self.files.logs_within(from_zxid, to_zxid):
             reader = _hopping(log.path)
-            with self._noting(reader):
+            with self.noting(reader):
                 for chunk in reader.chunks():
                     for start in chunk.starts:
                         zxid, time_ms = ZXID_AND_TIME.unpack_from(chunk.data, start + ZXID_AT)
@@ -193,10 +212,10 @@ class Server:
         start = self._offset_of(log, from_zxid) if log.zxid < from_zxid else None
         oversized = self.oversized_in(log.path)
         reader = LogReader(log.path, from_offset=start, resync=True, oversized=oversized)
-        with self._noting(reader):
+        with self.noting(reader):
             yield from reader
 
-    def _is_in_earlier_log(self, log: ServerFile, record: Transaction) -> bool:
+    def is_in_earlier_log(self, log: ServerFile, record: Transaction) -> bool:
         """A server writes a zxid once, and copies of its logs have the same record."""
         is_there = False
         for earlier in self.files.logs[: self.files.logs.index(log)]:
@@ -213,7 +232,7 @@ class Server:
                     break
         return is_there
 
-    def _note_misplaced(self, log: ServerFile, record: Transaction, last: int) -> None:
+    def note_misplaced(self, log: ServerFile, record: Transaction, last: int) -> None:
         """One that the log before, by its name, should have had."""
         self._note(
             log.path,
@@ -226,7 +245,7 @@ class Server:
         """Where the first record from a zxid on is; for none the last one of the log."""
         offset = None
         reader = _hopping(log.path)
-        with self._noting(reader):
+        with self.noting(reader):
             for chunk in reader.chunks():
                 starts = chunk.starts
                 if _zxid_in(chunk, -1) >= zxid:
@@ -237,25 +256,30 @@ class Server:
 
     def _first_in(self, log: ServerFile) -> Transaction | None:
         reader = LogReader(log.path, resync=True, piece_bytes=_FRONT_BYTES)
-        with self._noting(reader):
+        with self.noting(reader):
             for transaction in reader:
                 return transaction
         return None
 
-    def last_logged(self, log: ServerFile) -> int | None:
-        """The zxid of the last record of a log. Hops once over it."""
-        return self._last_in(log)
-
     def _last_in(self, log: ServerFile) -> int | None:
         reader = _hopping(log.path)
         last = None
-        with self._noting(reader):
+        with self.noting(reader):
             for chunk in reader.chunks():
                 last = _zxid_in(chunk, -1)
         return last
 
+    def has_damage(self, log: Path) -> bool:
+        """Whether a damage of a log was noted."""
+        return any(path == log for path, _ in self.damages)
+
+    def note_unreadable(self, path: Path, base: int, start: int, error: JuteError) -> None:
+        """Notes a record of a chunk that holds what no server writes."""
+        self.seen_logs.pop(path, None)
+        self._note(path, base + start, error.expected, error.found)
+
     @contextmanager
-    def _noting(self, reader: LogReader) -> Iterator[None]:
+    def noting(self, reader: LogReader) -> Iterator[None]:
         """A file that is none, or cannot be unpacked, is damaged; one that may not be read is an error."""
         try:
             yield

@@ -75,11 +75,11 @@ class Stretch:
     def __len__(self) -> int:
         return len(self.zxid)
 
-    @property
-    def is_without_holes(self) -> bool:
-        """Whether each zxid is that of the row before, or the next one."""
+    def tells(self, first: int, last: int) -> bool:
+        """Whether the rows are of all records from one zxid to another."""
         steps = np.diff(self.zxid)
-        return bool(((steps == 0) | (steps == 1)).all())
+        is_without_holes = bool(((steps == 0) | (steps == 1)).all())
+        return is_without_holes and (self.zxid[0], self.zxid[-1]) == (first, last)
 
     def tell_sessions(self, sessions: dict[int, int]) -> None:
         """Opens and closes sessions among those of a tree."""

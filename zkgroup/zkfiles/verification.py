@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.column_replay import NotPlainError, replay
+from zkgroup.zkfiles.column_replay import NoKernelError, replay
 from zkgroup.zkfiles.consistency import apply_and_doubt
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.operations import DIGEST_VERSION
@@ -116,9 +116,8 @@ def verify(ensemble: EnsembleFiles) -> HistoryVerification:
     before them, and each snapshot with the tree at the end of its window: that takes a second tree for the
     time of the window. Behind a hole it goes on from the next snapshot.
     """
-    if len(ensemble.servers) == 1:
-        with suppress(NotPlainError):
-            return verify_in_columns(ensemble)
+    with suppress(NoKernelError):
+        return verify_in_columns(ensemble)
     return verify_records(ensemble)
 
 
@@ -131,16 +130,20 @@ def verify_records(ensemble: EnsembleFiles) -> HistoryVerification:
 
 
 def verify_in_columns(ensemble: EnsembleFiles) -> HistoryVerification:
-    """The same for a server alone, by the kernel. Raises NotPlainError."""
+    """The same by the kernel. Raises NoKernelError."""
     run = _Run(ensemble)
-    replay(ensemble.servers[0], run)
+    replay(ensemble, run)
     found = run.end()
-    if found.mismatches and found.first_bad_zxid is not None:
-        # Columns do not say of which version a digest is.
-        first = next(ensemble.transactions(found.first_bad_zxid, found.first_bad_zxid), None)
-        if first is None or first.digest is None or first.digest.version != DIGEST_VERSION:
-            raise NotPlainError("digests of another version")
+    first = found.first_bad_zxid
+    if found.mismatches and first is not None and not has_known_digest(ensemble, first):
+        raise NoKernelError("digests of another version")
     return found
+
+
+def has_known_digest(ensemble: EnsembleFiles, zxid: int) -> bool:
+    """Whether a record's digest is of the version that is computed here, which columns do not say."""
+    record = next(ensemble.transactions(zxid, zxid), None)
+    return record is not None and record.digest is not None and record.digest.version == DIGEST_VERSION
 
 
 class _Pending(NamedTuple):

@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.programs.benchmarks.calls import calls_of
 from tests.programs.benchmarks.group_days import write_logs
@@ -52,6 +54,7 @@ MOST_CALLS = {"findings": 13.0, "offsets of one group": 1.5, "sessions": 1.5, "r
 the rows of members and owners that rebalances are made of."""
 FEWEST, FEW, MANY = 2_000, 20_000, 40_000
 TIMEOUT_S = 3600
+CHROOT = "/kafka"
 
 
 def audit(plan: Plan, report: Report) -> None:
@@ -67,17 +70,43 @@ def measure(
     """One run of each command with each tree of sources, in turn."""
     with tempfile.TemporaryDirectory(prefix="zkgroup-audit-") as name:
         place = Path(name)
-        few = write_logs(place / "few" / "version-2", FEWEST, LOGS, groups=2)
-        folder = write_logs(place / "version-2", operations, LOGS)
+        few = Asked("few", (write_logs(place / "few" / "version-2", FEWEST, LOGS, groups=2),), FEWEST)
         for command in commands:
-            for side, tree in trees.items():
-                _line(command, side, tree, few, place, FEWEST)  # compiles the modules
-                report.lines.append(_line(command, side, tree, folder, place, operations))
+            for asked in _asked(place, operations):
+                for side, tree in trees.items():
+                    _line(command, side, tree, few, place)  # compiles the modules
+                    report.lines.append(_line(command, side, tree, asked, place))
 
 
-def _line(command: str, side: str, tree: Path, folder: Path, place: Path, operations: int) -> Line:
+class Asked(NamedTuple):
+    """What a command is asked about."""
+
+    what: str
+    folders: tuple[Path, ...]
+    operations: int
+    chroot: str = ""
+
+
+def _asked(place: Path, operations: int) -> list[Asked]:
+    """A server of clients without a chroot, and one and three of an ensemble whose clients have one."""
+    alone, *servers = (place / name / "version-2" for name in ("alone", "a", "b", "c"))
+    if not alone.exists():
+        write_logs(alone, operations, LOGS)
+        write_logs(servers[0], operations, LOGS, chroot=CHROOT)
+        for other in servers[1:]:
+            shutil.copytree(servers[0], other)
+    return [
+        Asked("one server", (alone,), operations),
+        Asked(f"one below {CHROOT}", (servers[0],), operations, CHROOT),
+        Asked(f"three below {CHROOT}", tuple(servers), operations, CHROOT),
+    ]
+
+
+def _line(command: str, side: str, tree: Path, asked: Asked, place: Path) -> Line:
     page = (str(place / "report.html"), "--overwrite") if command == "report" else ()
-    command_line = ["--format", "json", "audit", command, *page, "--input", str(folder), *_COMMANDS[command]]
+    inputs = [text for folder in asked.folders for text in ("--input", str(folder))]
+    root = ("--chroot", asked.chroot) if asked.chroot else ()
+    command_line = ["--format", "json", "audit", command, *page, *inputs, *root, *_COMMANDS[command]]
     before, start = _children_cpu_s(), time.monotonic()
     ended = subprocess.run(
         [sys.executable, "-c", _RUN, str(tree), *command_line],
@@ -90,8 +119,16 @@ def _line(command: str, side: str, tree: Path, folder: Path, place: Path, operat
     assert ended.returncode in (0, 3), command_line
     seconds, cpu_s = time.monotonic() - start, _children_cpu_s() - before
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
-    note = f"{1e6 * cpu_s / operations:.1f} µs of CPU an operation; this command or one before: {peak} MiB"
-    line = Line(f"audit {command}, {operations} operations", side, seconds, client_cpu_s=cpu_s, note=note)
+    note = (
+        f"{1e6 * cpu_s / asked.operations:.1f} µs of CPU an operation; this command or one before: {peak} MiB"
+    )
+    line = Line(
+        f"audit {command}, {asked.operations} operations, {asked.what}",
+        side,
+        seconds,
+        client_cpu_s=cpu_s,
+        note=note,
+    )
     print(json.dumps([line.what, side, round(cpu_s, 2), os.getloadavg()[0]]), file=sys.stderr, flush=True)
     return line
 

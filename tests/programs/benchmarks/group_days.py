@@ -36,15 +36,25 @@ _Asked = tuple[int, int, bytes]
 
 
 def write_logs(
-    folder: Path, operations: int, logs: int, groups: int = GROUPS, *, with_digests: bool = True
+    folder: Path,
+    operations: int,
+    logs: int,
+    groups: int = GROUPS,
+    *,
+    with_digests: bool = True,
+    chroot: str = "",
 ) -> Path:
     """Writes this many logs with this many operations together; the last one may differ a bit in length.
 
     Digests are of no tree: a replay finds them wrong. Without them the logs are those of servers before 3.6.
+    Below a chroot there is one operation more, which makes it.
     """
     folder.mkdir(parents=True)
     cluster = _Cluster(groups)
-    numbered = enumerate(islice(chain(cluster.begin(), cluster.live()), operations))
+    asked = islice(chain(cluster.begin(), cluster.live()), operations)
+    if chroot:
+        asked = chain([(0, _CREATE, _create(chroot, ""))], (_below(chroot, *each) for each in asked))
+    numbered = enumerate(asked)
     each = operations // logs
     rest = random.Random(2)
     for number in range(logs):
@@ -57,6 +67,16 @@ def write_logs(
                 entry = head + body + digest
                 file.write(_FRAME(adler32(entry), len(entry)) + entry + b"B")
     return folder
+
+
+def _below(chroot: str, session: int, kind: int, body: bytes) -> _Asked:
+    """A request of a client with this root."""
+    start = {_CREATE: 0, _DELETE: 0, _SET: 0, _CLOSE_SESSION: 4}.get(kind)
+    if start is None:
+        return session, kind, body
+    front, path = body[:start], body[start + 4 :]
+    size = int.from_bytes(body[start : start + 4], "big") + len(chroot)
+    return session, kind, front + _INT(size) + chroot.encode() + path
 
 
 def _text(value: str | bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from tests.worlds.audit_folders import INCIDENTS
 from tests.worlds.audit_folders import folder as folder_of
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.random_histories import histories, history_of
+from tests.worlds.record_by_record import checks_of
 from tests.worlds.screened_findings import assert_same, bounds_for, whole_columns
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import bounds_of
@@ -71,32 +71,10 @@ def test_a_healthy_day_makes_few_objects(tmp_path: Path) -> None:
     assert_same(list(rows.events()), bounds_of(RULES, {}), "a healthy day")
 
 
-def test_logs_that_need_a_closer_look_are_read_as_objects(tmp_path: Path) -> None:
-    """A hole, and a damaged record: columns say nothing, and the rows come from the exact reader."""
-    folder = write_logs(tmp_path / "day", 3_000, 3, groups=1)
-    logs = sorted(folder.glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
-    whole = logs[1].read_bytes()
-
-    logs[1].unlink()
-    assert whole_columns(open_source([folder]).rows()) is None
-
-    place = random.Random(1).randrange(len(whole) // 2, len(whole) - 100)
-    logs[1].write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-    assert whole_columns(open_source([folder]).rows()) is None
-
-    logs[1].write_bytes(whole)
-    assert whole_columns(open_source([folder]).rows()) is not None
-
-
 @pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
-def test_record_checks_in_columns_are_those_of_all_records(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_record_checks_in_columns_are_those_of_all_records(folder: Path) -> None:
     """Elections, steps of the clock, holes and digests of recorded folders."""
-    in_columns = vars(record_checks_of(History(folder)))
-    monkeypatch.setattr("zkgroup.audit.columns.record_facts.record_facts", lambda _history: None)
-
-    assert vars(record_checks_of(History(folder))) == in_columns
+    assert vars(record_checks_of(History(folder))) == vars(checks_of(History(folder)))
 
 
 @pytest.mark.parametrize("group", ["idle", None])

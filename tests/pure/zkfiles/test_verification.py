@@ -11,7 +11,7 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import needs_kernel
-from zkgroup.zkfiles.column_replay import NotPlainError
+from zkgroup.zkfiles.column_replay import NoKernelError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.verification import HistoryVerification, verify_in_columns, verify_records
@@ -215,7 +215,7 @@ def both(folder: Path) -> tuple[HistoryVerification | None, HistoryVerification]
     """What columns find, where they can tell, and what all records do."""
     try:
         in_columns = verify_in_columns(History(folder).ensemble)
-    except NotPlainError:
+    except NoKernelError:
         in_columns = None
     return in_columns, verify_records(History(folder).ensemble)
 

@@ -9,14 +9,13 @@ from zkgroup.audit.buckets.finding import find_in_bucket, find_in_sessions, find
 from zkgroup.audit.buckets.known_rows import known_rows
 from zkgroup.audit.buckets.names import CLUSTER
 from zkgroup.audit.buckets.temporary import TemporaryBuckets
-from zkgroup.audit.columns.logs import with_ends
+from zkgroup.audit.columns.ends import Ends
 from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts, apart, closes_in, compact, parts_of
 from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.columns.stored import in_order, joined
 from zkgroup.audit.rules import Bounds, Finding, Rule
 from zkgroup.audit.screening import AuditedColumns, facts_in, of_one_group
 from zkgroup.audit.source import Rows
-from zkgroup.zkfiles.column_replay import NotPlainError
 
 
 class RowLimits(NamedTuple):
@@ -37,10 +36,10 @@ class PartsWatcher(Protocol):
     """Sees a history while it is read."""
 
     def begin(self, before: Columns) -> None:
-        """What stood before it. What was seen until now counts no more: it is read again in another way."""
+        """What stood before it."""
 
     def add(self, part: Columns) -> None:
-        """Its rows, part by part, without the ends of ephemerals that no record names."""
+        """Its rows, part by part."""
 
 
 class BoundedRows:
@@ -86,7 +85,7 @@ class BoundedRows:
             before, logged = apart(self._kept.columns(name))
             if name != CLUSTER:
                 logged = in_order(joined([logged, closes]))
-            found = find_in_bucket(rules, with_ends([logged], before), self.facts, bounds, then)
+            found = find_in_bucket(rules, joined([before, logged]), self.facts, bounds, then)
             trees.append(found.tree)
             yield from found.findings
         yield from find_in_tree(rules, trees, self.facts, bounds)
@@ -98,37 +97,32 @@ class BoundedRows:
             self._kept = None
 
     def _all(self) -> Columns:
-        parts = self.rows.parts(self._limits.rows_per_part)
-        if parts is not None:
-            try:
-                return self._taken(parts)
-            except NotPlainError:
-                self.close()
-        return self._taken(parts_of(self.rows.events(), self._limits.rows_per_part))
+        rows_per_part = self._limits.rows_per_part
+        return self._taken(self.rows.parts(rows_per_part) or parts_of(self.rows.events(), rows_per_part))
 
     def _taken(self, parts: Parts) -> Columns:
         """All rows; of more than may be in memory those that have to be seen together."""
         before, size = of_one_group(parts.before, self.group, self.groups), 0
-        held: list[Columns] = []
+        # Their places are those among all ends of a session, whatever bucket they are in.
+        ends = Ends(parts.before)
+        held = [before] if len(before) else []
         known: list[Columns] = []
         if self._watcher is not None:
             self._watcher.begin(before)
-        for rows in parts.logged:
+        for rows in map(ends.added, parts.logged):
             part = of_one_group(rows, self.group, self.groups)
             size += len(part)
             if self._watcher is not None:
                 self._watcher.add(part)
             if self._kept is None and size > self._limits.most_rows:
                 self._kept = TemporaryBuckets(self._limits.buckets)
-                known += [self._keep(self._kept, each) for each in (before, *held)]
+                known += [self._keep(self._kept, each) for each in held]
                 held.clear()
             if self._kept is None:
                 held.append(part)
             else:
                 known.append(self._keep(self._kept, part))
-        if self._kept is None:
-            return with_ends(held, before)
-        return with_ends(known[1:], known[0])
+        return joined(held if self._kept is None else known)
 
     @staticmethod
     def _keep(buckets: TemporaryBuckets, columns: Columns) -> Columns:

@@ -1,13 +1,9 @@
-"""The logs of one server as columns, where nothing about them needs a closer look.
-
-What does is read as objects, by `Ensemble.transactions`: a damage, records that a log before had, zxids that
-are missing, several servers. So nothing is decided here that is not decided there.
-"""
+"""The logs of an ensemble's servers as columns, within a chroot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,24 +13,25 @@ from zkgroup.audit.columns.batch_values import (
     LIFETIME_CODES,
     OP_CODES,
     codes_of,
-    followed,
     numbers_of_column,
-    plain_batches,
 )
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSION
-from zkgroup.audit.columns.parts import Parts
+from zkgroup.audit.columns.parts import inside
 from zkgroup.audit.columns.record_facts import RecordFactsBuilder
-from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, Numbers, columns_of
+from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, Numbers
 from zkgroup.audit.columns.stored import joined
-from zkgroup.audit.columns.transactions import TransactionsBuilder
+from zkgroup.audit.columns.transactions import TransactionsBuilder, told_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.progress import Progress
+from zkgroup.zkfiles.agreement import Piece, holes_in, pieces
 from zkgroup.zkfiles.arrow import array_of
 from zkgroup.zkfiles.batches import Batch, Coded
-from zkgroup.zkfiles.column_replay import NotPlainError
+from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.log_lists import LeftOutWrites
+from zkgroup.zkfiles.log_lists import ALL_ZXIDS, LeftOutWrites, Wanted
+from zkgroup.zkfiles.schemas import LOG, select
+from zkgroup.zkfiles.zxids import Hole
 
 _WANTED: Final = (
     "zxid",
@@ -54,72 +51,100 @@ _WANTED: Final = (
 )
 
 
-def parts_of_logs(
-    history: History,
-    after_zxid: int,
-    to_zxid: int | None,
-    before: Iterable[Event],
-    progress: Progress,
-    rows_per_part: int,
-    left_out: LeftOutWrites | None = None,
-    transactions: TransactionsBuilder | None = None,
-) -> Parts:
-    """What `reading.events_of` gives of the transactions from one zxid to another, and of what stood before.
+class LoggedRange(NamedTuple):
+    """What is read of the logs of an ensemble's servers, and as whom."""
 
-    Without rows that are left out: `transactions` gets what is told of all records then. That the logs need
-    a closer look may show in any part.
+    history: History
+    after_zxid: int
+    to_zxid: int | None
+    chroot: str
+    progress: Progress
+    holes: dict[Hole, None]
+    """Gets what is missing."""
+
+
+class LoggedParts:
+    """The operations of the servers, from the first zxid behind one to another, in parts of so many rows.
+
+    Rows that are left out count. The ephemerals that went with a session without a record are not among them.
+    `transactions` gets what is told of all records where rows are left out.
     """
-    logged = log_parts(history, after_zxid, to_zxid, progress, rows_per_part, left_out, transactions)
-    return Parts(columns_of(before), logged)
 
+    def __init__(
+        self,
+        of: LoggedRange,
+        rows_per_part: int,
+        left_out: LeftOutWrites | None = None,
+        transactions: TransactionsBuilder | None = None,
+    ) -> None:
+        self.has_paths = False
+        """Whether a row is within the chroot."""
+        self._of = of
+        self._rows_per_part = rows_per_part
+        self._left_out = left_out
+        self._transactions = transactions
+        ensemble = of.history.ensemble
+        firsts = [server.first_logged for server in ensemble.servers if server.first_logged is not None]
+        # What the checks of all records need costs little here, and another reading there.
+        is_all = of.to_zxid is None and of.after_zxid < min(firsts, default=0)
+        self._facts = RecordFactsBuilder() if is_all and left_out is None else None
+        columns = _WANTED if self._facts is None else (*_WANTED, "digest")
+        self._wanted = Wanted(select(LOG, columns), "", *ALL_ZXIDS, None, ROWS_PER_BATCH, left_out)
 
-def log_parts(
-    history: History,
-    after_zxid: int,
-    to_zxid: int | None,
-    progress: Progress,
-    rows_per_part: int,
-    left_out: LeftOutWrites | None = None,
-    transactions: TransactionsBuilder | None = None,
-) -> Iterator[Columns]:
-    """The operations of a server alone, from the first zxid behind one to another, in parts.
+    def __iter__(self) -> Iterator[Columns]:
+        of, ensemble = self._of, self._of.history.ensemble
+        # For the time left alone: the exact last zxid would cost reading the newest logs once more.
+        of_logs = max(server.about_last_zxid() for server in ensemble.servers)
+        last_zxid = of.history.last_zxid if of.to_zxid is not None else of_logs
+        first, end = 0, min(last_zxid, of.to_zxid or last_zxid)
+        builder, rows, in_part, last = ColumnsBuilder(), 0, 0, of.after_zxid
+        for piece in pieces(ensemble, of.after_zxid + 1, of.to_zxid):
+            left = estimated(rows, last - first, end - first) if first else None
+            of.progress("reading operations", rows, left)
+            batches = list(piece.batches(self._wanted))
+            if not len(piece.zxids):
+                continue
+            holes = holes_in(last, piece.zxids)
+            of.holes.update(dict.fromkeys(holes))
+            first, last = first or int(piece.zxids[0]), int(piece.zxids[-1])
+            batches = self._told(piece, batches, is_whole=not holes)
+            if self._facts is not None:
+                self._facts.add(piece, batches)
+            read = sum(batch.rows if batch.records is None else batch.records.rows for batch in batches)
+            rows, in_part = rows + read, in_part + read
+            for batch in batches:
+                _add(builder, batch)
+            if in_part >= self._rows_per_part:
+                yield self._inside(builder)
+                builder, in_part = ColumnsBuilder(), 0
+        if self._facts is not None:
+            self._facts.note(of.history)
+        yield self._inside(builder)
 
-    A part has so many rows, with those that are left out.
-    The ephemerals that went with a session without a record are not among them. Raises NotPlainError.
-    """
-    if len(history.ensemble.servers) != 1:
-        raise NotPlainError("several servers")
-    server = history.ensemble.servers[0]
-    logs = server.files.logs
-    # What the checks of all records need costs little here, and another reading there.
-    is_all = logs and after_zxid < logs[0].zxid and to_zxid is None
-    facts = RecordFactsBuilder() if is_all and left_out is None else None
-    wanted = _WANTED if facts is None else (*_WANTED, "digest")
-    builder = ColumnsBuilder()
-    rows, in_part, last = 0, 0, after_zxid
-    # For the time left alone: the exact last zxid would cost reading the newest log once more.
-    last_zxid = history.last_zxid if to_zxid is not None else server.about_last_zxid()
-    first, end = 0, min(last_zxid, to_zxid or last_zxid)
-    for batch in plain_batches(server, after_zxid + 1, to_zxid, wanted, left_out):
-        progress("reading operations", rows, estimated(rows, last - first, end - first) if first else None)
-        records = batch.records
-        read = batch.rows if records is None else records.rows
-        rows, in_part = rows + read, in_part + read
-        zxids = numbers_of_column(batch, "zxid") if records is None else np.asarray(records.zxid, np.int64)
-        first = first or int(zxids[0])
-        subs = numbers_of_column(batch, "sub") if records is None else np.zeros(len(zxids), np.int64)
-        if facts is not None:
-            facts.add(batch, last, zxids, subs)
-        last = followed(last, zxids, subs)
-        if records is not None and transactions is not None:
-            transactions.add(records)
-        _add(builder, batch)
-        if in_part >= rows_per_part:
-            yield builder.columns()
-            builder, in_part = ColumnsBuilder(), 0
-    if facts is not None:
-        facts.note(history)
-    yield builder.columns()
+    def _inside(self, builder: ColumnsBuilder) -> Columns:
+        """The rows within the chroot."""
+        columns = inside(builder.columns(), self._of.chroot)
+        self.has_paths = self.has_paths or any(columns.paths)
+        return columns
+
+    def _told(self, piece: Piece, batches: list[Batch], *, is_whole: bool) -> list[Batch]:
+        """The rows of a piece, all where those that stay do not tell what is asked; and its transactions.
+
+        Behind a hole none are left out: what is missing may be the only other trace of a group.
+        """
+        if self._left_out is None:
+            return batches
+        told = [told_of(batch, self._of.chroot) for batch in batches]
+        if not is_whole or any(each is None for each in told):
+            all_ = self._wanted._replace(left_out=None)
+            self._wanted = self._wanted if is_whole else all_
+            batches = list(piece.batches(all_))
+            told = [told_of(batch, self._of.chroot) for batch in batches]
+        if self._transactions is not None:
+            for each in told:
+                assert each is not None
+                self._transactions.add(each)
+        return batches
 
 
 def estimated(rows: int, done: int, total: int) -> int | None:
@@ -251,8 +276,8 @@ def _end(
 ) -> None:
     """What is left of a session behind the last row of its close."""
     close, last = closing
-    session, named = int(columns.session[close]), last - close
-    for sub, path in enumerate(ephemerals.ended(session), named):
+    session = int(columns.session[close])
+    for sub, path in enumerate(ephemerals.ended(session), int(columns.sub[last]) + 1):
         places.append(last)
         ends.append(
             Event(

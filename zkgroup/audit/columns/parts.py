@@ -30,7 +30,7 @@ class Parts(NamedTuple):
     """What stood before it, as seeds."""
     logged: Iterator[Columns]
     """The rows in order, each part whole transactions. The ephemerals that no record of a session's end names
-    are not deleted in them. Raises `NotPlainError` where the logs need a closer look."""
+    are not deleted in them."""
 
 
 class SessionParts(NamedTuple):

@@ -1,24 +1,25 @@
 """What is converted in one task: the records of one ensemble from one log's name to the next.
 
-A server alone has its logs one a task, read as columns. Of several servers the same records of all are read
-together, since which record counts is decided between them (`zkfiles.ensemble`).
+A server alone has its logs one a task. Of several servers the same records of all are read together, since
+which record counts is decided between them (`zkfiles.agreement`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.agreement import pieces
 from zkgroup.zkfiles.arrow import record_batch, schema
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.log_lists import Wanted, batch_of
+from zkgroup.zkfiles.log_lists import ALL_ZXIDS, Wanted
 from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.schemas import LOG, Column
 
@@ -82,12 +83,9 @@ def _of_one_file(unit: Unit) -> Iterator[Any]:
 
 
 def _of_servers(unit: Unit) -> Iterator[Any]:
-    wanted = Wanted(LOG, ", ".join(unit.files), unit.from_zxid, unit.to_zxid, None, ROWS_PER_BATCH)
-    transactions = History(*unit.folders).transactions(unit.from_zxid, unit.to_zxid)
-    while some := list(islice(transactions, ROWS_PER_BATCH)):
-        batch = batch_of(some, wanted)
-        if batch is not None:
-            yield record_batch(batch)
+    wanted = Wanted(LOG, ", ".join(unit.files), *ALL_ZXIDS, None, ROWS_PER_BATCH)
+    for piece in pieces(History(*unit.folders).ensemble, unit.from_zxid, unit.to_zxid):
+        yield from map(record_batch, piece.batches(wanted))
 
 
 @dataclass(frozen=True, slots=True)

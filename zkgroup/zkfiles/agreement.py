@@ -1,0 +1,353 @@
+"""The records of all servers of an ensemble in pieces that are not decoded, where the servers agree on them.
+
+Which record of a zxid counts is decided by zxid, length and checksum, and proved by the bytes. Only where
+servers differ is a record decoded, and `EnsembleFiles.judged` decides. Needs numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zkgroup.zkfiles import log_lists
+from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.byte_arrays import Bytes
+from zkgroup.zkfiles.columns import fastest_way
+from zkgroup.zkfiles.ensemble import EnsembleFiles
+from zkgroup.zkfiles.frames import FRAME, ZXID_AT, LogChunk
+from zkgroup.zkfiles.health import SeenRecords
+from zkgroup.zkfiles.jute import JuteError
+from zkgroup.zkfiles.log_lists import Wanted
+from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.names import ServerFile
+from zkgroup.zkfiles.operations import transaction_of
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.servers import LogOrder, Server
+from zkgroup.zkfiles.zxids import Hole, hole_between
+
+Numbers = NDArray[Any]
+Flags = NDArray[np.bool_]
+
+_FEW: Final = 16
+"""So many records that servers agree on, between others, are decoded like these."""
+
+
+class Held(NamedTuple):
+    """Records of one server, by rising zxid, in a piece of one log."""
+
+    server: Server
+    log: ServerFile
+    chunk: LogChunk
+    """With arrays of places."""
+    zxids: Numbers
+
+    def some(self, first: int, until: int) -> Held:
+        """Some of them, by their numbers."""
+        starts, ends = self.chunk.starts[first:until], self.chunk.ends[first:until]
+        chunk = self.chunk._replace(starts=starts, ends=ends)
+        return self._replace(chunk=chunk, zxids=self.zxids[first:until])
+
+    def without(self, numbers: Sequence[int]) -> Held:
+        """All but some of them."""
+        starts, ends = (_without(each, numbers) for each in (self.chunk.starts, self.chunk.ends))
+        chunk = self.chunk._replace(starts=starts, ends=ends)
+        return self._replace(chunk=chunk, zxids=np.delete(self.zxids, numbers))
+
+    def transaction(self, number: int) -> Transaction | None:
+        """One of them; None, and noted, where it holds what no server writes."""
+        try:
+            return self.decoded(number)
+        except JuteError as error:
+            self.note(number, error)
+            return None
+
+    def decoded(self, number: int) -> Transaction:
+        """One of them. Raises JuteError."""
+        data, base, starts, ends = self.chunk
+        start = int(starts[number])
+        return transaction_of(data, start + FRAME.size, int(ends[number]), base + start)
+
+    def without_bytes(self) -> Held:
+        """The same places, for servers that have the bytes of another one."""
+        return self._replace(chunk=self.chunk._replace(data=b""))
+
+    def note(self, number: int, error: JuteError) -> None:
+        """Notes that one of them cannot be read."""
+        self.server.note_unreadable(self.log.path, self.chunk.base, int(self.chunk.starts[number]), error)
+
+    @property
+    def raw(self) -> bytes | None:
+        """All of them as they stand in the file; None where something else stands between them."""
+        data, _, starts, ends = self.chunk
+        if (np.asarray(starts)[1:] != np.asarray(ends)[:-1] + 1).any():
+            return None
+        return data[int(starts[0]) : int(ends[-1])]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records by rising zxid, each once: those that all servers which have them agree on, or decoded ones."""
+
+    held: tuple[Held, ...]
+    """Of each server that has them, the first one with the bytes; none where they are decoded."""
+    decoded: Sequence[Transaction] = ()
+    _unreadable: set[int] = field(default_factory=set)
+
+    @property
+    def zxids(self) -> Numbers:
+        """Those of all records, without those that turned out to be unreadable."""
+        if self.held:
+            zxids = self.held[0].zxids
+            return np.delete(zxids, sorted(self._unreadable)) if self._unreadable else zxids
+        return np.array([each.zxid for each in self.decoded], np.int64)
+
+    def batches(self, wanted: Wanted) -> Iterator[Batch]:
+        """Their rows as columns. A record that holds what no server writes is passed over, and noted."""
+        if not self.held:
+            batch = log_lists.batch_of(self.decoded, wanted)
+            if batch is not None:
+                yield batch
+            return
+        chunk, take, first = self.held[0].chunk, fastest_way().take, 0
+        while first < len(chunk.starts):
+            taken = take(chunk, first, wanted)
+            if taken is None:
+                take = log_lists.take
+                starts, ends = (np.asarray(each).tolist() for each in (chunk.starts, chunk.ends))
+                chunk = chunk._replace(starts=starts, ends=ends)
+                continue
+            if taken.batch is not None:
+                yield taken.batch
+            first = taken.until
+            if taken.error is not None:
+                self._note(first, taken.error)
+                first += 1
+
+    def transactions(self, zxids: Numbers | None = None) -> Iterator[Transaction]:
+        """The records as objects, or those with some zxids, without those that cannot be read."""
+        if not self.held:
+            yield from (
+                self.decoded if zxids is None else [each for each in self.decoded if each.zxid in zxids]
+            )
+            return
+        held = self.held[0]
+        numbers = np.arange(len(held.zxids)) if zxids is None else np.flatnonzero(np.isin(held.zxids, zxids))
+        for number in numbers.tolist():
+            try:
+                transaction = held.decoded(number)
+            except JuteError as error:
+                self._note(number, error)
+            else:
+                yield transaction
+
+    def _note(self, number: int, error: JuteError) -> None:
+        self._unreadable.add(number)
+        for each in self.held:
+            each.note(number, error)
+
+
+def holes_in(last: int, zxids: Numbers) -> list[Hole]:
+    """What is missing between records, the first of which comes behind a zxid."""
+    before = np.append([last], zxids[:-1])
+    found = (hole_between(int(before[at]), int(zxids[at])) for at in np.flatnonzero(zxids != before + 1))
+    return [hole for hole in found if hole is not None]
+
+
+def pieces(ensemble: EnsembleFiles, from_zxid: int = 0, to_zxid: int | None = None) -> Iterator[Piece]:
+    """What `EnsembleFiles.transactions` gives, and noted as there, in pieces.
+
+    Memory: a piece of a log of each server. Raises MixedEnsembleError.
+    """
+    ensemble.require_one()
+    if len(ensemble.servers) == 1:
+        for alone in held_by(ensemble.servers[0], from_zxid, to_zxid):
+            yield Piece((alone,))
+        return
+    heads = [_Head(number, server, from_zxid, to_zxid) for number, server in enumerate(ensemble.servers)]
+    while there := [head for head in heads if head.has_records()]:
+        limit = min(int(head.last) for head in there)
+        parts = {head.number: held for head in there if (held := head.until(limit)) is not None}
+        yield from _agreed(ensemble, parts)
+
+
+def held_by(server: Server, from_zxid: int = 0, to_zxid: int | None = None) -> Generator[Held]:
+    """The records that `Server.transactions` gives; those that cannot be read are still among them."""
+    order, way = LogOrder(server, from_zxid), fastest_way()
+    is_whole = from_zxid <= 1 and to_zxid is None
+    for log in server.files.logs_within(from_zxid, to_zxid):
+        reader = LogReader(
+            log.path,
+            resync=True,
+            find=way.find,
+            piece_bytes=way.piece_bytes,
+            oversized=server.oversized_in(log.path),
+        )
+        first, last, records, is_plain = None, None, 0, True
+        with server.noting(reader):
+            for chunk in reader.chunks():
+                read = _read(server, log, chunk)
+                held = _in_order(read, order, from_zxid, to_zxid)
+                is_plain = is_plain and len(held.zxids) == len(read.zxids)
+                if len(held.zxids):
+                    first = int(held.zxids[0]) if first is None else first
+                    last = int(held.zxids[-1])
+                    records += len(held.zxids)
+                    yield held
+                if to_zxid is not None and (read.zxids > to_zxid).any():
+                    break
+            else:
+                if is_whole and is_plain and not reader.damages and not server.has_damage(log.path):
+                    oversized = tuple(reader.oversized.values())
+                    server.seen_logs[log.path] = SeenRecords(
+                        first, last, records, last, [], [], reader.end, oversized
+                    )
+
+
+class _Head:
+    """The piece of a server's logs that is looked at."""
+
+    def __init__(self, number: int, server: Server, from_zxid: int, to_zxid: int | None) -> None:
+        self.number = number
+        self._pieces = held_by(server, from_zxid, to_zxid)
+        self._held: Held | None = None
+        self._first = 0
+
+    def has_records(self) -> bool:
+        """Whether there is one more; the next piece is read where this one is used up."""
+        if self._held is None or self._first == len(self._held.zxids):
+            self._held, self._first = next(self._pieces, None), 0
+        return self._held is not None
+
+    @property
+    def last(self) -> int:
+        """The last zxid of the piece."""
+        assert self._held is not None
+        return int(self._held.zxids[-1])
+
+    def until(self, zxid: int) -> Held | None:
+        """The records up to a zxid; None where there are none."""
+        assert self._held is not None
+        first, self._first = self._first, int(np.searchsorted(self._held.zxids, zxid, "right"))
+        return self._held.some(first, self._first) if first < self._first else None
+
+
+def _read(server: Server, log: ServerFile, chunk: LogChunk) -> Held:
+    starts: Any = np.asarray(chunk.starts, np.int64)
+    ends: Any = np.asarray(chunk.ends, np.int64)
+    whole = chunk._replace(starts=starts, ends=ends)
+    return Held(server, log, whole, Bytes(chunk.data).view(">i8")[starts + ZXID_AT].astype(np.int64))
+
+
+def _without(places: Sequence[int], numbers: Sequence[int]) -> Any:
+    return np.delete(np.asarray(places), numbers)
+
+
+def _in_order(held: Held, order: LogOrder, from_zxid: int, to_zxid: int | None) -> Held:
+    """Those of the zxids that are wanted, each zxid once; out of order ones are looked at one by one.
+
+    A record whose zxid does not follow the one before is decoded: what cannot be read has no zxid.
+    """
+    zxids = held.zxids
+    if to_zxid is not None and len(past := np.flatnonzero(zxids > to_zxid)):
+        held = held.some(0, int(past[0]))
+        zxids = held.zxids
+    before = np.append([order.last], zxids[:-1])
+    jumps = np.flatnonzero((zxids != before + 1) & (zxids >= from_zxid))
+    unreadable = [number for number in jumps.tolist() if held.transaction(number) is None]
+    if unreadable:
+        held = held.without(unreadable)
+        zxids = held.zxids
+    if (zxids[1:] > zxids[:-1]).all() and (not len(zxids) or zxids[0] > order.last):
+        held = held.some(int(np.searchsorted(zxids, from_zxid)), len(zxids))
+        order.last = int(held.zxids[-1]) if len(held.zxids) else order.last
+        return held
+    left_out = []
+    for number in range(len(zxids)):
+        transaction = held.transaction(number)
+        if transaction is None or not order.takes(held.log, transaction):
+            left_out.append(number)
+    return held.without(left_out)
+
+
+def _agreed(ensemble: EnsembleFiles, parts: dict[int, Held]) -> Iterator[Piece]:
+    """All records of servers up to a zxid: those that servers agree on, and what is decided of the others."""
+    first, *others = parts.values()
+    if ensemble.is_kept(first.zxids, len(parts)).all() and all(_are_equal(first, each) for each in others):
+        yield _piece(parts)
+        return
+    zxids = np.unique(np.concatenate([held.zxids for held in parts.values()]))
+    who = np.zeros(len(zxids), np.int64)
+    counts = np.zeros(len(zxids), np.int64)
+    low, high = np.full((2, len(zxids)), np.iinfo(np.int64).max), np.full((2, len(zxids)), -1)
+    for place, held in enumerate(parts.values()):
+        at = np.searchsorted(zxids, held.zxids)
+        who[at] |= 1 << place
+        counts[at] += 1
+        marks = _marks(held)
+        low[:, at] = np.minimum(low[:, at], marks)
+        high[:, at] = np.maximum(high[:, at], marks)
+    is_same = (low == high).all(axis=0)
+    marks = np.stack((who, is_same, ensemble.is_kept(zxids, counts)))
+    changes = np.flatnonzero((marks[:, 1:] != marks[:, :-1]).any(axis=0)) + 1
+    decided: list[Transaction] = []
+    for begin, end in zip([0, *changes.tolist()], [*changes.tolist(), len(zxids)], strict=True):
+        some = {
+            number: held.some(*np.searchsorted(held.zxids, zxids[[begin, end - 1]] + [0, 1]).tolist())
+            for place, (number, held) in enumerate(parts.items())
+            if who[begin] >> place & 1
+        }
+        if end - begin >= _FEW and is_same[begin] and _is_taken(ensemble, some, bool(marks[2, begin])):
+            if decided:
+                yield Piece((), decided)
+                decided = []
+            yield _piece(some)
+            continue
+        for number in range(end - begin):
+            transaction = _decided(ensemble, some, number)
+            if transaction is not None:
+                decided.append(transaction)
+    if decided:
+        yield Piece((), decided)
+
+
+def _piece(parts: dict[int, Held]) -> Piece:
+    first, *others = parts.values()
+    return Piece((first, *(each.without_bytes() for each in others)))
+
+
+def _is_taken(ensemble: EnsembleFiles, some: dict[int, Held], is_kept: bool) -> bool:
+    """Whether servers have the same records, and all of them count."""
+    first, *others = some.values()
+    if not all(_are_equal(first, each) for each in others):
+        return False
+    holders = tuple(some)
+    return is_kept or not any(ensemble.leaves_out(zxid, holders) for zxid in first.zxids.tolist())
+
+
+def _marks(held: Held) -> Numbers:
+    """Of each record its checksum and its length."""
+    starts, ends = np.asarray(held.chunk.starts), np.asarray(held.chunk.ends)
+    sums = Bytes(held.chunk.data).view(">i8")[starts].astype(np.int64)
+    return np.stack((sums, ends - starts))
+
+
+def _are_equal(one: Held, other: Held) -> bool:
+    """Whether two servers have the same records, byte by byte."""
+    if len(one.zxids) != len(other.zxids) or one.zxids[0] != other.zxids[0]:
+        return False
+    raw = one.raw
+    return raw is not None and raw == other.raw
+
+
+def _decided(ensemble: EnsembleFiles, some: dict[int, Held], number: int) -> Transaction | None:
+    """The record of a zxid that counts, of those that servers have; None where none does."""
+    holders = [
+        (server, transaction)
+        for server, held in some.items()
+        if (transaction := held.transaction(number)) is not None
+    ]
+    return ensemble.judged(holders) if holders else None
