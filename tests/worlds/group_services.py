@@ -15,7 +15,6 @@ from tests.worlds.serving import Client
 from zkgroup.broker.groups.handlers import GroupHandlers
 from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.groups.store_events import (
-    DeleteStoredOffsets,
     ExpireOffsets,
     LegacyOffsetsRead,
     LegacyOffsetsWritten,
@@ -37,6 +36,7 @@ from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.coordinator.effects import (
     DeleteGroup,
+    DeleteOffsets,
     ReadOffsets,
     ReserveGenerations,
     WriteGroup,
@@ -126,7 +126,7 @@ class MemoryGroupStore:
                 offsets = {each: stored[each].offset for each in event.partitions if each in stored}
                 unreadable = frozenset(self.unreadable.intersection(event.partitions))
                 return [LegacyOffsetsRead(event.request_id, ErrorCode.NONE, offsets, unreadable)]
-            case WriteGroup() | ReserveGenerations() | DeleteGroup() | WriteOffsets() | DeleteStoredOffsets():
+            case WriteGroup() | ReserveGenerations() | DeleteGroup() | WriteOffsets() | DeleteOffsets():
                 self.written.append(event)
                 return self._later(lambda: self._write(event))
             case WriteManyOffsets(writes):
@@ -179,7 +179,7 @@ class MemoryGroupStore:
                 if is_stored:
                     self.offsets.setdefault(write.group_id, {}).update(write.offsets)
                 return [OffsetsWritten({write.write_id: dict.fromkeys(write.offsets, self.outcome)})]
-            case DeleteStoredOffsets(request_id, group, partitions):
+            case DeleteOffsets(request_id=request_id, group_id=group, partitions=partitions):
                 for each in partitions if is_stored else ():
                     self.offsets.get(group, {}).pop(each, None)
                 return [OffsetsDeleted(request_id, dict.fromkeys(partitions, self.outcome))]

@@ -151,7 +151,10 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOffsets:
-    """Delete offsets, and answer the request with the outcomes (`outcomes.DELETE_OFFSET_ERRORS`)."""
+    """Delete offsets, and answer the request with the outcomes (`events.DELETE_OFFSET_ERRORS`).
+
+    Refused while ZooKeeper consumers are members of the group.
+    """
 
     request_id: int
     group_id: str

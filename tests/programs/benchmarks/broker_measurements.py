@@ -20,6 +20,7 @@ from tests.programs.benchmarks.broker_client import Figures, ask
 from tests.programs.benchmarks.broker_sides import KAFKA, OURS, BrokerSide, all_sides, sides
 from tests.programs.benchmarks.report import Line, Plan, Report, median, ratio, spread
 from tests.waiting import eventually
+from tests.worlds.batches import build_batch
 from tests.worlds.led_brokers import ask as ask_broker
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.disk_storage import DiskStorage
@@ -27,7 +28,7 @@ from zkgroup.broker.log.log_config import LogConfig
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import SIZE, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
-from zkgroup.wire.record_batch import Record, build_batch
+from zkgroup.wire.record_batch import Record
 
 TOPIC = "measured"
 CALM_SHARE = 0.25

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
+from tests.worlds.batches import build_batch
 from zkgroup.errors import CorruptRecordError
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.record_batch import (
@@ -22,7 +23,6 @@ from zkgroup.wire.record_batch import (
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     Record,
-    build_batch,
     can_be_read,
     check_batch,
     check_records,

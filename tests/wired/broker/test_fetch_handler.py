@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.worlds.batches import batches_in, records_of
+from tests.worlds.batches import batches_in, build_batch, records_of
 from tests.worlds.broker_requests import state, update_metadata
 from tests.worlds.replica_managers import TP, in_memory
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
@@ -22,7 +22,7 @@ from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Api, RequestHeader
-from zkgroup.wire.record_batch import Record, build_batch, check_records
+from zkgroup.wire.record_batch import Record, check_records
 from zkgroup.wire.records import (
     FetchedPartition,
     FetchPartition,

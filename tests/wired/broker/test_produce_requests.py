@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.pure.broker.log.made_batches import GZIP, batch, headers_of
+from tests.worlds.batches import build_batch
 from tests.worlds.broker_requests import state, update_metadata
 from tests.worlds.replica_managers import TP, fetch, in_memory, pair, replicate
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
@@ -23,7 +24,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.messages import encode_request
-from zkgroup.wire.record_batch import Record, build_batch
+from zkgroup.wire.record_batch import Record
 from zkgroup.wire.records import (
     ProducedPartition,
     ProducedTopic,

@@ -227,7 +227,7 @@ async def test_a_timer_comes_after_the_requests_of_its_turn() -> None:
     timer = LoopTimer(clock, lambda: order.append("timer"))
     arrived: asyncio.Future[None] = loop.create_future()
     arrived.add_done_callback(lambda _: order.append("request"))
-    timer._at_ms = clock.now_ms()
+    timer.at_ms = clock.now_ms()
 
     loop.call_soon(arrived.set_result, None)  # the order of a turn: sockets, then timers
     loop.call_soon(timer._fire)

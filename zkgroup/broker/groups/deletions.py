@@ -14,13 +14,12 @@ from typing import Final
 from zkgroup.broker.groups.led_slots import LedSlot, QueuedChange, StoreCore, StoredGroup
 from zkgroup.broker.groups.offset_reads import list_partitions
 from zkgroup.broker.groups.store_events import (
-    DeleteStoredOffsets,
     ExpireOffsets,
     OffsetsDeleted,
     OffsetsExpired,
     Recorded,
 )
-from zkgroup.coordinator.effects import DeleteGroup
+from zkgroup.coordinator.effects import DeleteGroup, DeleteOffsets
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
@@ -69,7 +68,7 @@ class Deletions:
         match queued.change:
             case DeleteGroup(_, _, keeps_offsets):
                 return (yield from self._delete_group(slot, group, keeps_offsets))
-            case DeleteStoredOffsets(_, _, partitions):
+            case DeleteOffsets(partitions=partitions):
                 return (yield from self._delete_offsets(slot, group, queued, partitions))
             case ExpireOffsets(_, recorded):
                 outcome = yield from self._delete_offsets(slot, group, queued, sorted(recorded), recorded)
@@ -82,7 +81,7 @@ class Deletions:
     def finished(self, queued: QueuedChange, outcome: WriteOutcome) -> None:
         """Emits the result of a change."""
         match queued.change:
-            case DeleteStoredOffsets(request_id, _, partitions):
+            case DeleteOffsets(request_id=request_id, partitions=partitions):
                 outcomes = {
                     each: WriteOutcome.STORED if each in queued.deleted else outcome for each in partitions
                 }

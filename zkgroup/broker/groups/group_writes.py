@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from zkgroup.broker.groups.deletions import Deletions
 from zkgroup.broker.groups.led_slots import (
     GroupChange,
     LedSlot,
@@ -62,8 +63,6 @@ ONE_TRANSACTION_BYTES = 600 * 1024
 TRIES = 5
 """Transactions that other clients' changes of the group's parents may refuse."""
 
-PerformOther = Callable[[LedSlot, StoredGroup, QueuedChange], Procedure[WriteOutcome]]
-
 
 class GroupWrites:
     """The changes of all groups."""
@@ -72,20 +71,13 @@ class GroupWrites:
         self,
         core: StoreCore,
         members: MembersWatch,
-        perform_other: PerformOther,
-        finished_other: Callable[[QueuedChange, WriteOutcome], None],
+        deletions: Deletions,
         on_done: Callable[[LedSlot], None],
     ) -> None:
-        """
-        Args:
-            on_done: called when a change of a group of this slot has its outcome, and commits wait.
-            perform_other: makes the changes that are neither `WriteGroup` nor `ReserveGenerations`.
-            finished_other: emits the result of a change that is no write of the coordinator.
-        """
+        """`on_done`: called when a change of a group of this slot has its outcome, and commits wait."""
         self._core = core
         self._members = members
-        self._perform_other = perform_other
-        self._finished_other = finished_other
+        self._deletions = deletions
         self._on_done = on_done
         self._under_way: dict[StoredGroup, LedSlot] = {}
         """Groups whose first change has a procedure; also of slots that are closed."""
@@ -180,7 +172,7 @@ class GroupWrites:
         if isinstance(change, (WriteGroup, ReserveGenerations, DeleteGroup)):
             self._core.context.emit(GroupWritten(change.write_id, outcome))
         else:
-            self._finished_other(queued, outcome)
+            self._deletions.finished(queued, outcome)
 
     def _perform(self, slot: LedSlot, group: StoredGroup, queued: QueuedChange) -> Procedure[None]:
         outcome: WriteOutcome | None = None
@@ -195,7 +187,7 @@ class GroupWrites:
                 case ReserveGenerations():
                     outcome = yield from self._reserve(slot, group, queued.change)
                 case _:
-                    outcome = yield from self._perform_other(slot, group, queued)
+                    outcome = yield from self._deletions.perform(slot, group, queued)
         queued.outcome = outcome
 
     def _read_back(self, slot: LedSlot, group: StoredGroup) -> Procedure[WriteOutcome | None]:

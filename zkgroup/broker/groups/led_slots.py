@@ -13,8 +13,14 @@ from enum import Enum
 from typing import NamedTuple
 
 from zkgroup.broker.groups.slot_usage import SlotUsage
-from zkgroup.broker.groups.store_events import DeleteStoredOffsets, Effect, ExpireOffsets, GroupStoreContext
-from zkgroup.coordinator.effects import DeleteGroup, ReserveGenerations, WriteGroup, WriteOffsets
+from zkgroup.broker.groups.store_events import Effect, ExpireOffsets, GroupStoreContext
+from zkgroup.coordinator.effects import (
+    DeleteGroup,
+    DeleteOffsets,
+    ReserveGenerations,
+    WriteGroup,
+    WriteOffsets,
+)
 from zkgroup.coordinator.events import SlotLoading, WriteOutcome
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
@@ -22,7 +28,7 @@ from zkgroup.model.requests import Check
 from zkgroup.runtime.machine import ConcurrentProcedures, Job
 from zkgroup.znodes.coordinated_groups import GroupHeader, SlotOwner
 
-GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteStoredOffsets | ExpireOffsets
+GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteOffsets | ExpireOffsets
 """A change of one group; the changes of a group are made one after another."""
 
 

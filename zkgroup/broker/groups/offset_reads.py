@@ -152,35 +152,30 @@ def _found(offset: Znode, beside: Znode | None, topic: ZnodeStat | None) -> Foun
     return FoundOffset(offset, value, beside, recorded if recorded.offset == value else None, topic)
 
 
+Request = ReadOffsets | ReadMembers | ReadLegacyOffsets
+
+
 class OffsetReads:
     """OffsetFetch, and the members of unknown groups: each request is a job of its own."""
 
     def __init__(self, core: StoreCore) -> None:
         self._core = core
-        self._under_way: dict[int, tuple[LedSlot, ReadOffsets | ReadMembers]] = {}
-        self._legacy: dict[int, ReadLegacyOffsets] = {}
+        self._under_way: dict[int, tuple[LedSlot | None, Request]] = {}
+        """By request id; without a slot those of version 0."""
 
-    def add(self, read: ReadOffsets | ReadMembers) -> None:
-        """Takes a request; refuses it where the slot is not owned."""
-        slot = self._core.owned(read.group_id)
-        if slot is None:
+    def add(self, read: Request) -> None:
+        """Takes a request; refuses it where the slot is not owned.
+
+        One of version 0 is taken on any broker, and refused without a connection.
+        """
+        is_legacy = isinstance(read, ReadLegacyOffsets)
+        slot = None if is_legacy else self._core.owned(read.group_id)
+        if slot is None and not (is_legacy and self._core.context.connected):
             self._refuse(read)
             return
         self._under_way[read.request_id] = slot, read
-        if isinstance(read, ReadMembers):
-            job = Job("read members", partial(self._read_members, read), partial(self._ended, read))
-        else:
-            job = Job("read offsets", partial(self._read, slot, read), partial(self._ended, read))
+        job = Job("read offsets", partial(self._perform, slot, read), partial(self._ended, read))
         self._core.run(("read", read.request_id), job)
-
-    def add_legacy(self, read: ReadLegacyOffsets) -> None:
-        """Takes a request of version 0, on any broker; refuses it without a connection."""
-        if not self._core.context.connected:
-            self._refuse_legacy(read)
-            return
-        self._legacy[read.request_id] = read
-        job = Job("read offsets", partial(self._read_legacy, read), partial(self._legacy_ended, read))
-        self._core.run(("read legacy", read.request_id), job)
 
     def close(self, slot: LedSlot) -> None:
         """The slot is given up: its requests are refused."""
@@ -191,19 +186,34 @@ class OffsetReads:
                 self._refuse(read)
 
     def session_over(self) -> None:
-        """No reply comes any more."""
-        for read in self._legacy.values():
-            self._refuse_legacy(read)
-        self._legacy.clear()
+        """No reply comes any more; the slots are closed."""
+        for _, read in self._under_way.values():
+            self._refuse(read)
+        self._under_way.clear()
 
-    def _refuse(self, read: ReadOffsets | ReadMembers, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        if isinstance(read, ReadMembers):
-            self._core.context.emit(MembersRead(read.request_id, error))
-        else:
-            self._core.context.emit(OffsetsRead(read.request_id, error, {}, {}))
+    def _refuse(self, read: Request, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        match read:
+            case ReadMembers():
+                self._core.context.emit(MembersRead(read.request_id, error))
+            case ReadOffsets():
+                self._core.context.emit(OffsetsRead(read.request_id, error, {}, {}))
+            case ReadLegacyOffsets():
+                unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                self._core.context.emit(LegacyOffsetsRead(read.request_id, unavailable, {}))
 
-    def _refuse_legacy(self, read: ReadLegacyOffsets) -> None:
-        self._core.context.emit(LegacyOffsetsRead(read.request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, {}))
+    def _ended(self, read: Request, error: Exception | None) -> None:
+        if error is not None and self._under_way.pop(read.request_id, None) is not None:
+            self._refuse(read, ErrorCode.UNKNOWN)
+
+    def _perform(self, slot: LedSlot | None, read: Request) -> Procedure[None]:
+        match read:
+            case ReadMembers():
+                yield from self._read_members(read)
+            case ReadOffsets():
+                assert slot is not None
+                yield from self._read(slot, read)
+            case ReadLegacyOffsets():
+                yield from self._read_legacy(read)
 
     def _read(self, slot: LedSlot, read: ReadOffsets) -> Procedure[None]:
         partitions = read.partitions
@@ -239,10 +249,6 @@ class OffsetReads:
         members = tuple(sorted(list_done(listed).children))
         self._core.context.emit(MembersRead(read.request_id, ErrorCode.NONE, members))
 
-    def _ended(self, read: ReadOffsets | ReadMembers, error: Exception | None) -> None:
-        if error is not None and self._under_way.pop(read.request_id, None) is not None:
-            self._refuse(read, ErrorCode.UNKNOWN)
-
     def _read_legacy(self, read: ReadLegacyOffsets) -> Procedure[None]:
         paths = tuple(offset_path(read.group_id, each) for each in read.partitions)
         found: dict[TopicPartition, int | None] = {}
@@ -252,7 +258,7 @@ class OffsetReads:
             for partition, znode in zip(read.partitions, outcome.znodes, strict=True):
                 if znode is not None:
                     found[partition] = self._legacy_value(znode) if isinstance(znode, Znode) else None
-        del self._legacy[read.request_id]
+        del self._under_way[read.request_id]
         offsets = {partition: value for partition, value in found.items() if value is not None}
         unreadable = frozenset(found.keys() - offsets.keys())
         self._core.context.emit(LegacyOffsetsRead(read.request_id, ErrorCode.NONE, offsets, unreadable))
@@ -263,7 +269,3 @@ class OffsetReads:
         except CorruptZnodeError as error:
             self._core.context.note("offset.unreadable", path=error.path, detail=str(error))
             return None
-
-    def _legacy_ended(self, read: ReadLegacyOffsets, error: Exception | None) -> None:
-        if error is not None and self._legacy.pop(read.request_id, None) is not None:
-            self._refuse_legacy(read)

@@ -33,7 +33,6 @@ from zkgroup.broker.groups.retention_reads import RETENTION_TIMER, RetentionRead
 from zkgroup.broker.groups.slot_loading import SlotCountReader, SlotLoader
 from zkgroup.broker.groups.slot_usage import SlotUsage
 from zkgroup.broker.groups.store_events import (
-    DeleteStoredOffsets,
     Effect,
     ExpireOffsets,
     GroupStoreConfig,
@@ -48,7 +47,14 @@ from zkgroup.broker.groups.store_events import (
     WriteLegacyOffsets,
     WriteManyOffsets,
 )
-from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
+from zkgroup.coordinator.effects import (
+    DeleteGroup,
+    DeleteOffsets,
+    ReadOffsets,
+    ReserveGenerations,
+    WriteGroup,
+    WriteOffsets,
+)
 from zkgroup.coordinator.events import LeaseExtended, SlotUnloaded
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import MultiRefused
@@ -135,13 +141,8 @@ class GroupStore(SessionMachine[Effect]):
         members = MembersWatch(core)
         self._members = members
         self._loading = SlotLoader(core, self._loaded)
-        deletions = Deletions(core)
         self._groups = GroupWrites(
-            core,
-            members,
-            deletions.perform,
-            deletions.finished,
-            lambda slot: self._commits.changes_done(slot),
+            core, members, Deletions(core), lambda slot: self._commits.changes_done(slot)
         )
         self._commits = OffsetCommits(core, members, self._groups.commits_done)
         self._reads = OffsetReads(core)
@@ -170,16 +171,12 @@ class GroupStore(SessionMachine[Effect]):
                 self._led(slot, epoch)
             case SlotResigned(slot, epoch):
                 self._resigned(slot, epoch)
-            case (
-                WriteGroup() | ReserveGenerations() | DeleteGroup() | DeleteStoredOffsets() | ExpireOffsets()
-            ):
+            case WriteGroup() | ReserveGenerations() | DeleteGroup() | DeleteOffsets() | ExpireOffsets():
                 self._groups.add(event)
             case TopicsDeleted(topics):
                 self._retention.topics_deleted(topics)
-            case ReadOffsets() | ReadMembers():
+            case ReadOffsets() | ReadMembers() | ReadLegacyOffsets():
                 self._reads.add(event)
-            case ReadLegacyOffsets():
-                self._reads.add_legacy(event)
             case WriteLegacyOffsets():
                 self._legacy.add(event)
             case _:

@@ -19,7 +19,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkgroup.broker.groups.slot_usage import SlotBounds
-from zkgroup.coordinator.effects import DeleteGroup, ReadOffsets, ReserveGenerations, WriteGroup, WriteOffsets
+from zkgroup.coordinator.effects import (
+    DeleteGroup,
+    DeleteOffsets,
+    ReadOffsets,
+    ReserveGenerations,
+    WriteGroup,
+    WriteOffsets,
+)
 from zkgroup.coordinator.events import (
     GroupWritten,
     LeaseExtended,
@@ -72,18 +79,6 @@ class WriteManyOffsets:
     """Commits that came in one turn of the broker's loop, in their order."""
 
     writes: Sequence[WriteOffsets]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteStoredOffsets:
-    """Deletes offsets of a group (OffsetDelete); the caller has checked that no member needs them.
-
-    Refused while ZooKeeper consumers are members of the group. Result: `OffsetsDeleted`.
-    """
-
-    request_id: int
-    group_id: str
-    partitions: tuple[TopicPartition, ...]
 
 
 class Recorded(NamedTuple):
@@ -151,7 +146,7 @@ StoreRequest = (
     | WriteOffsets
     | WriteManyOffsets
     | ReadOffsets
-    | DeleteStoredOffsets
+    | DeleteOffsets
     | ExpireOffsets
     | TopicsDeleted
     | ReadMembers
@@ -198,7 +193,7 @@ class MembersRead:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsDeleted:
-    """The result of `DeleteStoredOffsets`. An offset that did not exist counts as deleted."""
+    """The result of `DeleteOffsets`, for its `partitions`. An offset that did not exist counts as deleted."""
 
     request_id: int
     outcomes: Mapping[TopicPartition, WriteOutcome]

@@ -190,7 +190,7 @@ class StoredCoordinator:
         number = effect.request_id
         self._deletions[number] = effect
         if effect.partitions:
-            self._step_store(store_events.DeleteStoredOffsets(number, effect.group_id, effect.partitions))
+            self._step_store(effect)
         else:
             self._offsets_deleted(OffsetsDeleted(number, {}))
 

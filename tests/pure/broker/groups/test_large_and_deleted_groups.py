@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, member, record
-from zkgroup.broker.groups.store_events import DeleteStoredOffsets, OffsetsDeleted
+from zkgroup.broker.groups.store_events import OffsetsDeleted
+from zkgroup.coordinator.effects import DeleteOffsets
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Create, Delete, Multi
@@ -129,7 +130,9 @@ def test_offsets_with_the_longest_names_are_deleted() -> None:
     outcomes = node.commit_outcomes(committed)
     assert outcomes is not None
     assert set(outcomes.values()) == {STORED}
-    node.loop.post(DeleteStoredOffsets(7000, group, tuple(partitions)))
+    node.loop.post(
+        DeleteOffsets(request_id=7000, group_id=group, partitions=tuple(partitions), subscribed=())
+    )
     world.run()
 
     (deleted,) = node.emitted(OffsetsDeleted)
@@ -281,7 +284,7 @@ def test_a_group_with_zookeeper_consumers_is_not_deleted() -> None:
 def test_offsets_of_a_group_with_zookeeper_consumers_are_not_deleted() -> None:
     """The guard of `ids` is in that transaction, too."""
     world, node = empty_beside_a_consumer()
-    node.loop.post(DeleteStoredOffsets(7000, GROUP, (P0,)))
+    node.loop.post(DeleteOffsets(request_id=7000, group_id=GROUP, partitions=(P0,), subscribed=()))
     world.run()
 
     (deleted,) = node.emitted(OffsetsDeleted)

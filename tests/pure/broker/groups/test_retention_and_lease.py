@@ -6,7 +6,6 @@ import pytest
 
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, record
 from zkgroup.broker.groups.store_events import (
-    DeleteStoredOffsets,
     ExpireOffsets,
     MembersRead,
     OffsetsDeleted,
@@ -17,6 +16,7 @@ from zkgroup.broker.groups.store_events import (
     SlotResigned,
     TopicsDeleted,
 )
+from zkgroup.coordinator.effects import DeleteOffsets
 from zkgroup.coordinator.events import LeaseExtended, WriteOutcome
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
@@ -365,7 +365,7 @@ def test_topics_that_are_deleted_during_a_check_are_read_after_it() -> None:
 def delete(
     world: SteppedStores, node: StoreNode, *partitions: TopicPartition
 ) -> dict[TopicPartition, WriteOutcome]:
-    node.loop.post(DeleteStoredOffsets(7000, GROUP, partitions))
+    node.loop.post(DeleteOffsets(request_id=7000, group_id=GROUP, partitions=partitions, subscribed=()))
     world.run()
     world.advance(2000)
     found = node.emitted(OffsetsDeleted)[-1]
@@ -378,7 +378,7 @@ def test_offsets_are_deleted_by_request(fault: Fault | None) -> None:
     """One that does not exist counts as deleted; a missing answer makes it begin again."""
     world, node = recorded()
     if fault is not None:
-        node.loop.post(DeleteStoredOffsets(7000, GROUP, (P0, P1)))
+        node.loop.post(DeleteOffsets(request_id=7000, group_id=GROUP, partitions=(P0, P1), subscribed=()))
         world.until_asks(node, Multi, offset_path(GROUP, P0))
         world.lose(node, fault)
         world.run()

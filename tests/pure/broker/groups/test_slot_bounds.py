@@ -7,7 +7,8 @@ from dataclasses import replace
 from tests.worlds.coordinators import SETTINGS, Coordinator
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led
 from zkgroup.broker.groups.slot_usage import SlotBounds
-from zkgroup.broker.groups.store_events import DeleteStoredOffsets, LegacyOffsetsWritten, WriteLegacyOffsets
+from zkgroup.broker.groups.store_events import LegacyOffsetsWritten, WriteLegacyOffsets
+from zkgroup.coordinator.effects import DeleteOffsets
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
@@ -42,7 +43,7 @@ def test_a_full_slot_takes_no_further_offset_and_keeps_those_that_it_has() -> No
     assert len(world.server.log) == before
     assert committed(world, node, P0, P2, P1) == [STORED, FULL, STORED]
 
-    node.loop.post(DeleteStoredOffsets(9, GROUP, (P0,)))
+    node.loop.post(DeleteOffsets(request_id=9, group_id=GROUP, partitions=(P0,), subscribed=()))
     world.run()
     assert committed(world, node, P2) == [STORED]
     assert committed(world, node, P0) == [FULL]

@@ -266,7 +266,7 @@ async def test_outside_the_lease_nobody_is_answered_or_expired() -> None:
         broker.clock.jump(1000)
 
         assert await client.beat(member, 1) == 16
-        assert broker.service._timer._at_ms is None, "it would fire for ever"
+        assert broker.service._timer.at_ms is None, "it would fire for ever"
         broker.service.advance()
         broker.give_lease(10_000)
 
