@@ -233,7 +233,7 @@ def pair(one: ReplicaManager, two: ReplicaManager, leader_epoch: int = 0) -> Non
 
 
 def end(host: ReplicaManager) -> int | None:
-    return host.log_end_offset(TP)
+    return log_end_offset(host, TP)
 
 
 def watermark(host: ReplicaManager) -> int | None:
@@ -257,3 +257,16 @@ def answered(leader: ReplicaManager, follower: ReplicaManager) -> tuple[FetchPar
     """The next fetch of a follower, and the leader's answer."""
     request = asked(follower)
     return request, leader.fetch(TP, request, FollowerId(follower.broker, 0))
+
+
+def log_end_offset(host: ReplicaManager, tp: TopicPartition) -> int | None:
+    """The offset of the next record; None for a partition without a replica on this broker."""
+    view = host.view(tp)
+    return None if view is None else view.log_end_offset
+
+
+def caught_up(host: ReplicaManager, tp: TopicPartition, broker: int) -> bool:
+    """Whether this replica leads, and the replica of `broker` may join the ISR."""
+    view = host.view(tp)
+    follower = None if view is None else view.followers.get(broker)
+    return follower is not None and follower.caught_up

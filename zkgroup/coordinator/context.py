@@ -205,7 +205,3 @@ class CoordinatorContext:
 
     def offsets_written(self, write_id: int, outcomes: Mapping[TopicPartition, WriteOutcome]) -> None:
         self._offset_writes.pop(write_id)(outcomes)
-
-    @property
-    def writes_in_flight(self) -> int:
-        return len(self._group_writes) + len(self._offset_writes)

@@ -201,11 +201,6 @@ class GroupCoordinator:
         """`advance` has nothing to do before it; None without timers."""
         return self._context.timers.next_deadline_ms()
 
-    @property
-    def writes_in_flight(self) -> int:
-        """Writes without an outcome."""
-        return self._context.writes_in_flight
-
     def advance(self, now_ms: int) -> list[Effect]:
         """Fires the timers that are due. Outside the lease none fires: no heartbeat was accepted."""
         self._context.now_ms = now_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pure.broker.log.made_batches import batch, headers_of
-from tests.worlds.replica_managers import TP, fetch, in_memory, over, pair, replicate
+from tests.worlds.replica_managers import TP, fetch, in_memory, log_end_offset, over, pair, replicate
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.replica_view import AppendResult
 from zkgroup.broker.replicas.delayed_operations import DelayedProduce, append_records
@@ -54,7 +54,7 @@ def test_an_append_may_name_the_leader_epoch_that_it_expects(expected: int, erro
     host = leading(TP, leader_epoch=2)
 
     assert host.append(TP, batch(b"a"), expected).error is error
-    assert host.log_end_offset(TP) == (1 if error is ErrorCode.NONE else 0)
+    assert log_end_offset(host, TP) == (1 if error is ErrorCode.NONE else 0)
 
 
 def test_an_append_to_another_broker_is_refused() -> None:
@@ -76,7 +76,7 @@ def test_a_refused_batch_has_a_message_and_the_log_start_offset() -> None:
 
     assert (result.error, result.base_offset, result.log_start_offset) == (ErrorCode.CORRUPT_RECORD, -1, 0)
     assert "crc" in result.message
-    assert host.log_end_offset(TP) == 0
+    assert log_end_offset(host, TP) == 0
 
 
 def test_a_batch_that_is_sent_again_has_its_first_offset_and_epoch() -> None:
@@ -247,7 +247,7 @@ def test_too_few_in_sync_replicas_at_the_end_of_the_wait_are_error_20() -> None:
 
     assert waiting.check(one)
     assert waiting.results[TP].error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    assert one.log_end_offset(TP) == 2
+    assert log_end_offset(one, TP) == 2
 
 
 def test_a_wait_that_times_out_is_error_7_for_what_is_not_replicated() -> None:
@@ -261,4 +261,4 @@ def test_a_wait_that_times_out_is_error_7_for_what_is_not_replicated() -> None:
 
     assert [int(waiting.results[tp].error) for tp in (TP, OTHER)] == [7, 0]
     assert not waiting.waiting
-    assert one.log_end_offset(TP) == 3
+    assert log_end_offset(one, TP) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pure.broker.test_fetch_requests import A, B, C, append, leader_of
+from tests.worlds.replica_managers import caught_up, log_end_offset
 from zkgroup.broker.fetch_session import FetchSessionHandler
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -157,7 +158,7 @@ def test_idle_partitions_are_neither_named_nor_read() -> None:
     assert news == [A, B, C]
     leader.ask(request(session=(1, 1)))
     assert leader.read == [A, B, C]
-    assert all(leader.host.caught_up(tp, 2) for tp in (A, B, C))
+    assert all(caught_up(leader.host, tp, 2) for tp in (A, B, C))
     leader.ask(request(session=(1, 2)))
     assert leader.read == []
 
@@ -200,11 +201,11 @@ def test_a_replica_that_is_added_again_is_read_until_it_may_join() -> None:
     assert leader.reported == [A]
     leader.host.set_replicas(A, 0, (1,))
     leader.host.set_replicas(A, 0, (1, 2))
-    assert not leader.host.caught_up(A, 2)
+    assert not caught_up(leader.host, A, 2)
     leader.ask(request(session=(1, 3)), sweeps=True)
     leader.ask(request(session=(1, 4)), sweeps=True)
 
-    assert leader.host.caught_up(A, 2)
+    assert caught_up(leader.host, A, 2)
 
 
 def test_a_replica_that_is_removed_is_answered_with_an_error() -> None:
@@ -297,7 +298,7 @@ def test_both_sides_of_a_session_agree() -> None:
             offsets.pop(B, None)
             follower.forget(B)
         else:
-            offsets.setdefault(B, host.log_end_offset(B) or 0)
+            offsets.setdefault(B, log_end_offset(host, B) or 0)
         if number == 10:
             offsets[C] = 0
         for one, offset in offsets.items():
@@ -315,8 +316,8 @@ def test_both_sides_of_a_session_agree() -> None:
         assert follower.answered(FetchResponse(topics_of(delayed.news), session_id=session.session_id))
         for one, result in delayed.news.items():
             if result.records:
-                offsets[one] = host.log_end_offset(one) or 0
+                offsets[one] = log_end_offset(host, one) or 0
 
     assert len(leader.sessions) == 1
-    ends = {tp: host.log_end_offset(tp) for tp in offsets}
+    ends = {tp: log_end_offset(host, tp) for tp in offsets}
     assert {tp: offset - (ends[tp] or 0) for tp, offset in offsets.items()} == dict.fromkeys(offsets, 0)

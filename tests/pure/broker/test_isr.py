@@ -18,7 +18,6 @@ from zkgroup.model.requests import (
     MultiRefused,
     NotSent,
     Outcome,
-    Read,
     ReadDone,
     Refused,
     SetData,
@@ -177,10 +176,9 @@ def test_a_conflict_with_identical_content_was_the_own_lost_reply(outcome: Outco
     shrinking(isr)
 
     assert isr.written(outcome) is IsrOutcome.READ_BACK
-    assert isr.read_request() == Read(PATH)
     assert isr.propose({}, START_MS + 3 * LAG_MS, LAG_MS) is None
     assert isr.read_back(stored((1,), 8)) is IsrOutcome.STORED
-    assert (isr.isr, isr.version, isr.acts) == ((1,), 8, True)
+    assert (isr.isr, isr.version) == ((1,), 8)
 
 
 @pytest.mark.parametrize("changed", [{"leader": 2}, {"epoch": 6}, {"leader": -1, "epoch": 6}])
@@ -191,7 +189,6 @@ def test_a_conflict_with_another_decision_stops_it(changed: dict[str, int]) -> N
     isr.written(BAD_VERSION)
 
     assert isr.read_back(stored((2, 3), 9, **changed)) is IsrOutcome.DEPOSED
-    assert not isr.acts
     assert isr.propose({}, START_MS + 9 * LAG_MS, LAG_MS) is None
     assert (isr.isr, isr.version) == ((1, 2, 3), 7)
 
@@ -257,7 +254,6 @@ def test_a_znode_that_is_gone_stops_it() -> None:
     isr.written(Unanswered("x"))
 
     assert isr.read_back(ReadDone(None)) is IsrOutcome.DEPOSED
-    assert not isr.acts
 
 
 @pytest.mark.parametrize(
@@ -275,7 +271,6 @@ def test_a_znode_that_cannot_be_read_is_read_again(found: Outcome) -> None:
     now_ms = START_MS + 5 * LAG_MS
 
     assert isr.read_back(found) is IsrOutcome.UNREADABLE
-    assert isr.acts
     assert isr.maximal_isr == {1, 2, 3}
     assert isr.propose({}, now_ms, LAG_MS) is None
     assert isr.propose({}, now_ms + LAG_MS // 2 - 1, LAG_MS) is None
@@ -291,7 +286,6 @@ def test_a_partition_that_is_gone_stops_it() -> None:
     shrinking(isr)
 
     assert isr.written(MultiRefused(0, Code.NO_NODE)) is IsrOutcome.DEPOSED
-    assert not isr.acts
 
 
 @pytest.mark.parametrize("outcome", [NotSent("lost"), Unanswered("x")])

@@ -298,7 +298,7 @@ def test_a_state_that_an_acl_hides_is_read_again_after_a_while() -> None:
     node.loop.post(BecameLeader(PartitionStateInfo("t", 1, 1, 1, 0, (1, 2), 0, (1, 2, 3))))
     node.loop.post(FollowerFetches((FollowerFetched(other, 3, 10, 10, 10),)))
     world.run()
-    assert node.machine.isr_manager.isr(other) == (1, 2, 3)
+    assert node.machine.isr_manager._isrs[other].isr == (1, 2, 3)
 
     world.server.set_acl(PATH, *OPEN_ACL)
     for _ in range(3):

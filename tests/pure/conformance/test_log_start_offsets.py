@@ -11,6 +11,7 @@ from tests.worlds.replica_managers import (
     answered,
     append,
     asked,
+    caught_up,
     end,
     fetch,
     fetched,
@@ -93,7 +94,7 @@ def test_a_follower_below_the_leaders_log_start_begins_there(
     assert replicate(one, two, TP)
 
     assert hosts.records(2) == [b"c"]
-    assert (end(two), watermark(two), one.caught_up(TP, 2)) == (3, 3, True)
+    assert (end(two), watermark(two), caught_up(one, TP, 2)) == (3, 3, True)
 
 
 def test_a_follower_below_the_log_start_is_not_compared(one: ReplicaManager) -> None:

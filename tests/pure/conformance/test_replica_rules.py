@@ -15,9 +15,11 @@ from tests.worlds.replica_managers import (
     answered,
     append,
     asked,
+    caught_up,
     end,
     fetch,
     fetched,
+    log_end_offset,
     pair,
     replicate,
     text_of,
@@ -267,19 +269,19 @@ def test_rule_3_a_follower_joins_at_the_high_watermark_and_at_the_start_of_the_t
     append(one, 0, b"a")
     append(one, 0, b"b")
     one.become_leader(TP, 1, (1, 2, 3), {1, 2})
-    assert not one.caught_up(TP, 3), "not heard in this term"
+    assert not caught_up(one, TP, 3), "not heard in this term"
 
     fetch(one, 1, replica=3, leader_epoch=1, last_fetched_epoch=0)
     assert watermark(one) == 0
     fetch(one, 1, replica=3, leader_epoch=1, last_fetched_epoch=0)
-    assert not one.caught_up(TP, 3), "below the start of the term"
+    assert not caught_up(one, TP, 3), "below the start of the term"
     fetch(one, 2, replica=3, leader_epoch=1, last_fetched_epoch=0)
-    assert one.caught_up(TP, 3)
+    assert caught_up(one, TP, 3)
 
     fetch(one, 2, replica=2, leader_epoch=1, last_fetched_epoch=0)
     append(one, 1, b"c")
     fetch(one, 3, replica=2, leader_epoch=1, last_fetched_epoch=1)
-    assert not one.caught_up(TP, 3), "below the high watermark"
+    assert not caught_up(one, TP, 3), "below the high watermark"
 
 
 def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaManager) -> None:
@@ -288,16 +290,16 @@ def test_rule_3_a_follower_joins_after_an_answer(one: ReplicaManager) -> None:
     append(one, 0, b"a")
 
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
-    assert not one.caught_up(TP, 2), "it has not been told where the log ends"
+    assert not caught_up(one, TP, 2), "it has not been told where the log ends"
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0, held=True)
-    assert not one.caught_up(TP, 2), "the answer has been held back, so it still does not know"
+    assert not caught_up(one, TP, 2), "the answer has been held back, so it still does not know"
     append(one, 0, b"b")
     one.set_isr(TP, 0, {1})
     fetch(one, 1, replica=2, leader_epoch=0, last_fetched_epoch=0)
-    assert not one.caught_up(TP, 2), "below the high watermark"
+    assert not caught_up(one, TP, 2), "below the high watermark"
     fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0)
 
-    assert one.caught_up(TP, 2)
+    assert caught_up(one, TP, 2)
 
 
 def test_rule_3_one_late_fetch_of_a_former_incarnation_adds_no_broker_to_the_isr(one: ReplicaManager) -> None:
@@ -312,15 +314,15 @@ def test_rule_3_one_late_fetch_of_a_former_incarnation_adds_no_broker_to_the_isr
     append(one, 0, b"b")
 
     fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=5)
-    assert not one.caught_up(TP, 2)
+    assert not caught_up(one, TP, 2)
     assert watermark(one) == 2
     fetch(one, 0, replica=2, leader_epoch=0, broker_epoch=9)
-    assert not one.caught_up(TP, 2)
+    assert not caught_up(one, TP, 2)
     late = fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=5)
     assert late.error == ErrorCode.STALE_BROKER_EPOCH
-    assert not one.caught_up(TP, 2)
+    assert not caught_up(one, TP, 2)
     fetch(one, 2, replica=2, leader_epoch=0, last_fetched_epoch=0, broker_epoch=9)
-    assert one.caught_up(TP, 2)
+    assert caught_up(one, TP, 2)
 
 
 def test_rule_3_an_isr_member_below_the_high_watermark_has_lost_its_records(one: ReplicaManager) -> None:
@@ -419,8 +421,8 @@ def test_rule_5_log_end_offset_and_high_watermark_of_every_replica(
     assert (leader.log_end_offset, leader.high_watermark, leader.failure) == (2, 1, None)
     assert leader.followers == {2: Follower(1, caught_up=True, lost=False), 3: Follower(None, False, False)}
     assert (follower.role, follower.log_end_offset, follower.high_watermark) == (Role.FOLLOWER, 1, 1)
-    assert one.view(OTHER) is one.log_end_offset(OTHER) is one.high_watermark(OTHER) is None
-    assert not one.caught_up(OTHER, 2)
+    assert one.view(OTHER) is log_end_offset(one, OTHER) is one.high_watermark(OTHER) is None
+    assert not caught_up(one, OTHER, 2)
 
 
 def test_rule_5_an_observer_gets_the_log_end_of_any_replica(one: ReplicaManager, two: ReplicaManager) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.worlds.replica_managers import TP, Hosts, append
+from tests.worlds.replica_managers import TP, Hosts, append, caught_up
 from zkgroup.broker.replica_view import FollowerId, Role
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.wire.messages import ErrorCode
@@ -185,7 +185,7 @@ class Cluster:
             return False
         isr = leading.state.isr
         lost = {member for member, follower in view.followers.items() if follower.lost}
-        joining = {joins} - isr if joins is not None and host.caught_up(TP, joins) else set()
+        joining = {joins} - isr if joins is not None and caught_up(host, TP, joins) else set()
         wanted = (isr | joining) - lost - ({leaves} - {broker})
         if wanted == isr:
             return False

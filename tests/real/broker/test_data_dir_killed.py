@@ -20,7 +20,7 @@ topic, partition = {tuple(TP)!r}
 host = on_disk(1, sys.argv[1])
 leader_epoch = int(sys.argv[2])
 host.become_leader(TopicPartition(topic, partition), leader_epoch, (1,), (1,))
-offset = host.log_end_offset(TopicPartition(topic, partition))
+offset = host.view(TopicPartition(topic, partition)).log_end_offset
 while True:
     lines = tuple(b"line %d" % (offset + number) for number in range(50))
     offset = host.append(TopicPartition(topic, partition), records_of(lines, timestamp_ms=1)).base_offset + 50

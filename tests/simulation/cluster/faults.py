@@ -7,6 +7,7 @@ import random
 from tests.simulation.cluster.controller import ControllerProcess
 from tests.simulation.cluster.world import ClusterWorld
 from tests.simulation.schedule import ScheduleFaults
+from tests.worlds.replica_managers import log_end_offset
 from zkgroup.model.requests import Delete
 from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.znodes.controller import ControllerRegistration
@@ -197,7 +198,7 @@ class ClusterFaults(ScheduleFaults):
                 continue
             others = [self._world.brokers.get(one) for one in state.isr if one != broker]
             end = max(max(records) + 1, self._world.read_ends.get((tp, self._world.life(tp.topic)), 0))
-            if not any(one is not None and (one.host.log_end_offset(tp) or 0) >= end for one in others):
+            if not any(one is not None and (log_end_offset(one.host, tp) or 0) >= end for one in others):
                 return False
         return True
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.worlds.batches import records_of
-from tests.worlds.replica_managers import TP, in_memory
+from tests.worlds.replica_managers import TP, in_memory, log_end_offset
 from tests.worlds.serving import on_a_loop, until
 from zkgroup.broker.replicas.executor import ExecutorClosedError, PartitionWatch, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -36,7 +36,7 @@ class Ends:
     def attempt(self, host: ReplicaManager) -> bool:
         for tp in self._partitions:
             self.watch.add(tp)
-        self.seen.append(host.log_end_offset(TP) or 0)
+        self.seen.append(log_end_offset(host, TP) or 0)
         return self.seen[-1] >= self._records
 
 
@@ -119,7 +119,7 @@ async def test_an_error_of_an_attempt_is_raised_where_it_is_waited_for() -> None
         await executor.call(append)
         with pytest.raises(ValueError, match="second"):
             await waiting
-        assert await executor.call(lambda host: host.log_end_offset(TP)) == 1
+        assert await executor.call(lambda host: log_end_offset(host, TP)) == 1
 
     with pytest.raises(ExecutorClosedError):
         await executor.complete(watch, fails, far())

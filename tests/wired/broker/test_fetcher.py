@@ -13,7 +13,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.batches import records_of
-from tests.worlds.replica_managers import in_memory
+from tests.worlds.replica_managers import in_memory, log_end_offset
 from tests.worlds.serving import on_a_loop, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker import fetcher
@@ -392,7 +392,7 @@ async def test_all_partitions_are_fetched_by_one_request_and_then_those_that_hav
         leader.answers(answered(0), answered(1, end=1, records=RECORD), answered(2))
         second = await leader.asked(2)
         assert (named(second), session(second), second.forgotten) == ({1: 1}, (7, 1), ())
-        assert memory.log_end_offset(T1) == 1
+        assert log_end_offset(memory, T1) == 1
         leader.answers()
         third = await leader.asked(3)
         assert (named(third), session(third)) == ({}, (7, 2))
@@ -485,7 +485,7 @@ async def test_a_partition_that_is_left_is_forgotten_and_its_answer_ignored() ->
         leader.answers(answered(0, end=1, records=RECORD), answered(1))
         second = await leader.asked(2)
         assert (named(second), [one.partitions for one in second.forgotten]) == ({}, [(0,)])
-        assert memory.log_end_offset(T0) == 0
+        assert log_end_offset(memory, T0) == 0
 
 
 @on_a_loop

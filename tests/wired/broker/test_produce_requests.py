@@ -12,7 +12,7 @@ import pytest
 from tests.pure.broker.log.made_batches import GZIP, batch, headers_of
 from tests.worlds.batches import build_batch
 from tests.worlds.broker_requests import state, update_metadata
-from tests.worlds.replica_managers import TP, fetch, in_memory, pair, replicate
+from tests.worlds.replica_managers import TP, fetch, in_memory, log_end_offset, pair, replicate
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
 from zkgroup.broker.log.client_batches import RECORD_ERRORS_MAX
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -104,7 +104,7 @@ async def test_records_are_appended_in_every_version(acks: int, version: int) ->
         (result,) = await one.ask(produce(batch(b"b", b"c"), acks=acks), version)
 
         assert result == ProduceResult(0, 0, 1, -1, 0 if version >= 5 else -1)
-        assert one.host.log_end_offset(TP) == 3
+        assert log_end_offset(one.host, TP) == 3
 
 
 @on_a_loop
@@ -173,7 +173,7 @@ async def test_an_error_with_acks_0_closes_the_connection() -> None:
         one.send(produce(batch(b"a"), batch(b"b"), acks=0))
 
         assert await one.client.is_closed()
-        assert one.host.log_end_offset(TP) == 1
+        assert log_end_offset(one.host, TP) == 1
 
 
 @on_a_loop
@@ -184,7 +184,7 @@ async def test_other_acks_are_refused(acks: int) -> None:
         (result,) = await one.ask(produce(batch(b"a"), acks=acks))
 
         assert (result.error, result.error_message) == (21, f"acks: expected 0, 1 or -1, found {acks}")
-        assert one.host.log_end_offset(TP) == 0
+        assert log_end_offset(one.host, TP) == 0
 
 
 def replicated() -> tuple[ReplicaManager, ReplicaManager]:
@@ -200,7 +200,7 @@ async def test_acks_all_is_answered_when_all_partitions_are_replicated() -> None
     leader, follower = replicated()
     async with producing(host=leader) as one:
         answer = asyncio.create_task(one.ask(produce(batch(b"a"), batch(b"b"))))
-        await until(lambda: leader.log_end_offset(TP) == 1)
+        await until(lambda: log_end_offset(leader, TP) == 1)
         other = await one.one.client()
         await Producer(one.one, leader, other).ask(produce(acks=1))
         await other.close()
@@ -220,7 +220,7 @@ async def test_acks_all_times_out_with_the_records_in_the_log() -> None:
 
             assert (first.error, first.offset) == (7, number)
             assert (second.error, second.offset) == (0, number)
-        assert leader.log_end_offset(TP) == 3
+        assert log_end_offset(leader, TP) == 3
 
 
 @on_a_loop
@@ -229,7 +229,7 @@ async def test_acks_all_ends_with_error_6_when_another_broker_leads() -> None:
     leader, _ = replicated()
     async with producing(host=leader) as one:
         answer = asyncio.create_task(one.ask(produce(batch(b"a"))))
-        await until(lambda: leader.log_end_offset(TP) == 1)
+        await until(lambda: log_end_offset(leader, TP) == 1)
         await one.replicas(lambda host: host.become_follower(TP, 1))
 
         (result,) = await answer
@@ -243,9 +243,9 @@ async def test_too_few_in_sync_replicas_refuse_acks_all() -> None:
     settings.led(TP, 0, {1})
     async with producing(TP, min_insync=settings) as one:
         (result,) = await one.ask(produce(batch(b"a")))
-        assert (result.error, one.host.log_end_offset(TP)) == (19, 0)
+        assert (result.error, log_end_offset(one.host, TP)) == (19, 0)
         (result,) = await one.ask(produce(batch(b"a"), acks=1))
-        assert (result.error, one.host.log_end_offset(TP)) == (0, 1)
+        assert (result.error, log_end_offset(one.host, TP)) == (0, 1)
 
 
 @on_a_loop
@@ -254,7 +254,7 @@ async def test_the_end_of_a_connection_ends_the_wait() -> None:
     leader, _ = replicated()
     async with producing(host=leader) as one:
         one.send(produce(batch(b"a")))
-        await until(lambda: leader.log_end_offset(TP) == 1)
+        await until(lambda: log_end_offset(leader, TP) == 1)
 
 
 @on_a_loop
@@ -266,7 +266,7 @@ async def test_message_sets_of_old_clients_are_refused(version: int) -> None:
         assert (result.error, result.offset) == (43, -1)
         one.send(produce(batch(b"a"), acks=0), version)
         assert await one.client.is_closed()
-        assert one.host.log_end_offset(TP) == 0
+        assert log_end_offset(one.host, TP) == 0
 
 
 @on_a_loop
@@ -281,7 +281,7 @@ async def test_there_are_no_transactions() -> None:
         )
         (result,) = await one.ask(produce(transactional))
         assert result.error == 53
-        assert one.host.log_end_offset(TP) == 0
+        assert log_end_offset(one.host, TP) == 0
 
 
 @on_a_loop
@@ -383,7 +383,7 @@ async def test_a_batch_that_is_sent_again_has_the_offset_of_the_first_time() -> 
             (47, -1),
             (59, -1),
         ]
-        assert one.host.log_end_offset(TP) == 4
+        assert log_end_offset(one.host, TP) == 4
 
 
 def test_the_bytes_of_appended_batches_are_counted() -> None:
@@ -406,7 +406,7 @@ async def test_a_wait_of_acks_all_is_one_call_of_the_replicas() -> None:
     async with producing(host=leader) as one:
         assert one.one.thread is not None
         one.send(produce(batch(b"x")))
-        await until(lambda: leader.log_end_offset(TP) == 1)
+        await until(lambda: log_end_offset(leader, TP) == 1)
         calls = one.one.thread._given
 
         await one.replicas(lambda host: replicate(host, follower, TP))

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.broker_requests import ORDERS, consume_request, leader_and_isr, produce_request, state
-from tests.worlds.replica_managers import in_memory, values_in
+from tests.worlds.replica_managers import in_memory, log_end_offset, values_in
 from tests.worlds.serving import Client, Served, on_a_loop, served
 from zkgroup.broker.machine.isr import Isr, IsrOutcome
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -59,7 +59,7 @@ async def appended(broker: Served, end: int) -> None:
     """Returns when the leader's log ends there."""
     assert broker.thread is not None
     async with asyncio.timeout(PATIENCE_S):
-        while await broker.thread.call(lambda host: host.log_end_offset(ORDERS)) != end:
+        while await broker.thread.call(lambda host: log_end_offset(host, ORDERS)) != end:
             pass
 
 
@@ -76,7 +76,7 @@ async def test_records_for_all_are_acknowledged_and_readable_once_the_follower_h
         await appended(leader, 2)
         reading = asyncio.create_task(read(consumer, 0))
         await fetches_once(follower, fetcher)
-        assert follower.log_end_offset(ORDERS) == 2
+        assert log_end_offset(follower, ORDERS) == 2
         assert not answer.done()
         assert not reading.done()
         await fetches_once(follower, fetcher)

@@ -24,7 +24,6 @@ from zkgroup.model.requests import (
     MultiRefused,
     NotSent,
     Outcome,
-    Read,
     ReadDone,
     Refused,
     SetData,
@@ -61,7 +60,7 @@ class IsrOutcome(Enum):
     KEPT = "kept"
     """The ISR is unchanged; a change that is still needed is proposed again."""
     READ_BACK = "read back"
-    """The znode has to be read (`Isr.read_request`) before anything else is written."""
+    """The znode has to be read before anything else is written; the outcome goes to `Isr.read_back`."""
     ADOPTED = "adopted"
     """The znode has another ISR of the same leader epoch; it is taken over, and may be changed again."""
     UNREADABLE = "unreadable"
@@ -92,11 +91,12 @@ class Isr:
         self._broker = broker
         self._replicas = state.replicas
         self._stored = PartitionState(broker, state.leader_epoch, state.isr, state.controller_epoch)
-        self._version = state.zk_version
+        self.version = state.zk_version
+        """The last known version of the `state` znode."""
         self.knows_other_keys = False
         """True if the znode's keys that are not in LeaderAndIsr are known: then a write keeps them.
 
-        False until the znode is read (`read_request`) or written for the first time.
+        False until the znode is read or written for the first time.
         """
         self._progress = {one: _FollowerLag() for one in state.replicas if one != broker}
         for member in state.isr:
@@ -124,11 +124,6 @@ class Isr:
         return self._stored.isr
 
     @property
-    def version(self) -> int:
-        """The last known version of the `state` znode."""
-        return self._version
-
-    @property
     def leader_epoch(self) -> int:
         """The leader epoch."""
         return self._stored.leader_epoch
@@ -143,11 +138,6 @@ class Isr:
     def joining(self) -> frozenset[int]:
         """Replicas that the running write adds."""
         return frozenset() if self._in_flight is None else frozenset(self._in_flight.state.isr) - {*self.isr}
-
-    @property
-    def acts(self) -> bool:
-        """False once the znode was found with another leader or leader epoch."""
-        return not self._deposed
 
     def fetched(self, follower: int, offset: int, log_end_offset: int, now_ms: int) -> None:
         """Notes a follower's fetch from `offset`; the leader's log ends at `log_end_offset`.
@@ -183,12 +173,8 @@ class Isr:
         if isr == self.isr and not self._unconfirmed:
             return None
         state = replace(self._stored, isr=isr)
-        self._in_flight, self._proposed_ms = IsrWrite(self.topic_partition, state, self._version), now_ms
+        self._in_flight, self._proposed_ms = IsrWrite(self.topic_partition, state, self.version), now_ms
         return self._in_flight
-
-    def read_request(self) -> Read:
-        """The read for `IsrOutcome.READ_BACK`; its outcome goes to `read_back`."""
-        return Read(PartitionState.path(self.topic_partition))
 
     def written(self, outcome: Outcome) -> IsrOutcome:
         """Takes the outcome of the write that `propose` returned."""
@@ -245,7 +231,7 @@ class Isr:
             self._unconfirmed = self._unconfirmed.union(proposed)
             self._deposed = True
             return IsrOutcome.DEPOSED
-        if version == self._version:
+        if version == self.version:
             self._stored = replace(self._stored, extensions=stored.extensions)
             self.knows_other_keys = True
             # It was not applied, and could still be: the next successful write excludes that.
@@ -286,7 +272,7 @@ class Isr:
 
     def _take(self, state: PartitionState, version: int) -> None:
         """Takes a new version of the znode: writes with an earlier one cannot be applied any more."""
-        self._stored, self._version = state, version
+        self._stored, self.version = state, version
         self._unconfirmed = frozenset()
         self._refusals = 0
         self.knows_other_keys = True

@@ -64,11 +64,6 @@ class IsrManager:
         """
         self._unsent: list[IsrChange] = []
 
-    def isr(self, topic_partition: TopicPartition) -> tuple[int, ...] | None:
-        """The last known ISR of a partition; None if this broker does not lead it."""
-        isr = self._isrs.get(topic_partition)
-        return None if isr is None else isr.isr
-
     def led(self, state: PartitionStateInfo) -> None:
         """Starts a leader epoch; work of an older one is dropped."""
         core = self._core

@@ -413,20 +413,10 @@ class ReplicaManager:
         found |= self._failures
         return {tp: ReplicaFailure(found[tp], self._failed_at_ms[tp]) for tp in sorted(found)}
 
-    def log_end_offset(self, topic_partition: TopicPartition) -> int | None:
-        """The offset of the next record; None for a partition without a replica on this broker."""
-        view = self.view(topic_partition)
-        return None if view is None else view.log_end_offset
-
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The first offset that consumers may not read yet; None without a replica on this broker."""
         view = self.view(topic_partition)
         return None if view is None else view.high_watermark
-
-    def caught_up(self, topic_partition: TopicPartition, broker: int) -> bool:
-        """Returns whether this replica leads, and the replica of `broker` may join the ISR."""
-        replica = self._replicas.get(topic_partition)
-        return replica is not None and replica.has_caught_up(broker)
 
     def listen(self, listener: Callable[[TopicPartition], None]) -> None:
         """Registers a listener for changes of a partition's role, its offsets, or the replicas of a leader.

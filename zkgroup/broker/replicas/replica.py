@@ -102,12 +102,6 @@ class Replica:
         offsets = log.end_offset, self.high_watermark, log.start_offset
         return self.role, self._leader_epoch, *offsets, others, starts
 
-    def has_caught_up(self, broker: int) -> bool:
-        """Returns whether this replica leads, and a follower may join the ISR."""
-        return self._leader_state is not None and self._leader_state.has_caught_up(
-            broker, self.high_watermark
-        )
-
     @property
     def maximal_isr_size(self) -> int | None:
         """Size of the maximal ISR, for which the high watermark waits; None if this replica does not lead."""

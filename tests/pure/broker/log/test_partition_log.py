@@ -16,13 +16,14 @@ from tests.pure.broker.log.made_batches import (
     new_log,
     opened,
 )
+from tests.worlds.batches import build_batch
 from zkgroup.broker.log.client_batches import stamped
 from zkgroup.broker.log.log_config import LogConfig, TimestampType
 from zkgroup.broker.log.partition_log import PartitionLog
 from zkgroup.broker.log.storage import MemoryStorage, Storage
 from zkgroup.wire.crc32c import crc32c
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.wire.record_batch import Record, build_batch, has_crc
+from zkgroup.wire.record_batch import Record, has_crc
 from zkgroup.wire.records import RecordError
 
 SMALL = LogConfig(segment_bytes=1_000, index_interval_bytes=100)
