@@ -62,7 +62,7 @@ class ClientWork:
         self.output: BinaryIO
         self.stopping: Stopping
         self._next: dict[int, int] = {}
-        self._acknowledged: dict[int, int] = {}
+        self._committed: Mapping[int, int] = {}
         self._assigned: frozenset[int] = frozenset()
         self._token = 0
         self._tokens: dict[int, int] = {}
@@ -75,7 +75,7 @@ class ClientWork:
         self._token = _now_ms()
         self._assigned = frozenset(partitions)
         self._next.clear()
-        self._acknowledged.clear()
+        self._committed = {}
         print_event("state", state="running")
 
     def revoked(self) -> None:
@@ -101,15 +101,11 @@ class ClientWork:
         print_event("progress", processed=self._processed)
 
     def due(self) -> Mapping[int, int]:
-        """The positions that are not committed yet, at intervals."""
-        if time.monotonic() - self._committed_s < COMMIT_EVERY_S:
+        """The positions, at intervals, if they are not committed yet."""
+        if time.monotonic() - self._committed_s < COMMIT_EVERY_S or self._next == self._committed:
             return {}
-        self._committed_s = time.monotonic()
-        return {
-            number: offset
-            for number, offset in self._next.items()
-            if self._acknowledged.get(number) != offset
-        }
+        self._committed_s, self._committed = time.monotonic(), self.positions()
+        return self._committed
 
     def positions(self) -> Mapping[int, int]:
         """Every position, for the last commit before the partitions go."""
@@ -120,12 +116,9 @@ class ClientWork:
         """Of each commit: member and token."""
         return f"{self.client_id} {self._token}"
 
-    def committed(self, offsets: Mapping[int, int]) -> None:
-        """Keeps what was acknowledged."""
-        self._acknowledged.update(offsets)
-
     def not_committed(self, error: str) -> None:
-        """Prints the error of a commit."""
+        """Prints the error of a commit, which is due again."""
+        self._committed = {}
         print_event("not_committed", error=error)
 
 
@@ -248,8 +241,6 @@ class _KafkaPython:
             self._consumer.commit(self._offsets(positions), timeout_ms=COMMIT_S * 1000)
         except self._kafka.errors.KafkaError as error:
             self._work.not_committed(type(error).__name__)
-        else:
-            self._work.committed(positions)
 
     def close(self) -> None:
         self._consumer.close(autocommit=False)
@@ -339,7 +330,6 @@ class _ConfluentKafka:
         except KafkaException as error:
             self._work.not_committed(error.args[0].name())
             return
-        self._work.committed({one.partition: one.offset for one in stored if one.error is None})
         for name in {one.error.name() for one in stored if one.error is not None}:
             self._work.not_committed(name)
 
@@ -419,8 +409,6 @@ class _Aiokafka:
             await asyncio.wait_for(self._consumer.commit(offsets), COMMIT_S)
         except (KafkaError, TimeoutError) as error:
             self._work.not_committed(type(error).__name__)
-        else:
-            self._work.committed(positions)
 
     def close(self) -> None:
         self._runner.run(self._consumer.stop())
