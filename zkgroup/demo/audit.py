@@ -119,7 +119,6 @@ class PlantedGroup(DemoGroup):
 
     @property
     def moved(self) -> frozenset[int]:
-        """Partitions that the foreign client wrote to."""
         return frozenset(one.partition for one in self.planted)
 
     def _late_commit(self, one: HeldOffset) -> int | None:
@@ -145,7 +144,6 @@ class PlantedGroup(DemoGroup):
         self.log(f"a foreign client {verb} {where}", "bad")
 
     def _held(self, foreign: Ensemble, name: str) -> Iterator[HeldOffset]:
-        """The partitions that a member owns."""
         tps = [TopicPartition(TOPIC, n) for n, owner in sorted(self.owned.owners.items()) if owner == name]
         found = foreign.zk.read_many([kind.path(self.group, tp) for tp in tps for kind in (Owner, Offset)])
         for tp in tps:

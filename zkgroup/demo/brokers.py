@@ -126,7 +126,6 @@ class BrokersStage(ClusterStage):
     """Each partition of each move, and what `reassign verify` said of it."""
 
     def play(self) -> BrokersDemoReport:
-        """Runs all steps in order, and checks the result."""
         self._assemble()
         self._kill_the_controller()
         self._kill_another()

@@ -66,7 +66,6 @@ class SegmentDump:
 
     @property
     def batches(self) -> tuple[str, ...]:
-        """The lines of the batches."""
         return tuple(line for line in self.lines if _BATCH.match(line))
 
     @property

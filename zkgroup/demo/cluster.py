@@ -100,7 +100,6 @@ class ClusterState:
     """Entries of the reassignment znode."""
 
     def leads(self, broker: int) -> int:
-        """Number of partitions that the broker leads."""
         return sum(one.leader == broker for one in self.partitions.values())
 
     @property
@@ -218,7 +217,6 @@ class ClusterStage(MemberStage):
             self.spawn(broker)
 
     def close(self) -> None:
-        """Ends every process and the producer."""
         if self.producer is not None:
             self.producer.close()
         self.tools.close()
@@ -244,7 +242,6 @@ class ClusterStage(MemberStage):
         self.brokers[broker].send(given)
 
     def data_of(self, broker: int) -> Path:
-        """The broker's data folder."""
         return self.folder / f"broker-{broker}"
 
     def create_topic(self) -> None:
@@ -259,7 +256,6 @@ class ClusterStage(MemberStage):
         self.log(f"topic {TOPIC}: {self.partitions} partitions x {REPLICATION} replicas, all in sync", "good")
 
     def bootstrap(self) -> str:
-        """The brokers' addresses."""
         return ",".join(kafka_python.addresses_of(ClusterReader(self.ensemble).brokers().values()))
 
     def produce(self, end: int, per_s: float) -> None:

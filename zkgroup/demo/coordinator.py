@@ -142,7 +142,6 @@ class CoordinatorStage(ClusterStage):
             )
 
     def play(self) -> CoordinatorDemoReport:
-        """Runs all steps in order, and checks the result."""
         self.headline = "three brokers and a topic"
         for broker in BROKERS:
             self.start_broker(broker)

@@ -151,7 +151,6 @@ class DemoGroup(MemberStage):
 
     @property
     def total(self) -> int:
-        """Number of records in all partitions."""
         return sum(map(len, self.lines))
 
     def _start(self, name: str) -> None:

@@ -79,7 +79,6 @@ class ClientWork:
         print_event("state", state="running")
 
     def revoked(self) -> None:
-        """Forgets the partitions."""
         self._assigned = frozenset()
         self._next.clear()
 
@@ -97,7 +96,6 @@ class ClientWork:
             self.report()
 
     def report(self) -> None:
-        """Prints how many records were processed."""
         print_event("progress", processed=self._processed)
 
     def due(self) -> Mapping[int, int]:

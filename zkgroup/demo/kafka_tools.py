@@ -72,7 +72,6 @@ class KafkaTools:
 
     @property
     def is_fetching(self) -> bool:
-        """True if Maven still runs."""
         return self._thread.is_alive()
 
     @property
@@ -87,7 +86,6 @@ class KafkaTools:
         return not self.is_fetching
 
     def give_up(self) -> None:
-        """Stops Maven."""
         self.reason = "Maven has not fetched Kafka's jars in time"
         self._kill()
 
@@ -99,7 +97,6 @@ class KafkaTools:
         return out
 
     def close(self) -> None:
-        """Kills what still runs."""
         self._closed = True
         self._kill()
         if self._thread.ident is not None:

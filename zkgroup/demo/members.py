@@ -139,7 +139,6 @@ class MemberStage(DemoStage):
     def start_member(
         self, name: str, source: str | None = None, records_per_s: int = FAST, session_timeout_ms: int = 6_000
     ) -> Child:
-        """Starts a member."""
         settings = GroupSettings(  # short times, so that the demo fits into a minute
             consumer_id=name,
             session_timeout_ms=session_timeout_ms,
@@ -162,7 +161,6 @@ class MemberStage(DemoStage):
         return member
 
     def read(self) -> None:
-        """Reads the group."""
         self.owned = read_group(self.ensemble, self.group)
 
     def is_shared_by(self, names: Collection[str]) -> bool:
@@ -173,16 +171,13 @@ class MemberStage(DemoStage):
         )
 
     def partitions_of(self, member: Child) -> list[int]:
-        """Returns the partitions that a member owns."""
         return sorted(number for number, owner in self.owned.owners.items() if owner == member.name)
 
     @property
     def committed(self) -> int:
-        """Number of records that the group has committed."""
         return sum(value for value in self.owned.offsets.values() if value > 0)
 
     def verify(self, kind: str = "") -> None:
-        """Runs `group verify --wait`."""
         live = live_reader(self.ensemble)
         verdict = reads.verify(self.ensemble, self.group, wait_s=VERIFY_S, live=live)
         self.problems += [
@@ -199,11 +194,9 @@ class MemberStage(DemoStage):
         self.refresh()
 
     def outputs(self, children: Sequence[Child]) -> list[MemberOutput]:
-        """Returns the output of these processes."""
         return [decode_line(one.name, one.output.read_bytes()) for one in children]
 
     def history(self) -> Report:
-        """The history checker's report on the members."""
         return check_history(read_files(sorted(self.folder.glob("*.history.jsonl"))))
 
     def check_members(

@@ -123,7 +123,6 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """True if the process has ended."""
         return self.exit_code is not None
 
     @property
@@ -132,7 +131,6 @@ class Child:
         return self._process.poll()
 
     def kill(self) -> None:
-        """Sends SIGKILL, and waits for the end."""
         self._process.kill()
         self._process.wait(KILL_WAIT_S)
         self.killed, self.state = True, "killed"
@@ -150,7 +148,6 @@ class Child:
         self.state = "paused"
 
     def resume(self) -> None:
-        """Sends SIGCONT."""
         if self._pause is not None:
             self._pause.communicate()
             self._pause, self.state = None, "running"

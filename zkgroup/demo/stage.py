@@ -100,7 +100,6 @@ class DemoReport:
 
     @property
     def passed(self) -> bool:
-        """True if every check holds."""
         return all(check.holds for check in self.checks)
 
 
@@ -139,11 +138,9 @@ class DemoStage:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the start."""
         return time.monotonic() - self.began_s
 
     def log(self, text: str, tone: Tone = "plain") -> None:
-        """Prints an event."""
         event = ProgressEvent(self.elapsed_s, text, tone)
         self.events.append(event)
         self.screen.on_event(event)
@@ -190,7 +187,6 @@ class DemoStage:
             child.check()
 
     def close(self) -> None:
-        """Ends every process."""
         for child in self.children:
             child.close()
 
