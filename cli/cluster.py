@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -182,7 +182,9 @@ SETTING_CHANGE = Shape(
 class TopicOutcome(NamedTuple):
     """The topic of `topic create`, whether it was created, and what the last read found after a wait."""
 
-    topic: TopicDescription
+    topic: str
+    assignment: Mapping[int, Sequence[int]]
+    configs: Mapping[str, str] | None
     created: bool
     undo: str | None
     outcome: LeadersSeen | None
@@ -209,9 +211,9 @@ TOPIC_CREATION = Document(
     "topic_creation",
     Shape(
         TopicOutcome,
-        *("topic.topic", "created", "undo"),
-        rows_of("partitions", NEW_PARTITION, lambda one: one.topic.partitions),
-        *("topic.configs", *_LEADERS),
+        *("topic", "created", "undo"),
+        rows_of("partitions", NEW_PARTITION, lambda one: _new_partitions(one.assignment)),
+        *("configs", *_LEADERS),
     ),
 )
 Altered = ChangeResult[AlterationPlan, None, LeadersSeen]
@@ -222,7 +224,7 @@ TOPIC_ALTERATION = Document(
         *("plan.topic", "executed", "undo=undo_id"),
         JsonKey("partitions_before", COUNT, lambda one: len(one.plan.before.partitions)),
         JsonKey("partitions_after", COUNT, lambda one: len(one.plan.after.partitions)),
-        rows_of("added", NEW_PARTITION, lambda one: _added(one.plan)),
+        rows_of("added", NEW_PARTITION, lambda one: _new_partitions(one.plan.added)),
         rows_of(
             "configs", SETTING_CHANGE, lambda one: setting_changes(one.plan.config) if one.plan.config else ()
         ),
@@ -246,8 +248,8 @@ TOPIC_DELETION = Document(
 )
 
 
-def _added(plan: AlterationPlan) -> list[NewPartition]:
-    return [NewPartition(number, replicas) for number, replicas in sorted(plan.added.items())]
+def _new_partitions(assignment: Mapping[int, Sequence[int]]) -> list[NewPartition]:
+    return [NewPartition(number, replicas) for number, replicas in sorted(assignment.items())]
 
 
 def setting_changes(plan: ConfigPlan) -> list[SettingChange]:
@@ -316,7 +318,7 @@ def alteration(out: Output, result: Altered) -> None:
             out.line(f"topic {name} {verb} from {was} to {counted(then, 'partition')}")
         if plan.gets_brokers:
             out.line(f"topic {name} {'has' if executed else 'would get'} its first brokers")
-        NEW_PARTITION.table(out, _added(plan))
+        NEW_PARTITION.table(out, _new_partitions(plan.added))
     if plan.config and changes:
         SETTING_CHANGE.table(out, setting_changes(plan.config))
 

@@ -16,6 +16,7 @@ from zkgroup.admin.offsets.changes import (
     delete_offsets_change,
     import_offsets_changes,
     reset_offsets_change,
+    saved_offsets,
     set_offsets_change,
 )
 from zkgroup.admin.offsets.positions import positions_for
@@ -115,12 +116,7 @@ def export(groups: tuple[str, ...]) -> None:
     with connected() as ensemble:
         snapshots = [read_snapshot(ensemble, name) for name in groups]
         as_of = ensemble.as_of()
-    saved = [
-        files.SavedOffset(snapshot.group, row.topic_partition, row.offset)
-        for snapshot in snapshots
-        for row in describe_offsets(snapshot)
-        if row.offset is not None
-    ]
+    saved = [one for snapshot in snapshots for one in saved_offsets(snapshot)]
     if not shown.OFFSET_EXPORT.print(out, as_of, offsets=saved):
         for line in files.offset_lines(saved):
             out.line(line)

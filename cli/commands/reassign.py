@@ -24,6 +24,7 @@ from zkgroup.admin.reassign.progress import (
     ReassignmentProgress,
     ReassignmentStatus,
     list_reassignments,
+    moving_partitions,
     verify_reassignments,
     wait_for_reassignments,
 )
@@ -31,9 +32,8 @@ from zkgroup.admin.reassign.proposals import propose
 from zkgroup.admin.reassign.stored_plans import list_plans
 from zkgroup.admin.reassign.submission import plan_reassignment
 from zkgroup.admin.undo import executions
-from zkgroup.errors import ConfigError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.model import TopicPartition
 
 from .. import reassignments
 from ..app import fail_check, output, shared
@@ -297,7 +297,7 @@ def cancel_(
         if (removal := remove_unreadable_request_change(ensemble)) is not None:
             _remove_request(removal, consent, some=bool(topics))
             return
-        plan = plan_cancel(ensemble, _chosen(ensemble, topics), former, _executions())
+        plan = plan_cancel(ensemble, moving_partitions(ensemble, topics), former, _executions())
         clear = clear_throttle_command() if plan.throttled else None
         result = _run(
             lambda progress: cancel_reassignments_change(ensemble, plan, progress),
@@ -335,22 +335,6 @@ def _executions() -> Iterator[Execution]:
         yield from executions(default_undo_folder(), target(shared()).zookeeper)
     except ConfigError as error:
         echo_err(f"note: earlier executions are not read: {error}")
-
-
-def _chosen(ensemble: Ensemble, topics: Sequence[tuple[str, tuple[int, ...]]]) -> list[TopicPartition]:
-    """The partitions named; a topic alone means all of it that is being moved."""
-    if not topics:
-        return []
-    _, rows, _ = list_reassignments(ensemble)
-    chosen = []
-    for name, parts in topics:
-        mine = [row.topic_partition for row in rows if row.topic_partition.topic == name]
-        if not parts and not mine:
-            raise NotFoundError(
-                f"nothing of topic {name!r} is being moved; `zkgroup reassign list` shows what is"
-            )
-        chosen += [TopicPartition(name, number) for number in parts] or mine
-    return chosen
 
 
 def clear_throttle_command(file: str | None = None) -> str:

@@ -10,8 +10,7 @@ import click
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.cluster.brokers import Brokers
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic
-from zkgroup.admin.coordinator_status import CoordinatorStatus
-from zkgroup.admin.finding import DoctorFinding
+from zkgroup.admin.coordinator_status import CoordinatorStatus, DoctorFinding
 from zkgroup.admin.persistent import (
     FIX_PERSISTENT,
     PersistentZnode,

@@ -94,8 +94,8 @@ def create(
       zkgroup topic create orders --partitions 12 --replication-factor 3 --set retention.ms=86400000
     """
     out, seen, undo = output(), None, None
+    new: creation.NewTopic | None = None
     with connected() as ensemble:
-        described = None
         if not (if_not_exists and admin.topic_exists(ensemble, topic)):
             try:
                 new = creation.plan_topic(
@@ -109,23 +109,22 @@ def create(
                 )
                 change = creation.create_topic_change(ensemble, new)
                 undo = run_at_once(change, dry_run=dry_run).undo_id
-                described = creation.describe_new(new)
             except ConflictError:  # created in the meantime
+                new = None
                 if not (if_not_exists and admin.topic_exists(ensemble, topic)):
                     raise
-        created = described is not None and not dry_run
-        described = described or _existing(ensemble, topic)
+        created = new is not None and not dry_run
+        whole = new or _existing(ensemble, topic)
         as_of = ensemble.as_of()
-        if wait_s is not None and described.unhosted:
+        if wait_s is not None and whole.unhosted:
             echo_err("note: no broker hosts the topic: there is nothing to wait for")
         elif wait_s is not None and not dry_run:
-            lists = {row.partition: row.replicas for row in described.partitions}
             with _leaders_progress() as progress:
-                seen = until_led(ensemble, topic, lists, progress)(None, wait_s)
-    made = shown.TopicOutcome(described, created, undo, seen)
+                seen = until_led(ensemble, topic, whole.assignment, progress)(None, wait_s)
+    made = shown.TopicOutcome(topic, whole.assignment, whole.configs, created, undo, seen)
     if not shown.TOPIC_CREATION.print(out, seen.as_of if seen else as_of, made):
         verb = "created" if created else "would create" if dry_run else "kept"
-        out.line(f"{verb} {out.paint(topic, 'bold')} with {counted(len(described.partitions), 'partition')}")
+        out.line(f"{verb} {out.paint(topic, 'bold')} with {counted(len(whole.assignment), 'partition')}")
     end_of_creation(seen)
 
 

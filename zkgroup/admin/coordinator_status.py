@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from zkgroup.admin.coordinator import CoordinatedGroupDescription, CoordinatedMember, describe_coordinator
-from zkgroup.admin.finding import DoctorFinding
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import NotFoundError
 from zkgroup.groups.descriptions import GroupState, GroupSummary
@@ -21,6 +20,20 @@ STUCK_MS: Final = 10_000
 """A rebalance that takes longer is a warning; a client notices it within its heartbeat interval, 3 s."""
 NAMED_MAX: Final = 3
 """Members that a finding names."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """Something that an operator should know, and the command to run next."""
+
+    severity: Literal["error", "warning", "info"]
+    """`error`, `warning` or `info`."""
+    subject: str
+    """Says what the finding is about: `brokers`, `controller`, `orders`, ..."""
+    detail: str
+    """Says what is wrong, in one sentence."""
+    next: str | None = None
+    """The command to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from zkgroup.admin.configs import unreadable_configs
 from zkgroup.admin.coordinator import CoordinatedGroupDescription, live_reader
 from zkgroup.admin.coordinator_status import (
     CoordinatorStatus,
+    DoctorFinding,
     diagnose_coordinated,
     read_coordinator,
     read_rebalances,
 )
-from zkgroup.admin.finding import DoctorFinding
 from zkgroup.admin.persistent import FIX_PERSISTENT, by_parent, find_in_cluster
 from zkgroup.admin.reassign.progress import list_reassignments
 from zkgroup.admin.reassign.stored_plans import running_plans

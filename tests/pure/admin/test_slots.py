@@ -8,9 +8,8 @@ from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.admin.topics import creation
-from zkgroup.admin.topics.creation import create_topic_change, plan_topic
+from zkgroup.admin.topics.creation import claim_slots, create_topic_change, plan_topic, read_slots
 from zkgroup.admin.topics.deletion import plan_topic_deletion
-from zkgroup.admin.topics.slots import claim_slots, read_slots
 from zkgroup.errors import ConfigError, CorruptZnodeError, RefusedError
 from zkgroup.model.requests import Multi
 from zkgroup.znodes.brokers import ZKGROUP_KEY, BrokerRegistration, Endpoint, Topic

@@ -15,8 +15,7 @@ from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.shell import Shell
 from zkgroup.admin import coordinator
 from zkgroup.admin.coordinator import describe_coordinator
-from zkgroup.admin.coordinator_status import CoordinatorStatus, diagnose_coordinated
-from zkgroup.admin.finding import DoctorFinding
+from zkgroup.admin.coordinator_status import CoordinatorStatus, DoctorFinding, diagnose_coordinated
 from zkgroup.admin.status import read_findings, read_status
 from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import Ensemble

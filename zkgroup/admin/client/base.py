@@ -22,10 +22,9 @@ from zkgroup.admin.change import (
     default_undo_folder,
 )
 from zkgroup.admin.offsets.planning import Absolute, AtTime, Target, parse_target
-from zkgroup.admin.reassign import progress
 from zkgroup.admin.topics import listing
 from zkgroup.admin.undo_records import UndoFolder
-from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.errors import ConfigError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store
@@ -59,6 +58,11 @@ class Listing(Generic[RowT]):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def listing_of(as_of: AsOf, rows: tuple[RowT, ...], unreadable: Iterable[object] = ()) -> Listing[RowT]:
+    """A listing of what a function of a module has read."""
+    return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
 
 
 class AdminBase:
@@ -170,17 +174,6 @@ class AdminBase:
     def _partitions(self, partitions: Partitions) -> list[TopicPartition]:
         """The partitions named; a topic means all of its partitions. Raises NotFoundError."""
         return listing.partitions_named(self._ensemble, selection_of(partitions))
-
-    def _moving(self, partitions: Partitions) -> list[TopicPartition]:
-        """The partitions named; a topic means those that are being moved. Raises NotFoundError."""
-        _, rows, _ = progress.list_reassignments(self._ensemble)
-        chosen: list[TopicPartition] = []
-        for name, parts in selection_of(partitions):
-            moving = [row.topic_partition for row in rows if row.topic_partition.topic == name]
-            if not parts and not moving:
-                raise NotFoundError(f"no partition of topic {name!r} is being moved")
-            chosen += [TopicPartition(name, number) for number in parts] or moving
-        return chosen
 
 
 def selection_of(partitions: Partitions) -> list[tuple[str, tuple[int, ...]]]:

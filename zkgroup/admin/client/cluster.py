@@ -6,11 +6,11 @@ from typing import Any
 
 from zkgroup.admin import status, undo, znodes
 from zkgroup.admin.change import ChangeResult
-from zkgroup.admin.client.base import AdminBase, Listing
+from zkgroup.admin.client.base import AdminBase, Listing, listing_of
 from zkgroup.admin.cluster import brokers, controller, usage
 from zkgroup.admin.cluster.brokers import ForgettingPlan
 from zkgroup.admin.cluster.controller import Resignation, ResignationPlan
-from zkgroup.admin.finding import DoctorFinding
+from zkgroup.admin.coordinator_status import DoctorFinding
 from zkgroup.admin.persistent import RemovalPlan, plan_removal, remove_persistent_change
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError
@@ -32,8 +32,7 @@ class ClusterMethods(AdminBase):
         Args:
             session_timeout_ms: warns of a server that grants a shorter session timeout than this.
         """
-        as_of, rows = status.read_findings(self._ensemble, wanted_timeout_ms=session_timeout_ms)
-        return Listing(as_of=as_of, rows=rows)
+        return listing_of(*status.read_findings(self._ensemble, wanted_timeout_ms=session_timeout_ms))
 
     def remove_persistent_znodes(self, *, dry_run: bool = False) -> ChangeResult[RemovalPlan, int, None]:
         """Removes registrations, owners and other znodes of sessions that are persistent, as a restored
@@ -70,8 +69,7 @@ class ClusterMethods(AdminBase):
 
     def list_brokers(self) -> Listing[brokers.BrokerSummary]:
         """Every registered broker."""
-        as_of, rows, unreadable = brokers.list_brokers(self._ensemble)
-        return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
+        return listing_of(*brokers.list_brokers(self._ensemble))
 
     def describe_broker(self, broker: int) -> brokers.BrokerDescription:
         """The registration of a broker and what it hosts.
@@ -102,8 +100,7 @@ class ClusterMethods(AdminBase):
 
     def controller_history(self) -> Listing[controller.PastController]:
         """The epochs of controllers of zkgroup, the latest first."""
-        as_of, rows, unreadable = controller.controller_history(self._ensemble)
-        return Listing(as_of=as_of, rows=rows, unreadable=unreadable)
+        return listing_of(*controller.controller_history(self._ensemble))
 
     def resign_controller(
         self, *, dry_run: bool = False, wait_s: float | None = None

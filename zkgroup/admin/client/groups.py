@@ -222,16 +222,12 @@ class GroupMethods(AdminBase):
         Raises:
             CorruptZnodeError: an offset cannot be read.
         """
-        saved = []
+        saved: list[files.SavedOffset] = []
         for group in groups:
             snapshot = read_snapshot(self._ensemble, group)
             for error in reads.unreadable_offsets(snapshot):
                 raise error
-            saved += [
-                files.SavedOffset(group, row.topic_partition, row.offset)
-                for row in reads.describe_offsets(snapshot)
-                if row.offset is not None
-            ]
+            saved += offset_changes.saved_offsets(snapshot)
         return "".join(f"{line}\n" for line in files.offset_lines(saved))
 
     def import_offsets(

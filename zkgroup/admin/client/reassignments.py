@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from zkgroup.admin import Compat, NotifyFormat
 from zkgroup.admin.change import ChangeResult, nothing
-from zkgroup.admin.client.base import AdminBase, Listing, Partitions, moves_of
+from zkgroup.admin.client.base import AdminBase, Listing, Partitions, listing_of, moves_of, selection_of
 from zkgroup.admin.reassign import cancellation, execution, progress, proposals, stored_plans, submission
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
 from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest
@@ -83,15 +83,12 @@ class ReassignmentMethods(AdminBase):
         """
         moves = moves_of(replicas)
         if wait_s is None:
-            as_of, rows = progress.verify_reassignments(self._ensemble, moves)
-        else:
-            as_of, rows = progress.wait_for_reassignments(self._ensemble, moves, wait_s, nothing)
-        return Listing(as_of=as_of, rows=rows)
+            return listing_of(*progress.verify_reassignments(self._ensemble, moves))
+        return listing_of(*progress.wait_for_reassignments(self._ensemble, moves, wait_s, nothing))
 
     def list_reassignments(self) -> Listing[progress.ReassignmentStatus]:
         """Every reassignment under way."""
-        as_of, rows, unreadable = progress.list_reassignments(self._ensemble)
-        return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
+        return listing_of(*progress.list_reassignments(self._ensemble))
 
     def cancel_reassignments(
         self,
@@ -114,7 +111,7 @@ class ReassignmentMethods(AdminBase):
         """
         plan = cancellation.plan_cancel(
             self._ensemble,
-            () if partitions is None else self._moving(partitions),
+            progress.moving_partitions(self._ensemble, selection_of(partitions or ())),
             moves_of(former or {}),
             executions(self._recorder.folder, self.address),
         )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone, configs, elections
 from zkgroup.admin.change import ChangeResult
-from zkgroup.admin.client.base import AdminBase, Listing, Partitions
+from zkgroup.admin.client.base import AdminBase, Listing, Partitions, listing_of
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan
 from zkgroup.admin.elections import ElectionPlan
 from zkgroup.admin.topics import alteration, creation, deletion, listing
@@ -20,8 +20,7 @@ class TopicMethods(AdminBase):
 
     def list_topics(self) -> Listing[listing.TopicSummary]:
         """Every topic with its size."""
-        as_of, rows = listing.list_topics(self._ensemble)
-        return Listing(as_of=as_of, rows=rows)
+        return listing_of(*listing.list_topics(self._ensemble))
 
     def describe_topics(self, *topics: str) -> Listing[listing.TopicDescription]:
         """Partitions, replicas, leaders and overrides of these topics, or of all.
@@ -32,8 +31,7 @@ class TopicMethods(AdminBase):
         Raises:
             NotFoundError: a topic that is named does not exist.
         """
-        as_of, rows, unreadable = listing.describe_topics(self._ensemble, topics)
-        return Listing(as_of=as_of, rows=rows, unreadable=tuple(map(str, unreadable)))
+        return listing_of(*listing.describe_topics(self._ensemble, topics))
 
     def create_topic(
         self,
@@ -144,8 +142,7 @@ class TopicMethods(AdminBase):
             client: of users that are named: their quota for this client id.
         """
         entities = [configs.entity_named(kind, name, client) for name in names]
-        as_of, rows, unreadable = configs.describe_configs(self._ensemble, entities, kind)
-        return Listing(as_of=as_of, rows=rows, unreadable=unreadable)
+        return listing_of(*configs.describe_configs(self._ensemble, entities, kind))
 
     def alter_config(
         self,

@@ -23,6 +23,8 @@ from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import PersistentZnodeError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import read_snapshot, snapshot_to_change
+from zkgroup.groups.reads import describe_offsets
+from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
 from zkgroup.znodes.consumers import SubscriptionKind
@@ -107,6 +109,15 @@ def _effects(plan: OffsetPlan) -> tuple[str, ...]:
     return tuple(found) or (
         "no registered member owns these partitions, and one that claims them reads the new offsets",
     )
+
+
+def saved_offsets(snapshot: GroupSnapshot) -> list[SavedOffset]:
+    """The committed offsets of a group, for a file; those that cannot be read are left out."""
+    return [
+        SavedOffset(snapshot.group, row.topic_partition, row.offset)
+        for row in describe_offsets(snapshot)
+        if row.offset is not None
+    ]
 
 
 def set_offsets_change(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from zkgroup.admin.cluster.brokers import read_states, read_topics, topic_names
 from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
 from zkgroup.admin.reassign.submission import former_replicas
-from zkgroup.errors import CorruptZnodeError
+from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import DecodedZnode, decode_or_error, value_of
 from zkgroup.model import TopicPartition
@@ -116,6 +116,25 @@ def list_reassignments(
     errors = [seen.request.error] if seen.request else []
     errors += [entry.error for entry in seen.topics.values()]
     return ensemble.as_of(), rows, tuple(error for error in errors if error)
+
+
+def moving_partitions(
+    ensemble: Ensemble, selection: Sequence[tuple[str, Sequence[int]]]
+) -> list[TopicPartition]:
+    """The partitions of topics with their numbers; without numbers those that are being moved.
+
+    Raises NotFoundError where of such a topic nothing is.
+    """
+    rows = list_reassignments(ensemble)[1] if selection else ()
+    chosen: list[TopicPartition] = []
+    for name, numbers in selection:
+        moving = [row.topic_partition for row in rows if row.topic_partition.topic == name]
+        if not numbers and not moving:
+            raise NotFoundError(
+                f"nothing of topic {name!r} is being moved; `zkgroup reassign list` shows what is"
+            )
+        chosen += [TopicPartition(name, number) for number in numbers] or moving
+    return chosen
 
 
 def nothing_moves(ensemble: Ensemble) -> bool:

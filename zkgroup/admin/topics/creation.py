@@ -1,4 +1,8 @@
-"""Creates a topic in one transaction, and waits for the leaders of its partitions."""
+"""Creates a topic in one transaction, and waits for the leaders of its partitions.
+
+The partitions of `__consumer_offsets` are the slots of group coordinators. Groups find their slot by the
+number of slots, so it is written once, before the topic exists, and never changes.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,18 @@ from zkgroup.admin.cluster.controller import (
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.topics.listing import TopicDescription, TopicPartitionDescription
-from zkgroup.admin.topics.slots import check_slots, claim_slots, read_slots
-from zkgroup.errors import ConfigError, ConflictError, OperationRefusedError, RefusedError
+from zkgroup.admin.guards import read_back
+from zkgroup.errors import (
+    ConfigError,
+    ConflictError,
+    OperationRefusedError,
+    OutcomeUnknownError,
+    RefusedError,
+)
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import DecodedZnode
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Create, Delete, Operation
+from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.placement import RackMode, Start, spread
 from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
@@ -38,7 +47,7 @@ from zkgroup.znodes.brokers import (
 )
 from zkgroup.znodes.config import TopicConfig, config_path, topic_configs_path
 from zkgroup.znodes.config_settings import check_topic_settings
-from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
+from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 from zkgroup.znodes.ids import validate_new_topic
 from zkgroup.znodes.paths import zkgroup_path
 from zkgroup.znodes.stray_replicas import PLACEHOLDER, UnhostedTopic, may_be_unhosted, unhosted_topics_path
@@ -163,24 +172,6 @@ def create_topic(ensemble: Ensemble, new: NewTopic) -> int | None:
         return ensemble.zk.multi(*operations).zxid
     except OperationRefusedError as error:
         raise ConflictError(f"{error.path}: topic {new.topic!r} exists already ({error.code})") from error
-
-
-def describe_new(new: NewTopic) -> TopicDescription:
-    """The topic as it would be described, before any controller has seen it."""
-    rows = tuple(
-        TopicPartitionDescription(
-            partition=number,
-            replicas=tuple(replicas),
-            leader=None,
-            leader_epoch=None,
-            isr=None,
-            controller_epoch=None,
-            adding=(),
-            removing=(),
-        )
-        for number, replicas in sorted(new.assignment.items())
-    )
-    return TopicDescription(topic=new.topic, partitions=rows, configs=new.configs, unhosted=new.unhosted)
 
 
 def check_new(ensemble: Ensemble, topic: str) -> None:
@@ -343,6 +334,47 @@ def _why_unled(
         yield f"its leader {state.leader} is not registered"
     elif info.kind is not None:
         yield "the controller has not elected a leader yet"
+
+
+def read_slots(ensemble: Ensemble) -> int | None:
+    """The number of slots; None before it is written. Raises CorruptZnodeError."""
+    znode = ensemble.zk.find(SlotConfig.path())
+    return None if znode is None else SlotConfig.decode(znode.path, znode.data).slots
+
+
+def claim_slots(ensemble: Ensemble, slots: int) -> int:
+    """The number of slots: the one that is stored, else this one, which is then stored.
+
+    Where the topic exists already, as in a cluster that was Kafka's, its partitions are the slots. It is set
+    to the same data then, so that a controller reads both again.
+
+    Raises CorruptZnodeError.
+    """
+    path = SlotConfig.path()
+    ensemble.zk.create_missing(zkgroup_path())
+    while (stored := read_slots(ensemble)) is None:
+        operations: list[Operation] = [Create(path, SlotConfig(slots).encode())]
+        topic = ensemble.zk.find(Topic.path(OFFSETS_TOPIC))
+        if topic is not None:
+            there = len(Topic.decode(topic.path, topic.data).partitions)
+            touch = SetData(topic.path, topic.data or b"", topic.stat.version)
+            operations = [touch, Create(path, SlotConfig(there).encode())]
+        try:
+            ensemble.zk.multi(*operations)
+        except OperationRefusedError:
+            continue  # another broker was faster, or the topic has changed
+        except OutcomeUnknownError as error:
+            read_back(error, lambda: ensemble.zk.find(path) is not None)
+    return stored
+
+
+def check_slots(slots: int, partitions: int) -> None:
+    """Raises ConfigError unless the topic would have one partition for each slot."""
+    if partitions != slots:
+        raise ConfigError(
+            f"{SlotConfig.path()}: the groups of this cluster are divided among {slots} slots for ever: "
+            f"expected {slots} partitions of {OFFSETS_TOPIC}, found {partitions}"
+        )
 
 
 NO_SLOTS_DELETED = "the slots of group coordinators are not deleted"

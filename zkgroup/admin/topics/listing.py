@@ -74,6 +74,11 @@ class TopicDescription:
     """No broker hosts it, nor shall one: it was made without brokers, for sharing its partitions."""
 
     @property
+    def assignment(self) -> dict[int, tuple[int, ...]]:
+        """Partition number to replica list."""
+        return {row.partition: row.replicas for row in self.partitions}
+
+    @property
     def without_compaction(self) -> str | None:
         """Says what brokers of zkgroup do instead, where its `cleanup.policy` asks for compaction."""
         return without_compaction(self.configs or {})

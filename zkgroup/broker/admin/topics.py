@@ -12,10 +12,16 @@ from dataclasses import dataclass, replace
 from zkgroup.admin.cluster.brokers import placeable, readable, registrations
 from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
 from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic_change, plan_alteration
-from zkgroup.admin.topics.creation import PARTITIONS_MAX, colliding, create_topic_change, plan_topic
+from zkgroup.admin.topics.creation import (
+    PARTITIONS_MAX,
+    claim_slots,
+    colliding,
+    create_topic_change,
+    plan_topic,
+    read_slots,
+)
 from zkgroup.admin.topics.deletion import DeletionSeen, delete_topic_change, plan_topic_deletion
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS
-from zkgroup.admin.topics.slots import claim_slots, read_slots
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of, refused_as
 from zkgroup.errors import (
