@@ -199,8 +199,8 @@ HELP_NAMES = ["-h", "--help"]
 """Of every command whatever the context says: click keeps the help option made for the first context."""
 
 
-class Command(click.Command):
-    """A command that takes the shared options and lists them apart in its help."""
+class _SharingOptions(click.Command):
+    """A command or group that takes the shared options and lists them apart in its help."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -210,25 +210,35 @@ class Command(click.Command):
         return HELP_NAMES
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_options(self, ctx, formatter)
+        own: list[tuple[str, str]] = []
+        common: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            # arguments stand in the usage line
+            if record is not None and isinstance(parameter, click.Option):
+                (common if isinstance(parameter, SharedOption) else own).append(record)
+        for title, records in (("Options", own), ("Shared options (before or after the command)", common)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
-class Group(click.Group):
+class Command(_SharingOptions):
+    """A command that takes the shared options."""
+
+
+class Group(_SharingOptions, click.Group):
     """A group of commands, each named with the module that holds it and imported when needed."""
 
     command_class = Command
 
     def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.extend(shared_options())
         self._lazy = dict(lazy or {})
         """Name to (module and attribute, short help): the help of the group imports nothing.
 
         Without a short help a command is hidden: it works, and no help lists it.
         """
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:
-        return HELP_NAMES
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self._lazy, *(name for name in self.commands if name not in self._lazy)]
@@ -250,7 +260,7 @@ class Group(click.Group):
             ) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_options(self, ctx, formatter)
+        super().format_options(ctx, formatter)
         rows = [(name, short) for name in self.list_commands(ctx) if (short := self._short_help(ctx, name))]
         if rows:
             with formatter.section("Commands"):
@@ -274,21 +284,6 @@ def _with_nearest(message: str, word: str, known: list[str]) -> str:
     if guess is None or "Did you mean" in message:
         return message
     return f"{message.rstrip('.')}. Did you mean {guess!r}?"
-
-
-def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    own: list[tuple[str, str]] = []
-    common: list[tuple[str, str]] = []
-    for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is not None and isinstance(parameter, click.Option):  # arguments stand in the usage line
-            (common if isinstance(parameter, SharedOption) else own).append(record)
-    if own:
-        with formatter.section("Options"):
-            formatter.write_dl(own)
-    if common:
-        with formatter.section("Shared options (before or after the command)"):
-            formatter.write_dl(common)
 
 
 def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], Command]:

@@ -38,7 +38,8 @@ ECHO_WAITING_AFTER_S = 1.0
 _ECHOED = "zkgroup.echoed"
 """Key of `Context.meta` for messages that were printed already."""
 
-_PROFILE_KEYS = ("zookeeper", "digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file", "acl")
+_FILES = ("digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file")
+_PROFILE_KEYS = ("zookeeper", *_FILES, "acl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +90,10 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Con
     _check_address(
         address, "" if options.zookeeper else f"{ENVIRONMENT}: " if given else f"{config_path()}: "
     )
+    files = {key: _file(key, getattr(options, f"zk_{key}"), profile) for key in _FILES}
     return ConnectionTarget(
         zookeeper=address,
-        digest_file=_file("digest_file", options.zk_digest_file, profile),
-        tls_ca=_file("tls_ca", options.zk_tls_ca, profile),
-        tls_cert=_file("tls_cert", options.zk_tls_cert, profile),
-        tls_key=_file("tls_key", options.zk_tls_key, profile),
-        sasl_file=_file("sasl_file", options.zk_sasl_file, profile),
+        **files,
         acl=options.zk_acl or profile.get("acl", "open"),
         timeout_s=_connect_timeout_ms(options) / 1000,
     )

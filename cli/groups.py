@@ -28,7 +28,7 @@ from zkgroup.groups.descriptions import (
 )
 
 from .render import Cell, Output, short_name
-from .schema import COUNT, Document, Inline, Json, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
+from .schema import COUNT, Document, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
 from .units import age, counted
 
 _STATE_STYLES = {"stable": "good", "rebalancing": "warn", "inconsistent": "bad", "empty": "dim"}
@@ -219,9 +219,13 @@ def deletion(out: Output, result: Deletion) -> None:
     out.line(f"{verb} group {plan.group}: {counted(plan.count, 'znode')}, {offsets}, {members}")
 
 
-def described_groups(described: Sequence[GroupDescription]) -> list[Json]:
-    """The documents of several groups."""
-    return [GROUP.json(one.as_of, one) for one in described]
+def print_groups(out: Output, described: Sequence[GroupDescription]) -> bool:
+    """The document of one group, or of several; False where none is wanted."""
+    last = described[-1]
+    if len(described) == 1:
+        return GROUP.print(out, last.as_of, last)
+    documents = [GROUP.json(one.as_of, one) for one in described]
+    return DESCRIBED_GROUPS.print(out, last.as_of, groups=documents)
 
 
 def group(out: Output, described: GroupDescription) -> None:

@@ -15,7 +15,6 @@ from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition
 
 from .cluster import BROKER, TOPIC, TOPIC_PARTITION
-from .render import Output
 from .schema import INTEGER, Document, Inline, Json, KeyColumn, NamedKeys, Shape, given
 
 LOG_END = Shape(LogEnd, "broker", "log_end_offset", "high_watermark", "reason")
@@ -87,20 +86,3 @@ def topic_replicas(as_of: AsOf, described: Iterable[TopicDescription], ends: Log
 def _partition_logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -> PartitionLogs:
     tp = TopicPartition(topic, row.partition)
     return PartitionLogs(row, [ends[tp, broker] for broker in row.replicas])
-
-
-def hosted_logs(one: BrokerDescription, ends: LogEnds) -> list[HostedLog]:
-    """The log ends of all replicas of a broker."""
-    return [HostedLog(tp, ends[tp, one.summary.broker]) for tp in one.hosted]
-
-
-def print_broker(
-    out: Output,
-    as_of: AsOf,
-    one: BrokerDescription,
-    logs: Sequence[HostedLog] | None,
-    failed: Iterable[FailedReplicaReport] | None,
-) -> bool:
-    """The document of `broker describe`, if one is wanted."""
-    made = DescribedBroker(one, logs, None if failed is None else list(failed))
-    return BROKER_DOCUMENT.print(out, as_of, made)

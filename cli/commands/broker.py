@@ -98,20 +98,20 @@ def describe(broker: int) -> None:
     with connected() as ensemble:
         as_of, one = admin.describe_broker(ensemble, broker)
         known = admin.readable(admin.registrations(ensemble))
-    ends = failed = None
+    from ..replica_documents import BROKER_DOCUMENT, HOSTED_LOG, DescribedBroker, HostedLog
+
+    logs = failed = None
     if one.summary.role == "data":
         from zkgroup.clients.log_ends import failed_replicas, read_log_ends
 
         ends = read_log_ends(known, [(tp, broker) for tp in one.hosted])
+        logs = [HostedLog(tp, ends[tp, broker]) for tp in one.hosted]
         failed = failed_replicas(ends) if one.summary.kind == "zkgroup" else None
-    from .. import replica_documents
-
-    logs = None if ends is None else replica_documents.hosted_logs(one, ends)
-    if not replica_documents.print_broker(out, as_of, one, logs, failed):
+    if not BROKER_DOCUMENT.print(out, as_of, DescribedBroker(one, logs, failed)):
         _show(out, one)
         if logs:
             out.line()
-            replica_documents.HOSTED_LOG.table(out, logs)
+            HOSTED_LOG.table(out, logs)
         for each in failed or ():
             where, since = TopicPartition(each.topic, each.partition), iso_time(each.since_ms)
             out.line(out.paint(f"{where} has failed at {since}: {each.reason}", "bad"))
@@ -264,10 +264,12 @@ def run(
 
     from zkgroup.broker.broker import Broker
     from zkgroup.broker.controller_only import ControllerOnly
+    from zkgroup.broker.hosted_controller import raise_descriptor_limit
 
     from ..broker_events import BrokerPrinter
 
-    _set_up_process()
+    raise_descriptor_limit()
+    keep_freed_memory()
     printer = BrokerPrinter(out)
     place = {"host": host, "port": port, "settings": made, "listener": printer}
     options: dict[str, Any] = {"broker": broker, "connection": client_settings(where), **place}
@@ -285,13 +287,6 @@ def run(
         _serve(served, printer, lambda stop: _wait_connected(served, stop), served.hurry)
     else:
         _serve_alone(served, printer)
-
-
-def _set_up_process() -> None:
-    from zkgroup.broker.hosted_controller import raise_descriptor_limit
-
-    raise_descriptor_limit()
-    keep_freed_memory()
 
 
 def _serve_alone(alone: ControllerOnly, printer: BrokerPrinter) -> None:

@@ -142,7 +142,7 @@ def consume(
     }
     member = _member(where.zookeeper, records, options)
     if dry_run:
-        _echo_dry_run(group, wanted, where.zookeeper)
+        echo_err(f"would join group {group} on {where.zookeeper} for {_topics_text(wanted)}")
         return
     _run(member, printer, max_messages, exit_at_end=exit_at_end)
 
@@ -196,14 +196,10 @@ def _up_to_the_end(consumer: Consumer) -> Iterator[Record]:
         while not consumer.stopped:
             if records := consumer.poll(END_CHECK_S, max_records=1):
                 yield from chain.from_iterable(records.values())
-            elif consumer.state is MemberState.STABLE and not any(_lags(consumer)):
+            elif consumer.state is MemberState.STABLE and all(
+                lag is not None and lag <= 0 for lag in consumer.lag().values()
+            ):
                 return
-
-
-def _lags(consumer: Consumer) -> Iterator[bool]:
-    """Yields True for each owned partition that has records not yet delivered, or may have."""
-    for lag in consumer.lag().values():
-        yield lag is None or lag > 0
 
 
 def _start(member: Consumer | GroupMember, stop: StopSignals) -> bool:
@@ -262,10 +258,6 @@ def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delive
         # made here, in Kafka's form, so that the first event can name the member
         values["consumer_id"] = f"{gethostname()}-{time.time_ns() // 1_000_000}-{secrets.token_hex(4)}"
     return GroupSettings(**values)
-
-
-def _echo_dry_run(group: str, wanted: Wanted, zookeeper: str) -> None:
-    echo_err(f"would join group {group} on {zookeeper} for {_topics_text(wanted)}")
 
 
 def _topics_text(wanted: Wanted) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,7 +10,6 @@ from zkgroup.admin.coordinator import live_reader
 from zkgroup.admin.groups import delete_group_change, nudge_group_change, plan_deletion, plan_nudge
 from zkgroup.errors import NotFoundError, PartlyDoneError
 from zkgroup.groups import reads as admin
-from zkgroup.groups.descriptions import GroupDescription
 from zkgroup.groups.preview import GroupChange
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
@@ -22,7 +20,7 @@ from ..confirm import print_result, run_change
 from ..context import connected
 from ..param_types import TOPIC_AND_COUNT
 from ..params import Consent, confirm_options, group_argument, source_option, wait_options
-from ..render import Output, echo_err
+from ..render import echo_err
 from ..sources import asking, log_ends
 from ..units import is_whole
 
@@ -83,19 +81,11 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
             for row in one.partitions
         ]
         out.document({"partitions": rows}, "partitions", ("group", *shown.GROUP_PARTITION.keys))
-    elif not _printed(out, described):
+    elif not shown.print_groups(out, described):
         for number, one in enumerate(described):
             if number:
                 out.line()
             shown.group(out, one)
-
-
-def _printed(out: Output, described: Sequence[GroupDescription]) -> bool:
-    """The document of one group, or of several; False where none is wanted."""
-    last = described[-1]
-    if len(described) == 1:
-        return shown.GROUP.print(out, last.as_of, last)
-    return shown.DESCRIBED_GROUPS.print(out, last.as_of, groups=shown.described_groups(described))
 
 
 @group.command()

@@ -42,7 +42,7 @@ from zkgroup.errors import ConfigError, PartlyDoneError, PlanRefusedError, Refus
 from zkgroup.groups.ensemble import Ensemble
 
 from .. import reassignments
-from ..app import EXIT_CHECK_FAILED, Group, output
+from ..app import Group, fail_check, output
 from ..app import group as make_group
 from ..confirm import command_text, echo_notes, run_at_once, run_change, undo_recorder
 from ..context import connected
@@ -106,10 +106,11 @@ def reassign_plan(
         raise click.UsageError("give a kind of plan, or one of --resume, --pause and --cancel")
     ((verb, name),) = chosen.items()
     if verb == "resume":
-        ctx.exit(_resume(name, wait_s, consent))
-    if wait_s is not None:
+        _resume(name, wait_s, consent)
+    elif wait_s is not None:
         raise click.UsageError("--wait is for --resume")
-    _stop(verb, name, consent)
+    else:
+        _stop(verb, name, consent)
 
 
 _LOSSES = ("factor", "racks", "balance", "source")
@@ -250,7 +251,7 @@ def list_() -> None:
         as_of = ensemble.as_of()
     if not reassignments.PLANS.print(out, as_of, plans=plans, unreadable=unreadable):
         if plans:
-            show(out, plans)
+            reassignments.STORED_PLAN.table(out, plans)
         elif not unreadable:
             out.line("no plan is stored")
     if unreadable:
@@ -261,15 +262,14 @@ def list_() -> None:
 @click.argument("plan_id", metavar="ID")
 @wait_options("the plan has ended")
 @confirm_options
-@click.pass_context
-def resume(ctx: click.Context, plan_id: str, wait_s: float | None, consent: Consent) -> None:
+def resume(plan_id: str, wait_s: float | None, consent: Consent) -> None:
     """Start or continue a stored plan.
 
     \b
     Example:
       zkgroup plan resume 20260131-120000-1a2b --execute --wait --timeout 12h
     """
-    ctx.exit(_resume(plan_id, wait_s, consent))
+    _resume(plan_id, wait_s, consent)
 
 
 @plan.command()
@@ -320,8 +320,8 @@ def _make(
     wait_s: float | None,
     consent: Consent,
 ) -> None:
-    ctx, out, execute = click.get_current_context(), output(), consent.execute
-    dry_run = ctx.params["dry_run"]
+    out, execute = output(), consent.execute
+    dry_run = click.get_current_context().params["dry_run"]
     if save and not dry_run and wait_s is not None and not execute:
         raise click.UsageError("--save alone begins nothing that could be waited for: add --execute")
     request = PlanRequest(
@@ -351,12 +351,11 @@ def _make(
         reassignments.phased(out, found, files)
         if stored:
             out.line()
-            show(out, [stored])
+            reassignments.STORED_PLAN.table(out, [stored])
     if stored is not None:
         if not execute:
             echo_err(f"start it: {resume_command(stored.plan)}")
-        if code := echo_next_step(stored, waited=wait_s is not None):
-            ctx.exit(code)
+        echo_next_step(stored, waited=wait_s is not None)
     elif found.plan.changes:
         _echo_how_to_execute(files, throttle)
     if found.unreadable:
@@ -442,8 +441,8 @@ def _write(found: PhasedPlan, target: Path) -> list[str]:
     return files
 
 
-def _resume(plan_id: str, wait_s: float | None, consent: Consent) -> int:
-    """Shows the plan; with confirmation lets it run and runs it. The exit code."""
+def _resume(plan_id: str, wait_s: float | None, consent: Consent) -> None:
+    """Shows the plan; with confirmation lets it run and runs it."""
     out = output()
     with connected() as ensemble, _told() as told:
         change = resume_plan_change(ensemble, plan_id, **told)
@@ -451,12 +450,12 @@ def _resume(plan_id: str, wait_s: float | None, consent: Consent) -> int:
         one = result.outcome or result.written or change.plan
     shown = reassignments.ShownPlan(result.executed, one)
     if not reassignments.STORED_PLAN_DOCUMENT.print(out, one.as_of, shown):
-        show(out, [one])
-    return echo_next_step(one, waited=result.executed and wait_s is not None)
+        reassignments.STORED_PLAN.table(out, [one])
+    echo_next_step(one, waited=result.executed and wait_s is not None)
 
 
 def _show_change(out: Output, result: ChangeResult[PlanDescription, Any, Any]) -> None:
-    show(out, [result.plan])
+    reassignments.STORED_PLAN.table(out, [result.plan])
 
 
 _STOPS = {"pause": pause_plan_change, "cancel": cancel_plan_change}
@@ -473,7 +472,7 @@ def _stop(verb: str, plan_id: str, consent: Consent) -> None:
             is_zkgroup = read_controller_info(ensemble).is_zkgroup
     shown = reassignments.ShownPlan(result.executed, one)
     if not reassignments.STORED_PLAN_DOCUMENT.print(out, one.as_of, shown):
-        show(out, [one])
+        reassignments.STORED_PLAN.table(out, [one])
     if result.executed:
         echo_err(f"moves under way continue: {command_text('reassign', 'list')}")
     if result.executed and verb == "cancel" and one.stored.throttle is not None and not is_zkgroup:
@@ -493,23 +492,17 @@ def _told() -> Iterator[Mapping[str, Callable[[Any], object]]]:
             echo_err(f"the throttle is removed: {counted(written, 'configuration')} written")
 
 
-def echo_next_step(one: PlanDescription, *, waited: bool) -> int:
-    """Prints the next step for a plan that has not come to its end; returns the exit code."""
+def echo_next_step(one: PlanDescription, *, waited: bool) -> None:
+    """Ends the command where a plan has not come to its end, with the next step."""
     if one.stored.state == FAILED:
         echo_err(f"plan {one.plan} has failed: {one.stored.reason}")
         echo_err(f"once that is fixed: {resume_command(one.plan)}")
-        return EXIT_CHECK_FAILED
+        fail_check()
     if waited and one.stored.state != FINISHED:
         echo_err(f"plan {one.plan} can be resumed later: {resume_command(one.plan)}")
-        return EXIT_CHECK_FAILED
-    return 0
+        fail_check()
 
 
 def resume_command(name: str) -> str:
     """The command that carries a plan on."""
     return command_text("plan", "resume", name, "--execute", "--wait", "--timeout", "12h")
-
-
-def show(out: Output, plans: Sequence[PlanDescription]) -> None:
-    """One row a plan."""
-    reassignments.STORED_PLAN.table(out, plans)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal, cast
@@ -209,17 +209,14 @@ def _check(cluster: ClusterReader, topic: str, wanted: int | None) -> None:
             f"make it with `zkgroup topic create {topic} --partitions N`"
         )
     if wanted is not None and wanted not in known:
-        raise ConfigError(f"--partition {wanted}: expected one of topic {topic}, which has {_span(known)}")
+        span = f"{known[0]} to {known[-1]}" if len(known) > 1 else str(known[0])
+        raise ConfigError(f"--partition {wanted}: expected one of topic {topic}, which has {span}")
     if not addresses_of(cluster.brokers().values()):
         raise RefusedError(
             "expected a broker that keeps records in /brokers/ids, found none; "
             "start one with `zkgroup broker run --id auto`"
         )
     load("zkgroup produce")
-
-
-def _span(known: Sequence[int]) -> str:
-    return f"{known[0]} to {known[-1]}" if len(known) > 1 else str(known[0])
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def draw(out: Output, found: Sequence[Znode]) -> None:
     top = found[0].path
     last_of: dict[str, str] = {}
     for one in found[1:]:
-        last_of[_parent(one.path)] = one.path
+        last_of[one.path.rpartition("/")[0] or "/"] = one.path
     for one in found:
         below = one.path.removeprefix(top).strip("/") if one.path != top else ""
         steps = below.split("/") if below else []
@@ -199,7 +199,3 @@ def _inline(data: bytes | None) -> str:
     except UnicodeDecodeError:
         return f"({len(data)} bytes that are not UTF-8)"
     return escaped(text)
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
