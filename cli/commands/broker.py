@@ -264,12 +264,9 @@ def run(
 
     from zkgroup.broker.broker import Broker
     from zkgroup.broker.controller_only import ControllerOnly
-    from zkgroup.broker.hosted_controller import raise_descriptor_limit
 
     from ..broker_events import BrokerPrinter
 
-    raise_descriptor_limit()
-    keep_freed_memory()
     printer = BrokerPrinter(out)
     place = {"host": host, "port": port, "settings": made, "listener": printer}
     options: dict[str, Any] = {"broker": broker, "connection": client_settings(where), **place}
@@ -315,6 +312,10 @@ def _serve(
     hurry: Callable[[], None] | None = None,
 ) -> None:
     """`connect` raises where the start failed; `hurry` is called at a second signal, else it interrupts."""
+    from zkgroup.broker.hosted_controller import raise_descriptor_limit
+
+    raise_descriptor_limit()
+    keep_freed_memory()
     with connecting() as connected, StopSignals(interrupts=hurry is None) as stop:
         try:
             served.start()
