@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 
+from tests.worlds.batches import build_batch
 from zkgroup.wire.admin_apis import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -52,7 +53,7 @@ from zkgroup.wire.log_dirs import (
 )
 from zkgroup.wire.messages import Request, encode_request
 from zkgroup.wire.metadata import DescribeClusterRequest
-from zkgroup.wire.record_batch import Record, build_batch
+from zkgroup.wire.record_batch import Record
 from zkgroup.wire.records import (
     ACKS_LEADER,
     DeletedPartition,
