@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import ClassVar, Self
 
 from zkgroup.testing.patience import PATIENCE_S
 from zkgroup.testing.proxies import (
@@ -28,6 +28,8 @@ from zkgroup.zookeeper.raw_connection import end_session
 class ChaosZooKeeper:
     """ZooKeeper servers with a proxy in front of each client port. A context manager."""
 
+    proxy: ClassVar[type[ClientProxy]] = ClientProxy
+
     def __init__(
         self, zookeeper: EmbeddedZooKeeper, chroot: str = "", links: PeerLinks | None = None
     ) -> None:
@@ -38,7 +40,7 @@ class ChaosZooKeeper:
         self.zookeeper = zookeeper
         self.chroot = chroot
         self._links = links
-        self._proxies = [ClientProxy(zookeeper.server(n).port) for n in range(len(zookeeper.addresses))]
+        self._proxies = [self.proxy(zookeeper.server(n).port) for n in range(len(zookeeper.addresses))]
         self._loop = ProxyLoop("zkgroup-chaos")
 
     def _do(self, action: Callable[[ClientProxy], object], server: int | None = None) -> None:
@@ -81,31 +83,6 @@ class ChaosZooKeeper:
     def direct_address(self) -> str:
         """The connection string without the proxies: for reads and writes of the test itself."""
         return self.zookeeper.address + self.chroot
-
-    def most_unanswered(self) -> int:
-        """Highest number of requests in flight on one connection since the last call."""
-        found: list[int] = []
-
-        def action(proxy: ClientProxy) -> None:
-            found.append(proxy.most_unanswered)
-            proxy.most_unanswered = 0
-
-        self._do(action)
-        return max(found)
-
-    def mean_unanswered(self) -> float:
-        """Mean number of requests in flight on one connection since the last call.
-
-        Where the network delay dominates, pipelining is faster than single requests by this factor.
-        """
-        found: list[tuple[int, int]] = []
-
-        def action(proxy: ClientProxy) -> None:
-            found.append((proxy.unanswered, proxy.requests))
-            proxy.unanswered = proxy.requests = 0
-
-        self._do(action)
-        return sum(unanswered for unanswered, _ in found) / max(1, sum(requests for _, requests in found))
 
     def cut(self, server: int | None = None, *, refuse: bool = False) -> None:
         """Resets all connections. With `refuse`, new ones are reset as well until `heal`."""

@@ -263,8 +263,6 @@ class ProxiedClient(ProxyConnection):
     password: bytes = b""
     to_drop: dict[int, Dropped] = field(default_factory=dict)
     """xids of requests whose response is to be dropped."""
-    unanswered: set[int] = field(default_factory=set)
-    """xids of requests without a response so far, except pings."""
 
 
 class ClientProxy(Proxy[ProxiedClient]):
@@ -273,11 +271,6 @@ class ClientProxy(Proxy[ProxiedClient]):
     def __init__(self, server_port: int) -> None:
         super().__init__(server_port)
         self.armed: Dropped | None = None
-        self.most_unanswered = 0
-        """Requests of one connection."""
-        self.requests = 0
-        self.unanswered = 0
-        """Summed up over the requests: how many of its connection waited then, itself included."""
 
     def _connection(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> ProxiedClient:
         return ProxiedClient(client, server)
@@ -301,11 +294,6 @@ class ClientProxy(Proxy[ProxiedClient]):
                 connection.password = piece[24 : 24 + length]
         elif way is self.to_server and len(piece) >= 12:
             xid, opcode = struct.unpack_from(">ii", piece, 4)
-            if xid > 0:
-                connection.unanswered.add(xid)
-                self.most_unanswered = max(self.most_unanswered, len(connection.unanswered))
-                self.requests += 1
-                self.unanswered += len(connection.unanswered)
             if self.armed is not None and opcode in self.armed.opcodes:
                 connection.to_drop[xid] = self.armed
                 self.armed = None
@@ -313,8 +301,6 @@ class ClientProxy(Proxy[ProxiedClient]):
 
     def _arrives(self, connection: ProxiedClient, piece: bytes, way: Way) -> bool:
         xid = struct.unpack_from(">i", piece, 4)[0] if len(piece) > 8 else 0
-        if way is self.to_client:
-            connection.unanswered.discard(xid)
         doom = connection.to_drop.get(xid)
         if doom is None or doom.executed is not (way is self.to_client):
             return True

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.real.conftest import CountingZooKeeper
 from tests.waiting import eventually
 from tests.worlds.clients import reconnected
 from zkgroup.model.requests import (
@@ -103,7 +104,7 @@ def test_a_refused_client_stays_suspended_until_healed(
 
 
 def test_withheld_requests_arrive_late(
-    zk_chaos_server: ChaosZooKeeper, caller: Caller, other: Caller
+    zk_chaos_server: CountingZooKeeper, caller: Caller, other: Caller
 ) -> None:
     """Nothing is answered while the way to the server is closed; then everything, in order."""
     zk_chaos_server.swallow(to_server=True, to_client=False)

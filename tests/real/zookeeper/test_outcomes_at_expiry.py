@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.real.conftest import CountingZooKeeper
 from tests.waiting import becomes, eventually
 from tests.worlds.clients import MINE, gone, opener, session_events
 from zkgroup.model.requests import (
@@ -25,21 +26,20 @@ from zkgroup.model.requests import (
     Suspended,
     Unanswered,
 )
-from zkgroup.testing.chaos import ChaosZooKeeper
 from zkgroup.testing.conformance import Caller, Target
 
 MANY = 50
 
 
 @pytest.fixture
-def target(zk_chaos_server: ChaosZooKeeper) -> Iterator[Target]:
+def target(zk_chaos_server: CountingZooKeeper) -> Iterator[Target]:
     """Clients through a network that can be broken."""
     with Target(opener(zk_chaos_server.address)) as target:
         yield target
 
 
 @pytest.fixture
-def other(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
+def other(zk_chaos_server: CountingZooKeeper) -> Iterator[Caller]:
     """A client past it."""
     with Target(opener(zk_chaos_server.direct_address)) as target:
         yield target.connect(20_000)
@@ -47,7 +47,7 @@ def other(zk_chaos_server: ChaosZooKeeper) -> Iterator[Caller]:
 
 @pytest.mark.parametrize("reaches_server", [True, False], ids=["answers withheld", "requests withheld"])
 def test_requests_under_way_when_the_session_ends_have_one_outcome_each(
-    zk_chaos_server: ChaosZooKeeper, target: Target, other: Caller, reaches_server: bool
+    zk_chaos_server: CountingZooKeeper, target: Target, other: Caller, reaches_server: bool
 ) -> None:
     """Unknown, in order, once; what the server never saw is not sent in the next session (recipes 10)."""
     caller = target.connect(20_000)
@@ -74,7 +74,7 @@ def test_requests_under_way_when_the_session_ends_have_one_outcome_each(
 
 
 def test_a_request_that_is_never_answered_has_its_outcome_in_time(
-    zk_chaos_server: ChaosZooKeeper, target: Target, other: Caller
+    zk_chaos_server: CountingZooKeeper, target: Target, other: Caller
 ) -> None:
     """Nobody tells that the session is over, and no connection breaks; the deadline does (recipes 10)."""
     caller = target.connect(3000)
