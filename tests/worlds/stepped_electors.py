@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from tests.worlds.stepped_machines import SteppedMachines
 from zkgroup.controller.machine.active import ActiveController
+from zkgroup.controller.machine.controller_election.elector import Elector
 from zkgroup.controller.machine.events import ControllerEffect, Elected, ExtendSendLease, Resigned
-from zkgroup.controller.machine.machine import ControllerMachine, NextWork
-from zkgroup.controller.machine.settings import ControllerAddress, ElectorConfig
+from zkgroup.controller.machine.machine import ControllerMachine
+from zkgroup.controller.machine.settings import ControllerAddress, ControllerSettings, ElectorConfig
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.loop import MachineLoop
-from zkgroup.runtime.procedures import Procedure
+from zkgroup.runtime.procedures import Procedure, Work
 from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
@@ -22,6 +23,23 @@ CONTROLLER, EPOCH = ControllerRegistration.path(), ControllerEpoch.path()
 GRACE_MS = 2000
 GRACE_AND_SPREAD_MS = 2250
 """With a jitter of one half."""
+
+
+NextWork = Callable[[Elector], Work | None]
+"""The next work of an active controller, or None."""
+
+
+class WorkingElector(ControllerMachine):
+    """A controller whose work, while it is active, is the test's."""
+
+    def __init__(
+        self, config: ElectorConfig, work: NextWork, prepare: Callable[[], Procedure[None]] | None
+    ) -> None:
+        super().__init__(config, None, prepare)
+        self._work = work
+
+    def _next_of_active(self) -> Work | None:
+        return self._work(self.election)
 
 
 class ElectorNode:
@@ -82,13 +100,14 @@ class SteppedElectors(SteppedMachines[ElectorNode]):
         broker: int,
         *,
         controller_only: bool = False,
-        work: NextWork = lambda election: None,
+        work: NextWork | ControllerSettings = lambda election: None,
         prepare: Callable[[], Procedure[None]] | None = None,
         name: str | None = None,
     ) -> ElectorNode:
         alone = ControllerAddress("h", 9000 + broker) if controller_only else None
         config = ElectorConfig(broker=broker, controller_only=alone)
-        node = ElectorNode(self, name or f"n{broker}", ControllerMachine(config, work, prepare))
+        kind = ControllerMachine if isinstance(work, ControllerSettings) else WorkingElector
+        node = ElectorNode(self, name or f"n{broker}", kind(config, work, prepare))  # type: ignore[arg-type]
         self.nodes.append(node)
         return node
 

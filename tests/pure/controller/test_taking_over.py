@@ -214,7 +214,7 @@ def test_an_illegal_transition_is_noted_and_stops_no_other() -> None:
     controller = world.new_controller()
     active = controller.active
     active.context.partition_phases.begin(tp(0), PartitionPhase.NON_EXISTENT)
-    moved = active.features.elections._move_partitions([tp(0), tp(1)], PartitionPhase.OFFLINE)
+    moved = active.features.elections._set_partition_phase([tp(0), tp(1)], PartitionPhase.OFFLINE)
 
     assert moved == {tp(1): PartitionPhase.ONLINE}
     (note,) = [each for each in active.parts.core.take_effects() if isinstance(each, LogEvent)]

@@ -10,11 +10,11 @@ from tests.real.controller.server_controllers import ElectorThread
 from tests.waiting import eventually
 from tests.worlds.clients import opener
 from tests.worlds.controller_clusters import Writer, fails
+from tests.worlds.stepped_electors import NextWork, WorkingElector
 from tests.worlds.stores import Before
 from zkgroup.controller.machine.controller_election.elector import ElectorState
 from zkgroup.controller.machine.events import Resigned
 from zkgroup.controller.machine.fenced_writes import Fence
-from zkgroup.controller.machine.machine import ControllerMachine, NextWork
 from zkgroup.controller.machine.settings import ElectorConfig
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import (
@@ -55,7 +55,7 @@ class RecordingElector(ElectorThread):
         self.broker = broker
         config = ElectorConfig(broker=broker, takeover_grace_ms=300)
         connection = ClientSettings(session_timeout_ms=20_000)
-        super().__init__(address, connection, ControllerMachine(config, work, prepare), before)
+        super().__init__(address, connection, WorkingElector(config, work, prepare), before)
         self.events: list[str] = []
         self.client.listen(lambda event: self.events.append(type(event).__name__))
 

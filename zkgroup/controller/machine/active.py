@@ -30,7 +30,7 @@ from zkgroup.controller.machine.failover.loading import Loading
 from zkgroup.controller.machine.failover.notifications import Notifications
 from zkgroup.controller.machine.failover.slots import Slots
 from zkgroup.controller.machine.failover.topics import TopicChanges
-from zkgroup.controller.machine.feature import FeatureList, SharedParts
+from zkgroup.controller.machine.feature import FeatureHooks, SharedParts
 from zkgroup.controller.machine.leadership import requested_elections
 from zkgroup.controller.machine.leadership.controlled_shutdown import ControlledShutdowns
 from zkgroup.controller.machine.leadership.initial_state import InitialStates
@@ -97,7 +97,7 @@ EVENT_HANDLERS: Final = (
     Row(event_manager.UNREADABLE_STATES, lambda f: f.topics.on_unreadable_states, "state readable again"),
     Row(event_manager.ISR_CHANGES, lambda f: f.notifications.on_isr_changes),
     Row(event_manager.CONFIG_CHANGES, lambda f: f.notifications.on_config_changes),
-    Row(event_manager.ELECTIONS, lambda f: f.elections.elect_offline, "leader cannot serve"),
+    Row(event_manager.ELECTIONS, lambda f: f.elections.on_elections, "leader cannot serve"),
     Row(event_manager.SHUTDOWNS, lambda f: f.shutdowns.on_shutdown_requests, "controlled shutdown"),
     Row(event_manager.REASSIGNMENT, lambda f: f.reassignments.run_round, "reassignment"),
     Row(
@@ -168,7 +168,7 @@ class ActiveController:
 
     def responded(self, event: BrokerAnswered) -> None:
         for response in self.parts.requests.responded(event):
-            self.parts.features.responded(response)
+            self.parts.hooks.responded(response)
 
     def flush(self) -> None:
         """Sends what is due, while it may be sent."""
@@ -179,7 +179,7 @@ class ActiveController:
         """The controller has resigned. Requests that wait for a response get one."""
         self.parts.requests.stop()
         self.parts.events.cancel_timer()
-        self.parts.features.stop()
+        self.parts.hooks.stop()
 
 
 def _parts(core: ElectorContext, election: Elector, settings: ControllerSettings) -> SharedParts:
@@ -198,7 +198,7 @@ def _parts(core: ElectorContext, election: Elector, settings: ControllerSettings
         enqueue=events.enqueue,
     )
     states = StateWriter(core, context, identity, events, reader, requests)
-    features = FeatureList(context, requests, states)
+    hooks = FeatureHooks(context, requests, states)
     return SharedParts(
         core,
         settings,
@@ -210,5 +210,5 @@ def _parts(core: ElectorContext, election: Elector, settings: ControllerSettings
         requests,
         pending_deletes,
         reassignments,
-        features,
+        hooks,
     )

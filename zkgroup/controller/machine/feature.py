@@ -34,7 +34,7 @@ AGAIN_MS: Final = 1_000
 """Pause before a handler runs again because another client has written meanwhile."""
 
 
-class FeatureList:
+class FeatureHooks:
     """The features of one active controller; passes on what concerns every one of them."""
 
     def __init__(self, context: ControllerContext, requests: RequestSender, states: StateWriter) -> None:
@@ -60,11 +60,11 @@ class FeatureList:
         for feature in self._features:
             feature.loaded()
 
-    def broker_restarted(self, broker: int) -> None:
-        """The broker has a new incarnation, or none: no request that was sent to it can still arrive."""
+    def broker_gone(self, broker: int) -> None:
+        """This incarnation is gone, perhaps for a new one: no request sent to it can still arrive."""
         for feature in self._features:
-            feature.broker_restarted(broker)
-        self._requests.broker_restarted(broker)
+            feature.broker_gone(broker)
+        self._requests.broker_gone(broker)
 
     def responded(self, response: BrokerResponse) -> None:
         for feature in self._features:
@@ -89,7 +89,7 @@ class SharedParts:
     requests: RequestSender
     pending_deletes: PendingDeletes
     reassignments: OpenReassignments
-    features: FeatureList
+    hooks: FeatureHooks
 
 
 class Feature:
@@ -107,8 +107,8 @@ class Feature:
         self._requests = parts.requests
         self._pending_deletes = parts.pending_deletes
         self._reassignments = parts.reassignments
-        self._features = parts.features
-        parts.features.add(self)
+        self._hooks = parts.hooks
+        parts.hooks.add(self)
 
     def loaded(self) -> None:
         """Everything was read: the feature enqueues the events whose handlers have to run once."""
@@ -119,8 +119,8 @@ class Feature:
     def topic_forgotten(self, topic: str, partitions: Sequence[TopicPartition]) -> None:
         """The topic, which had these partitions, is gone."""
 
-    def broker_restarted(self, broker: int) -> None:
-        """The broker has a new incarnation, or none."""
+    def broker_gone(self, broker: int) -> None:
+        """This incarnation of the broker is gone, perhaps for a new one."""
 
     def stop(self) -> None:
         """The controller has resigned: requests that wait for a response get one."""
@@ -136,7 +136,7 @@ class Feature:
             self._events.back_off(str(refusal), waiting)
         return False
 
-    def _move(
+    def _set_phase(
         self, table: PhaseTable[ItemT, PhaseT], items: Iterable[ItemT], after: PhaseT
     ) -> Mapping[ItemT, PhaseT]:
         """Changes the phase of those for which it is allowed; returns the phases before (controller.md 3.1,
@@ -146,10 +146,10 @@ class Feature:
             self._core.note("transition.refused", detail=illegal)
         return moved.done
 
-    def _move_partitions(
+    def _set_partition_phase(
         self, partitions: Iterable[TopicPartition], after: PartitionPhase
     ) -> Mapping[TopicPartition, PartitionPhase]:
-        return self._move(self._context.partition_phases, partitions, after)
+        return self._set_phase(self._context.partition_phases, partitions, after)
 
-    def _move_replicas(self, replicas: Iterable[PartitionAndReplica], after: ReplicaPhase) -> None:
-        self._move(self._context.replica_phases, replicas, after)
+    def _set_replica_phase(self, replicas: Iterable[PartitionAndReplica], after: ReplicaPhase) -> None:
+        self._set_phase(self._context.replica_phases, replicas, after)

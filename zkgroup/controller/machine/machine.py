@@ -1,6 +1,5 @@
 """The machine of a controller: its session, its election, and the active controller; one procedure at a time.
 
-The work of an active controller is a parameter (`work`), so that tests can run the election alone.
 The order of every choice is: the barrier of a lost session, the registration, the election and its fence, and
 only then the handlers of the active controller (docs/adr/0017).
 """
@@ -47,9 +46,6 @@ from zkgroup.runtime.procedures import (
 )
 from zkgroup.wire.messages import ErrorCode
 
-NextWork = Callable[[Elector], Work | None]
-"""The next work of an active controller, or None. If it fails, the controller resigns."""
-
 MachineEvent = SharedEvent | ControllerEvent
 
 
@@ -59,12 +55,12 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
     def __init__(
         self,
         config: ElectorConfig,
-        work: ControllerSettings | NextWork = lambda election: None,
+        settings: ControllerSettings | None = None,
         prepare: Callable[[], Procedure[None]] | None = None,
     ) -> None:
         """
         Args:
-            work: the settings of the active controller; or, for tests, other work of an active controller.
+            settings: of the active controller; None: it only takes part in elections.
             prepare: carried out in each session before the election, as a broker's registration.
         """
         self.core = core = ElectorContext(config)
@@ -72,9 +68,8 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         self._lease = ControllerLease(core)
         self.election = Elector(core, self._lease)
         self.records = ControllerHistory(self.election)
-        self._waiting = None if config.controller_only is None else StandbyRegistration(core)
-        self._settings = work if isinstance(work, ControllerSettings) else None
-        self._next_handler = self._next_of_active if isinstance(work, ControllerSettings) else work
+        self._standby = None if config.controller_only is None else StandbyRegistration(core)
+        self._settings = settings
         self.active: ActiveController | None = None
         """Only while this controller is active; dropped whole when it resigns."""
         self._is_in_handler = False
@@ -143,8 +138,8 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         elif name == EVENT_TIMER:
             if self.active is not None:
                 self.active.timer_fired()
-        elif name == STANDBY_TIMER and self._waiting is not None:
-            self._waiting.wake()
+        elif name == STANDBY_TIMER and self._standby is not None:
+            self._standby.wake()
         else:
             assert name == ELECTION_TIMER, name  # the elector reads the clock itself
 
@@ -152,15 +147,15 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         self.election.connected()
         if self.active is not None:
             self.active.connected()
-        if self._waiting is not None:
-            self._waiting.wake()
+        if self._standby is not None:
+            self._standby.wake()
 
     def _session_over(self, reason: str) -> None:
         self._is_prepared = False
         self.election.session_over(reason)
         self._follow_election()
-        if self._waiting is not None:
-            self._waiting.session_over()
+        if self._standby is not None:
+            self._standby.session_over()
 
     def _follow_election(self) -> None:
         """One active controller for each election won: the work of a former one is not continued."""
@@ -174,24 +169,24 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         if self.active is None and election.is_active and self._settings is not None:
             self.active = ActiveController(self.core, election, self._settings)
 
-    def _next_of_active(self, election: Elector) -> Work | None:
+    def _next_of_active(self) -> Work | None:
         self._follow_election()
         return None if self.active is None else self.active.next()
 
     def _next(self) -> Work | None:
-        election, waiting = self.election, self._waiting
+        election, standby = self.election, self._standby
         if not self._is_prepared and self._prepare is not None:
             return "prepare", self._prepared
-        if waiting is not None and not (waiting.is_out or waiting.is_blocked or election.is_out):
-            if not election.is_active and not waiting.is_shown:
-                return "register as standby", waiting.show
-            if election.is_active and waiting.is_shown and (work := election.next()) is None:
-                return "deregister as standby", waiting.hide
-        election.may_be_elected = waiting is None or waiting.is_shown
+        if standby is not None and not (standby.is_out or standby.is_blocked or election.is_out):
+            if not election.is_active and not standby.is_shown:
+                return "register as standby", standby.show
+            if election.is_active and standby.is_shown and (work := election.next()) is None:
+                return "deregister as standby", standby.hide
+        election.may_be_elected = standby is None or standby.is_shown
         work = election.next()
         if work is not None or not election.is_active:
             return work
-        if (handler := self._next_handler(election)) is not None:
+        if (handler := self._next_of_active()) is not None:
             name, procedure = handler
             return name, lambda: self._run_handler(procedure())
         return self.records.next()

@@ -146,7 +146,7 @@ class Following(reassign.Model):
     def _elected(self, s: State, p: Process) -> Machine:
         machine = self._machine(s, p)
         active = machine.active
-        active.features.elections._move_partitions([T0], PartitionPhase.OFFLINE)
+        active.features.elections._set_partition_phase([T0], PartitionPhase.OFFLINE)
         batch = active.parts.requests.batch()
         machine.drive(active.features.elections.elect_leaderless(batch))
         active.parts.requests.send(batch)

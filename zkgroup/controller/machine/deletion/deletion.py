@@ -103,8 +103,8 @@ class TopicDeletions(Feature):
         if results is None or not (results.deleted or results.failed):
             return
         deleted, failed, reason = results
-        self._move_replicas(self._started(deleted), _Phase.DELETION_SUCCESSFUL)
-        self._move_replicas(self._started(failed), _Phase.DELETION_INELIGIBLE)
+        self._set_replica_phase(self._started(deleted), _Phase.DELETION_SUCCESSFUL)
+        self._set_replica_phase(self._started(failed), _Phase.DELETION_INELIGIBLE)
         if reason is not None:
             for topic in {replica.topic_partition.topic for replica in failed}:
                 context.ineligible[topic] = reason
@@ -217,7 +217,7 @@ class TopicDeletions(Feature):
                     case DeletionStart():
                         starts[topic] = step
                     case GiveUp(replicas):
-                        self._move_replicas(replicas, _Phase.DELETION_INELIGIBLE)
+                        self._set_replica_phase(replicas, _Phase.DELETION_INELIGIBLE)
                         given_up.append(topic)
                     case DeletionFinish(lost):
                         ends[topic] = (*lost, *self._strays.of_topic(topic))
@@ -245,8 +245,8 @@ class TopicDeletions(Feature):
         ]
         if lost:
             # The broker has bounced, or the request was never sent: no response will come (5.6).
-            self._move_replicas(lost, _Phase.DELETION_INELIGIBLE)
-            self._move_replicas(
+            self._set_replica_phase(lost, _Phase.DELETION_INELIGIBLE)
+            self._set_replica_phase(
                 [each for each in lost if each.broker in context.live_or_shutting_down], _Phase.OFFLINE
             )
             phases = self._phases(topic)
@@ -269,9 +269,9 @@ class TopicDeletions(Feature):
         replicas = [each for step in steps.values() for each in step.replicas]
         blocked = [each for step in steps.values() for each in step.blocked]
         fresh = [each for each in (*replicas, *blocked) if self._phase(each) is _Phase.NON_EXISTENT]
-        self._move_replicas(fresh, _Phase.NEW)
-        self._move_replicas((*blocked, *replicas), _Phase.OFFLINE)
-        self._move_replicas(blocked, _Phase.DELETION_INELIGIBLE)
+        self._set_replica_phase(fresh, _Phase.NEW)
+        self._set_replica_phase((*blocked, *replicas), _Phase.OFFLINE)
+        self._set_replica_phase(blocked, _Phase.DELETION_INELIGIBLE)
         batch = self._requests.batch()
         batch.update_metadata()
         # A partition that never got a state has no ISR (stateless replicas, K24).
@@ -280,7 +280,7 @@ class TopicDeletions(Feature):
         for topic_partition, broker in replicas:
             batch.stop_replica([broker], topic_partition, delete=False)
             batch.stop_replica([broker], topic_partition, delete=True)
-        self._move_replicas(replicas, _Phase.DELETION_STARTED)
+        self._set_replica_phase(replicas, _Phase.DELETION_STARTED)
         for topic, step in steps.items():
             counts = {"replicas": len(step.replicas), "waits": len(step.blocked)}
             self._core.note("deletion.started", topic=topic, **counts)
@@ -312,7 +312,7 @@ class TopicDeletions(Feature):
         """The topic is forgotten, but for the replicas of which a record was made."""
         self._forget(topic)
         self._strays.topic_gone(topic)
-        self._features.forget_topic(topic)
+        self._hooks.forget_topic(topic)
         brokers = tuple(sorted({each.broker for each in left}))
         self._core.note("deletion.finished", topic=topic, **({"without": brokers} if brokers else {}))
 

@@ -80,7 +80,7 @@ class BrokerChanges(Feature):
         change = context.set_brokers({id_: each for id_, each in found.items() if id_ not in bounced})
         for id_ in change.gone:
             self._requests.queues.close(id_)
-            self._features.broker_restarted(id_)
+            self._hooks.broker_gone(id_)
         self.open_channels(change.new)
         if change.gone:
             self._core.note("brokers.gone", brokers=tuple(sorted(change.gone)))
@@ -100,7 +100,7 @@ class BrokerChanges(Feature):
         K27)."""
         context = self._context
         led = [each for id_ in sorted(brokers) for each in context.led_by(id_) if not context.is_going(each)]
-        self._move_partitions(led, PartitionPhase.OFFLINE)
+        self._set_partition_phase(led, PartitionPhase.OFFLINE)
         batch = self._requests.batch()
         yield from self._elections.elect_leaderless(batch)
         lost = [
@@ -109,7 +109,7 @@ class BrokerChanges(Feature):
             for each in context.on_broker(id_)
             if not context.is_going(each)
         ]
-        self._move_replicas(lost, ReplicaPhase.OFFLINE)
+        self._set_replica_phase(lost, ReplicaPhase.OFFLINE)
         yield from self._elections.remove_from_isr(lost, batch)
         batch.update_metadata()
         self._requests.send(batch)
@@ -125,7 +125,7 @@ class BrokerChanges(Feature):
             PartitionAndReplica(each, id_) for id_ in sorted(brokers) for each in context.on_broker(id_)
         ]
         back = [each for each in theirs if not context.is_going(each.topic_partition)]
-        self._move_replicas(back, ReplicaPhase.ONLINE)
+        self._set_replica_phase(back, ReplicaPhase.ONLINE)
         batch = self._requests.batch()
         yield from self._elections.elect_leaderless(batch)
         for topic_partition, broker in back:

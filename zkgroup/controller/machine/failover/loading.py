@@ -116,7 +116,7 @@ class Loading(Feature):
         else:
             yield from self._load_first()
         self._context.is_loaded = self._context.was_loaded = True
-        self._features.loaded()
+        self._hooks.loaded()
 
     def _load_first(self) -> Procedure[None]:
         context = self._context
@@ -196,7 +196,7 @@ class Loading(Feature):
         yield from self._brokers.apply_changes(found)
         self._events.enqueue(event_manager.ELECTIONS)
 
-    def broker_restarted(self, broker: int) -> None:
+    def broker_gone(self, broker: int) -> None:
         """A predecessor that restarts notices that it is no controller any more."""
         self._events.set_blocked(f"broker {broker}", None)
 

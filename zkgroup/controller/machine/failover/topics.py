@@ -171,7 +171,7 @@ class TopicChanges(Feature):
     def forget_topics(self, names: Iterable[str]) -> None:
         """Topics that are gone without having been deleted by this controller."""
         for name in list(names):
-            self._features.forget_topic(name)
+            self._hooks.forget_topic(name)
             self._core.note("topic.gone", topic=name)
             self._events.enqueue(event_manager.DELETIONS)
 

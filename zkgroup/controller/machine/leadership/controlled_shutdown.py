@@ -88,7 +88,9 @@ class ControlledShutdowns(Feature):
             PartitionAndReplica(each, broker)
             for broker in sorted(brokers)
             for each in context.on_broker(broker)
-            if self._moves(each) and (leadership := context.leadership(each)) and leadership.leader != broker
+            if self._can_be_led_by_others(each)
+            and (leadership := context.leadership(each))
+            and leadership.leader != broker
         ]
 
         def select(topic_partition: TopicPartition, now: PartitionElection) -> Choice | NoChoice | NotNeeded:
@@ -106,9 +108,9 @@ class ControlledShutdowns(Feature):
         self._requests.send(batch)
 
     def _led(self, broker: int) -> list[TopicPartition]:
-        return [each for each in self._context.led_by(broker) if self._moves(each)]
+        return [each for each in self._context.led_by(broker) if self._can_be_led_by_others(each)]
 
-    def _moves(self, topic_partition: TopicPartition) -> bool:
+    def _can_be_led_by_others(self, topic_partition: TopicPartition) -> bool:
         """Partitions with one replica are left alone, and so are topics that are being deleted."""
         context = self._context
         return len(context.replicas(topic_partition)) > 1 and not context.is_going(topic_partition)

@@ -51,7 +51,7 @@ class InitialStates(Feature):
         }
         for each, leadership in written.items():
             batch.leader_and_isr(leadership.isr, each)
-        self._move_partitions(written, PartitionPhase.ONLINE)
+        self._set_partition_phase(written, PartitionPhase.ONLINE)
         for each in failed:
             if (found := context.leadership(each)) is not None:
                 self._context.partition_phases.begin(each, partition_at_start(found.leader, context.live))

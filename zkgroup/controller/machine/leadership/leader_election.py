@@ -77,7 +77,7 @@ class UnconfirmedLeaders:
         if topic_partition in self._leaders and self._leaders[topic_partition][0] == broker:
             del self._leaders[topic_partition]
 
-    def broker_restarted(self, broker: int) -> None:
+    def broker_gone(self, broker: int) -> None:
         """It may have led, and stopped before its response arrived."""
         for topic_partition in [each for each, (leader, _) in self._leaders.items() if leader == broker]:
             del self._leaders[topic_partition]
@@ -106,8 +106,8 @@ class LeaderElections(Feature):
             self._unconfirmed.discard(each)
             self._events.set_blocked(_subject(each), None)
 
-    def broker_restarted(self, broker: int) -> None:
-        self._unconfirmed.broker_restarted(broker)
+    def broker_gone(self, broker: int) -> None:
+        self._unconfirmed.broker_gone(broker)
 
     def on_response(self, response: BrokerResponse) -> None:
         """A replica that its broker cannot serve (error 56) is offline to every election, and leaves the ISR.
@@ -136,14 +136,14 @@ class LeaderElections(Feature):
             # A deletion does not wait for a reassignment without a leader.
             self._events.enqueue(event_manager.REASSIGNMENT)
 
-    def elect_offline(self) -> Procedure[None]:
+    def on_elections(self) -> Procedure[None]:
         """Elects where no leader can serve; followers that cannot serve leave the ISR."""
         offline = [
             each
             for each, brokers in self._context.offline_replicas.items()
             if (leadership := self._context.leadership(each)) is not None and leadership.leader in brokers
         ]
-        self._move_partitions(offline, PartitionPhase.OFFLINE)
+        self._set_partition_phase(offline, PartitionPhase.OFFLINE)
         batch = self._requests.batch()
         yield from self.elect_where_needed(batch)
         yield from self._remove_offline(batch)
@@ -211,7 +211,7 @@ class LeaderElections(Feature):
                     return f"{leader} leads it already"
 
         wanted = [each for each in partitions if not context.is_going(each)]
-        carried = yield from self._carry_out_afresh(wanted, decide, unneeded)
+        carried = yield from self._write_decisions(wanted, decide, unneeded)
         chosen = {each: choices[each] for each in carried.written}
         for topic_partition, choice in chosen.items():
             listed = (replicas or {}).get(topic_partition)
@@ -224,7 +224,7 @@ class LeaderElections(Feature):
                 self._unconfirmed.discard(topic_partition)
             if choice.unclean:
                 self._core.note("election.unclean", partition=str(topic_partition), leader=choice.leader)
-        self.online(chosen)
+        self._mark_online(chosen)
         failed = {each: why for each, why in carried.refused.items() if each not in unneeded}
         return Led(chosen, failed, frozenset(unneeded & carried.refused.keys()))
 
@@ -326,12 +326,12 @@ class LeaderElections(Feature):
             before[topic_partition] = leadership.isr
             return leadership.decided(now.leader, now.isr, self._identity.epoch)
 
-        carried = yield from self._carry_out_afresh(gone, decide)
+        carried = yield from self._write_decisions(gone, decide)
         for topic_partition, leadership in carried.written.items():
             if (
                 leadership.leader == NO_LEADER
             ):  # of a topic that is being deleted too: a move can put that off
-                self._move_partitions([topic_partition], PartitionPhase.OFFLINE)
+                self._set_partition_phase([topic_partition], PartitionPhase.OFFLINE)
             if self._context.is_going(topic_partition):
                 self._requests.unsent.discard(topic_partition)
                 continue
@@ -413,8 +413,8 @@ class LeaderElections(Feature):
             self._events.retry_denied(event_manager.ELECTIONS, led.failed.values())
             self._core.note("leader_epochs.started", written=len(led.chosen), failed=len(led.failed))
 
-    def online(self, partitions: Iterable[TopicPartition]) -> None:
-        for topic_partition in self._move_partitions(partitions, PartitionPhase.ONLINE):
+    def _mark_online(self, partitions: Iterable[TopicPartition]) -> None:
+        for topic_partition in self._set_partition_phase(partitions, PartitionPhase.ONLINE):
             self._events.set_blocked(_subject(topic_partition), None)
 
     def _without_isr(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -427,7 +427,7 @@ class LeaderElections(Feature):
                     found.append(each)
         return found
 
-    def _carry_out_afresh(
+    def _write_decisions(
         self,
         partitions: Iterable[TopicPartition],
         decide: Decide,

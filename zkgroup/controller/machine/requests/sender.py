@@ -379,8 +379,8 @@ class RequestSender:
             self._delete_answered(done.request)
         yield response
 
-    def broker_restarted(self, broker: int) -> None:
-        """A new incarnation, or none any more: nothing that was sent to it can arrive."""
+    def broker_gone(self, broker: int) -> None:
+        """This incarnation is gone: nothing that was sent to it can arrive."""
         self.unresolved.pop(broker, None)
         self.omitted_partitions.pop(broker, None)
         self._released(self._pending_deletes.restarted(broker))
