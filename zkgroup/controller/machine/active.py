@@ -23,7 +23,13 @@ from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.controller_election.elector import ControllerIdentity, Elector
 from zkgroup.controller.machine.deletion.deletion import EpochBump, TopicDeletions
 from zkgroup.controller.machine.deletion.stray_replicas import StrayReplicaDeletion
-from zkgroup.controller.machine.event_manager import EventKind, EventManager, EventProcessor, Handler
+from zkgroup.controller.machine.event_manager import (
+    EVENT_TIMER,
+    EventKind,
+    EventManager,
+    EventProcessor,
+    Handler,
+)
 from zkgroup.controller.machine.events import BrokerAnswered
 from zkgroup.controller.machine.failover.brokers import BrokerChanges
 from zkgroup.controller.machine.failover.loading import Loading
@@ -173,12 +179,12 @@ class ActiveController:
     def flush(self) -> None:
         """Sends what is due, while it may be sent."""
         if self._election.may_send:
-            self.parts.requests.flush()
+            self.parts.requests.queues.flush()
 
     def stop(self) -> None:
         """The controller has resigned. Requests that wait for a response get one."""
         self.parts.requests.stop()
-        self.parts.events.cancel_timer()
+        self.parts.core.cancel_timer(EVENT_TIMER)
         self.parts.hooks.stop()
 
 

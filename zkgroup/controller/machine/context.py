@@ -82,11 +82,6 @@ class LiveBroker:
     epoch: int
     """czxid of the registration: distinguishes one incarnation from the next (KIP-380)."""
 
-    @property
-    def hosts_partitions(self) -> bool:
-        """It can be given partitions: it is not a controller only, and reachable without encryption."""
-        return self.registration.role == "data" and self.registration.host is not None
-
 
 class BrokerChange(NamedTuple):
     """The news in a list of registrations, bounced brokers left out."""
@@ -133,6 +128,9 @@ class ControllerContext:
         self.was_loaded = False
         """Everything was read at least once: what is read now is compared with it."""
         self.brokers: dict[int, LiveBroker] = {}
+        """All registered brokers; `set_brokers` changes it."""
+        self.live_or_shutting_down: frozenset[int] = frozenset()
+        """Brokers that requests can be sent to: data brokers that are reachable without encryption."""
         self.shutting_down: set[int] = set()
         """Brokers that asked for a controlled shutdown: they get every request, and are not elected."""
         self.deletions: set[str] = set()
@@ -177,6 +175,11 @@ class ControllerContext:
         now, before = set(found), set(self.brokers)
         bounced = {id_ for id_ in now & before if found[id_].epoch != self.brokers[id_].epoch}
         self.brokers = dict(found)
+        self.live_or_shutting_down = frozenset(
+            id_
+            for id_, broker in found.items()
+            if id_ >= 0 and broker.registration.role == "data" and broker.registration.host is not None
+        )
         for id_ in (before - now) | bounced:
             self.shutting_down.discard(id_)
             self.first_request_sent.pop(id_, None)
@@ -185,11 +188,6 @@ class ControllerContext:
             ]:
                 self.replica_online(topic_partition, id_)
         return BrokerChange(frozenset(now - before), frozenset(before - now))
-
-    @property
-    def live_or_shutting_down(self) -> frozenset[int]:
-        """Brokers that requests can be sent to: live, shutting down or not."""
-        return frozenset(id_ for id_, broker in self.brokers.items() if id_ >= 0 and broker.hosts_partitions)
 
     @property
     def live(self) -> frozenset[int]:

@@ -254,9 +254,6 @@ class EventManager:
         if self._delayed:
             self._core.set_timer(EVENT_TIMER, min(self._delayed.values()))
 
-    def cancel_timer(self) -> None:
-        self._core.cancel_timer(EVENT_TIMER)
-
     def take(self, *, load_only: bool) -> QueuedEvent | None:
         """Removes and returns the next event; those that are in a backoff are delayed."""
         while (taken := self.queue.take(first_kind_only=load_only)) is not None:

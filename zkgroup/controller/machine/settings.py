@@ -37,13 +37,11 @@ class StrayRecordsRead:
     """The progress of reading the records of stray replicas by former controllers."""
 
     all: bool = False
-    """Every record was read."""
     moves: bool = False
-    """The records of ended reassignments were read."""
+    """Those of ended reassignments were read."""
     of_earlier: bool = False
     """Among them were some of controllers of earlier versions."""
     read: int = 0
-    """So many were read."""
     last: int = -1
     """Number of the last one."""
     version: int | None = None

@@ -266,7 +266,8 @@ class Elector:
     @property
     def has_left(self) -> bool:
         """Returns whether it takes part in no more elections, and the last read found no znode of it."""
-        return self.is_out and self._ended is None and not self._must_read and self.stage.is_outside
+        has_read = not self._must_read and self.stage in (ElectorState.WATCHING, ElectorState.VACANT)
+        return self.is_out and self._ended is None and has_read
 
     def fenced(self) -> None:
         """A write was refused at `/controller` or `/controller_epoch`."""

@@ -47,11 +47,6 @@ class ElectorState(Enum):
         """Returns whether nothing is to be done until something changes."""
         return self in (ElectorState.WATCHING, ElectorState.ACTIVE)
 
-    @property
-    def is_outside(self) -> bool:
-        """Returns whether `/controller` was read, and was not this elector's."""
-        return self in (ElectorState.WATCHING, ElectorState.VACANT)
-
 
 class Predecessor(NamedTuple):
     """The `/controller` that was read last, and the epoch's version as read before it."""

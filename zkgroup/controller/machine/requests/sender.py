@@ -330,10 +330,6 @@ class RequestSender:
                 recipients = tuple(dict.fromkeys((*recipients, *late[each])))
             batch.leader_and_isr(recipients, each)
 
-    def flush(self) -> None:
-        if not self.is_stopped:
-            self.queues.flush()
-
     def _note_sent(self, batch: RequestBatch) -> None:
         """Removes from `unsent` the partitions whose live replicas all get the state."""
         context = self._context
