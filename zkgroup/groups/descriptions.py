@@ -94,7 +94,7 @@ class Problem:
     found: str | None = None
     """The value that is there; None for nothing."""
     since_ms: int | None = None
-    """Since when, where the znodes show it."""
+    """The time since which it is so, where the znodes show it."""
     detail: str = ""
     """For a person: the znode, who holds it, what follows."""
 
@@ -203,7 +203,7 @@ class GroupSummary:
     members: int
     """The number of its members."""
     topics: tuple[str, ...]
-    """Subscribed to, or with an owner or an offset."""
+    """Number of topics that are subscribed to, or have an owner or an offset."""
     partitions: int
     """As many as `describe` has rows: of subscribed topics, and all that have an owner or an offset."""
     unowned: int

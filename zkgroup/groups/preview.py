@@ -64,7 +64,7 @@ def preview_group(snapshot: GroupSnapshot, change: GroupChange) -> Preview:
 
 
 def _in_format(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> str:
-    """Gives what the owner writes: where it owns the partition now, and wrote its id alone, that again."""
+    """The owner as it writes itself: with its id alone, where it owns the partition now and wrote that."""
     if is_in_foreign_format(snapshot, tp):
         consumer = thread.rpartition("-")[0]
         return consumer if consumer == snapshot.owners[tp].text else thread
@@ -72,7 +72,7 @@ def _in_format(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> str:
 
 
 def _notes_on_group(snapshot: GroupSnapshot, topics: Sequence[str]) -> Iterator[str]:
-    """That the group is new, and which topics there are not."""
+    """Notes on a new group and on topics that do not exist."""
     if not snapshot.exists:
         yield f"there is no group {snapshot.group!r} yet"
     foreign = [tp for tp in sorted(snapshot.owners) if is_in_foreign_format(snapshot, tp)]

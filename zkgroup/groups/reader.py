@@ -315,10 +315,8 @@ def _members(seen: _Pass, group: str, parent: str, kind: type[_Named]) -> Mappin
 
 
 def _stood_still(seen: _Pass, group: str) -> bool:
-    """No member joined, left, claimed or released between the first and the last round.
-
-    Of a coordinated group: neither marker nor header was written.
-    """
+    """No member joined, left, claimed or released between the first and the last round; of a coordinated
+    group neither marker nor header was written."""
     if any(
         _data_id(seen.before[path]) != _data_id(seen.after[path]) for path in seen.coordinated_paths(group)
     ):

@@ -48,10 +48,8 @@ LogEnds = Mapping[TopicPartition, int]
 """Offset of the next record of each partition, as far as the record source knows it."""
 
 LogEndReader = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | str]]
-"""Asks a record source for the next offset of each partition.
-
-One that it does not know is absent, or a text says why it is not known.
-"""
+"""Asks a record source for the next offset of each partition. One that it does not know is absent, or a text
+says why it is not known."""
 
 
 def known_ends(log_ends: LogEndReader | None, partitions: Iterable[TopicPartition]) -> LogEnds:

@@ -52,11 +52,8 @@ class SlotView:
 
 
 def read_slot_count(ensemble: Ensemble) -> int | None:
-    """Gives how many slots there are; None where no coordinator has ever started.
-
-    Also None where the number cannot be read, or an access list hides it: groups are then read as without a
-    coordinator.
-    """
+    """The number of slots. None where no coordinator has ever started, and where the number cannot be read or
+    an access list hides it: groups are then read as without a coordinator."""
     try:
         znode = ensemble.zk.find(SlotConfig.path())
     except AccessDeniedError:

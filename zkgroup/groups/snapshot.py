@@ -165,7 +165,6 @@ class GroupSnapshot:
 
     @property
     def persistent_paths(self) -> tuple[str, ...]:
-        """Paths of the same."""
         return tuple(znode.path for znode in self.persistent)
 
     def registered_owner(self, tp: TopicPartition) -> str | None:

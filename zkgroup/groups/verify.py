@@ -96,9 +96,7 @@ def _is_owned_by(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> bo
 
 def is_in_foreign_format(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
     """Returns whether a registered consumer has written its id alone, as those of kazoo-go and kafka-node do.
-
-    How such a client assigns partitions is not known.
-    """
+    How such a client assigns partitions is not known."""
     entry = snapshot.owners.get(tp)
     text = entry.value.thread_id if entry and entry.value else None
     return text is not None and snapshot.registered_owner(tp) == text

@@ -55,7 +55,6 @@ class LoopTimer:
         self._arm(at_ms)
 
     def cancel(self) -> None:
-        """Ends the timer."""
         self.at_ms = None
         if self._handle is not None:
             self._handle.cancel()

@@ -83,8 +83,6 @@ PEERS: Final = PeerFilter()
 
 
 class _LimitedLines:
-    """The lines of one kind."""
-
     def __init__(self, since_s: float) -> None:
         self._since_s = since_s
         self._passed = 0

@@ -123,7 +123,6 @@ class MachineLoop(Generic[V, E]):
         return next(self._commit_ids)
 
     def start(self) -> None:
-        """Starts the thread."""
         self._thread = threading.Thread(target=self._run, name=f"{self._name}-loop", daemon=True)
         self._sleeper.join()
         self._thread.start()
