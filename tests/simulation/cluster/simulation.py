@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
+from tests.simulation.cluster.accepted_requests import check_accepted_requests
 from tests.simulation.cluster.controller import ControllerProcess
 from tests.simulation.cluster.convergence import ClusterConvergence
 from tests.simulation.cluster.faults import ClusterFaults
@@ -194,9 +195,10 @@ class ClusterSimulation(Schedule[ClusterSetup, ClusterWorld]):
             },
         )
         log = server_transactions(world.server.log, world.clock)
-        report = check_cluster(log, self._checked_records(), options)
-        if not report.holds:
-            raise AssertionError("; ".join(map(str, (*report.violations, *report.damage))))
+        records = self._checked_records()
+        report = check_cluster(log, records, options)
+        if found := (*report.violations, *report.damage, *check_accepted_requests(records)):
+            raise AssertionError("; ".join(map(str, found)))
         for each in fields(report.figures):
             self.report.figures[each.name.replace("_", " ")] += getattr(report.figures, each.name)
 

@@ -1,17 +1,15 @@
 """The checker of brokers and controllers, and the invariants decided from the brokers' own records. Pure.
 
 `server_invariants` and `reassignment_invariants` decide invariants (S11 to S17) and convergence (L6, L7) from
-the servers' log. Here the brokers' histories are compared: requests that they accepted, records that they
+the servers' log. Here the brokers' histories are compared: roles that they took, records that they
 acknowledged. They consist of `zkgroup.history.records`; `member` names the broker, `pid` its process.
 
-    control.accepted   broker, incarnation, controller, epoch        a controller's request was accepted
     role.taken         broker, topic, partition, leader, leader_epoch, life
     append.ok          topic, partition, offset, records, life       acknowledged with acks=all
     records.read       topic, partition, offset, records, life       given to a consumer
     records.kept       broker, topic, partition, records, life       what a leader holds at the end
 
-`incarnation` is anything that differs between two starts of a broker, `life` anything that differs between
-two topics of one name, one after the other.
+`life` is anything that differs between two topics of one name, one after the other.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ from zkgroup.history.report import ClusterFigures, ClusterOptions, ClusterReport
 from zkgroup.history.transactions import ServerTransaction
 from zkgroup.model import TopicPartition
 
-DECIDED_BY_RECORDS = frozenset({"S11 on the wire", "S12 on the wire"})
 RECORDS = "records"
 """Name of the invariant that an acknowledged or read record is at its offset at the end."""
 
@@ -34,31 +31,16 @@ RECORDS = "records"
 _DONE = {"append.ok": "acknowledged", "records.read": "read"}
 
 
-def check_control_requests(records: Sequence[HistoryRecord]) -> Iterator[Violation]:
-    """One controller per epoch; a broker accepts no older epoch, and one leader per leader epoch."""
-    controllers: dict[int, int] = {}
-    epochs: dict[tuple[int, Any], int] = {}
+def check_roles(records: Sequence[HistoryRecord]) -> Iterator[Violation]:
+    """One leader per leader epoch."""
     leaders: dict[tuple[TopicPartition, int, Any], int] = {}
     for record in records:
-        fields = record.fields
-        if record.kind == "control.accepted":
-            epoch, controller = fields["epoch"], fields["controller"]
-            if controllers.setdefault(epoch, controller) != controller:
-                detail = (
-                    f"epoch {epoch} belongs to {controllers[epoch]}, and broker {fields['broker']} accepted"
-                )
-                yield Violation("S11", f"{detail} requests of {controller} in it")
-            key = fields["broker"], fields["incarnation"]
-            if epoch < epochs.get(key, epoch):
-                detail = f"broker {fields['broker']} accepted epoch {epoch} after {epochs[key]}"
-                yield Violation("S11", detail)
-            epochs[key] = epoch
-        elif record.kind == "role.taken":
-            tp, leader_epoch = record.topic_partition, fields["leader_epoch"]
-            term = tp, leader_epoch, fields.get("life")
-            led_by = leaders.setdefault(term, fields["leader"])
-            if led_by != fields["leader"]:
-                detail = f"led by {led_by} and by {fields['leader']} in leader epoch {leader_epoch}"
+        if record.kind == "role.taken":
+            tp, leader = record.topic_partition, record.fields["leader"]
+            leader_epoch = record.fields["leader_epoch"]
+            led_by = leaders.setdefault((tp, leader_epoch, record.fields.get("life")), leader)
+            if led_by != leader:
+                detail = f"led by {led_by} and by {leader} in leader epoch {leader_epoch}"
                 yield Violation("S12", detail, tp)
 
 
@@ -108,8 +90,7 @@ def check_cluster(
         decided |= DECIDED_AT_REST
         violations += check_convergence(log, options)
     if ordered:
-        decided |= DECIDED_BY_RECORDS
-        violations += check_control_requests(ordered)
+        violations += check_roles(ordered)
         violations += check_records(ordered, figures)
         decided.update(RECORDS for record in ordered if record.kind == "records.kept")
     return ClusterReport(tuple(violations), frozenset(decided), figures, damage)
