@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from tests.worlds.plain_findings import find
+from tests.worlds.record_by_record import events_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, facts_of
-from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding, Rule
 from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
 

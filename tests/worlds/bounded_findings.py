@@ -12,7 +12,6 @@ from tests.worlds.history_files import consistent, write_history
 from tests.worlds.random_histories import history_of
 from tests.worlds.screened_findings import whole_columns
 from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
-from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.groups import groups_of
 from zkgroup.audit.rules import Bounds
@@ -35,10 +34,10 @@ def rows_of(place: Path, seed: int) -> Rows:
 
 def assert_same(rows: Rows, bounds: Mapping[str, Bounds], what: str) -> Counter[str]:
     """Facts, sessions, rows of partitions and findings are the same; counts what was found."""
-    columns = whole_columns(rows) or columns_of(rows.events())
+    columns = whole_columns(rows)
     facts = facts_in(columns)
     whole = Counter(find_screened(RULES, columns, facts, bounds))
-    events = list(rows.events())
+    events = list(columns.events())
     assert session_views(rows, TIGHT.rows_per_part)[:2] == (facts, sessions_of(events, facts)), what
     for group in (None, *sorted(groups_of(events))[:2]):
         seen, some = partition_rows(rows, group, TIGHT.rows_per_part)

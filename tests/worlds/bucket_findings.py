@@ -10,6 +10,7 @@ from typing import Any
 from tests.worlds.history_files import PlayedSpark, consistent, write_history
 from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import history_of
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, audit
 from zkgroup.audit.facts import facts_of
@@ -62,9 +63,9 @@ def _expected(files: Path, asked: dict[str, Any]) -> Found | None:
     """What the laptop finds; None where there is no such group."""
     source = open_source([files])
     if "start" not in asked:
-        groups = {"g"} if any("/consumers/g/" in row.path for row in source.rows().events()) else set()
+        groups = {"g"} if any("/consumers/g/" in row.path for row in events_in(source.rows())) else set()
         return audit(source, RULES, **asked) if groups or not asked else None
-    rows = source.rows(end=asked.get("end")).events()
+    rows = events_in(source.rows(end=asked.get("end")))
     events = list(rows_from(rows, asked["start"].zxid))
     facts = facts_of(events)
     rules = [rule for rule in RULES if facts.has_log or "log" not in rule.needs]

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.plain_findings import find
+from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
@@ -52,7 +53,7 @@ def _gathered(log: AuditLog, found: Found, limits: ReportLimits) -> dict[str, An
 
 def rows_of(events: Callable[[], Iterator[Event]]) -> Rows:
     """A history that begins with nothing."""
-    return Rows(events, SeenTree(Tree(digests=False), 0, None, True, False, ""), None)
+    return rows_of_events(events, SeenTree(Tree(digests=False), 0, None, True, False, ""))
 
 
 def data_in(html: str) -> dict[str, Any]:

@@ -1,12 +1,28 @@
-"""The checks of all records of a history, record by record: what `record_checks` computes in columns."""
+"""What columns hold, record by record: the rows of a history, and the checks of its records."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar
 
+from zkgroup.audit.events import SINGLE, Event, Lifetime, Op
+from zkgroup.audit.folders import Folders
+from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.reading import inside_path, seed_of
 from zkgroup.audit.record_checks import KEPT, RecordChecks, Step
+from zkgroup.audit.source import Source, empty_chroot_text
+from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.records import Transaction, TransactionType
+from zkgroup.zkfiles.lifetimes import lifetime_of
+from zkgroup.zkfiles.records import (
+    CREATES,
+    DELETES,
+    SETS,
+    Operation,
+    StoredZnode,
+    Transaction,
+    TransactionType,
+)
 from zkgroup.zkfiles.zxids import epoch_of, hole_between
 
 _Note = TypeVar("_Note")
@@ -45,3 +61,150 @@ def _see(checks: RecordChecks, transaction: Transaction) -> None:
 def _keep(notes: list[_Note], note: _Note) -> None:
     if len(notes) < KEPT:
         notes.append(note)
+
+
+def exact_rows(
+    source: Source, start: PointInTime | None = None, end: PointInTime | None = None
+) -> list[Event]:
+    """The rows of folders, with the notes of what is missing."""
+    assert isinstance(source, Folders)
+    rows = source.rows(start, end)
+    tree, last = rows.seen.tree, rows.seen.zxid
+    stored = [one for path in tree.paths() if (one := tree.stored(path)) is not None]
+    records = list(source.history.transactions(last + 1, rows.to_zxid))
+    for record in records:
+        hole = hole_between(last, record.zxid)
+        if hole is not None:
+            source._holes[hole] = None
+        last = record.zxid
+    events = list(events_of(records, stored, source.chroot, tree.sessions))
+    if source.chroot and not any(event.path for event in events):
+        source._details[empty_chroot_text(source.chroot)] = None
+    return events
+
+
+_OPS: Final[Mapping[int, Op]] = {
+    **dict.fromkeys(CREATES, "create"),
+    **dict.fromkeys(DELETES, "delete"),
+    **dict.fromkeys(SETS, "set"),
+    TransactionType.SET_ACL: "setACL",
+    TransactionType.CHECK: "check",
+    TransactionType.ERROR: "error",
+}
+_LIFETIMES: Final[Mapping[int, Lifetime]] = {
+    TransactionType.CREATE_CONTAINER: "container",
+    TransactionType.CREATE_TTL: "ttl",
+}
+
+
+def events_of(
+    transactions: Iterable[Transaction],
+    seeds: Iterable[StoredZnode] = (),
+    chroot: str = "",
+    sessions: Mapping[int, int] | None = None,
+) -> Iterator[Event]:
+    """The rows of a history, by zxid and place.
+
+    Args:
+        transactions: by zxid, none of them in the seeds already: a snapshot that was taken while writes went
+            on holds later ones too, so the seeds have to be those of a tree at one zxid.
+        seeds: what stood before the first transaction.
+        chroot: the path that clients have as their root, without a slash at its end. Rows of other paths are
+            left out, those without a path stay.
+        sessions: the sessions of that snapshot with their timeouts, in milliseconds.
+    """
+    opening = _Opening(chroot)
+    yield from opening.seeds(seeds, sessions or {})
+    for transaction in transactions:
+        yield from opening.rows(transaction)
+
+
+class _Opening:
+    """Opens multis and closes; keeps in mind only the ephemerals."""
+
+    def __init__(self, chroot: str) -> None:
+        self._chroot = chroot
+        self._ephemerals = Ephemerals()
+
+    def seeds(self, znodes: Iterable[StoredZnode], sessions: Mapping[int, int]) -> Iterator[Event]:
+        for session, timeout_ms in sorted(sessions.items()):
+            yield Event(0, SINGLE, 0, session, 0, "createSession", "", timeout_ms=timeout_ms, seed=True)
+        for znode in sorted(znodes, key=lambda each: (each.stat.czxid, each.path)):
+            owner = znode.stat.ephemeral_owner
+            if lifetime_of(owner) == "session":
+                self._ephemerals.created(znode.path, owner)
+            path = inside_path(znode.path, self._chroot)
+            if path is not None and path != "/":
+                yield seed_of(znode, path)
+
+    def rows(self, transaction: Transaction) -> Iterator[Event]:
+        match transaction.type:
+            case TransactionType.CREATE_SESSION:
+                yield self._of_session(transaction, "createSession")
+            case TransactionType.CLOSE_SESSION:
+                yield self._of_session(transaction, "closeSession")
+                yield from self._closed(transaction)
+            case TransactionType.MULTI:
+                for sub, operation in enumerate(transaction.operations):
+                    yield from self._operation(transaction, sub, operation)
+            case _:
+                for operation in transaction.operations:
+                    yield from self._operation(transaction, SINGLE, operation)
+
+    def _operation(self, transaction: Transaction, sub: int, operation: Operation) -> Iterator[Event]:
+        op = _OPS.get(operation.type)
+        if op is None:
+            return  # of a later server; the tree reader says so
+        lifetime: Lifetime | None = "session" if operation.is_ephemeral else _LIFETIMES.get(operation.type)
+        applied = transaction.is_applied
+        whole = operation.path or ""
+        if applied and op == "create" and lifetime == "session":
+            self._ephemerals.created(whole, transaction.session)
+        elif applied and op == "delete":
+            self._ephemerals.deleted(whole)
+        path = inside_path(whole, self._chroot)
+        if path is not None:
+            yield Event(
+                transaction.zxid,
+                sub,
+                transaction.time_ms,
+                transaction.session,
+                transaction.cxid,
+                op,
+                path,
+                operation.data,
+                0 if op == "create" else operation.version,
+                lifetime,
+                error=operation.error,
+                applied=applied,
+                acl=operation.acl,
+            )
+
+    def _closed(self, transaction: Transaction) -> Iterator[Event]:
+        """The ephemerals that go: those in the record first, as the servers do it, then any others."""
+        named = len(transaction.closed_paths or ())
+        for sub, each in enumerate(self._ephemerals.closed(transaction)):
+            path = inside_path(each, self._chroot)
+            if path is not None:
+                yield Event(
+                    transaction.zxid,
+                    sub,
+                    transaction.time_ms,
+                    transaction.session,
+                    transaction.cxid,
+                    "delete",
+                    path,
+                    synthetic=sub >= named,
+                )
+
+    def _of_session(self, transaction: Transaction, op: Op) -> Event:
+        return Event(
+            transaction.zxid,
+            SINGLE,
+            transaction.time_ms,
+            transaction.session,
+            transaction.cxid,
+            op,
+            "",
+            timeout_ms=transaction.timeout_ms,
+        )

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
 
 from tests.worlds.plain_findings import find_all
 from zkgroup.audit.columns.logs import with_ends
-from zkgroup.audit.columns.parts import ROWS_PER_PART
-from zkgroup.audit.columns.rows import Columns, columns_of
+from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts
+from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, columns_of
 from zkgroup.audit.engine import bounds_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.rules import Bounds
 from zkgroup.audit.screening import facts_in, find_screened
-from zkgroup.audit.source import Rows
+from zkgroup.audit.source import Rows, SeenTree
+
+_EVENTS_AT_A_TIME: Final = 1 << 15
 
 
-def whole_columns(rows: Rows) -> Columns | None:
-    """None where rows come as objects."""
+def whole_columns(rows: Rows) -> Columns:
+    """All of them, with the ends of ephemerals that no record names."""
     parts = rows.parts(ROWS_PER_PART)
-    return None if parts is None else with_ends(list(parts.logged), parts.before)
+    return with_ends(list(parts.logged), parts.before)
+
+
+def events_in(rows: Rows) -> list[Event]:
+    """The same as objects."""
+    return list(whole_columns(rows).events())
+
+
+def rows_of_events(events: Callable[[], Iterable[Event]], seen: SeenTree) -> Rows:
+    """Rows that are objects as a range of a history."""
+    return Rows(lambda size: parts_of(events(), size), seen, None)
 
 
 _SHARES = (1, 0, 0.1, 0.001)
@@ -52,3 +67,27 @@ def assert_same(events: Sequence[Event], bounds: Mapping[str, Bounds], what: str
     assert (what, exact - screened) == (what, Counter())
     assert (what, screened - exact) == (what, Counter())
     return Counter(finding.finding for finding in exact.elements())
+
+
+def parts_of(events: Iterable[Event], rows_per_part: int) -> Parts:
+    """Rows that are objects in parts that each end with a transaction; seeds come first."""
+    kinds = groupby(events, key=attrgetter("seed"))
+    is_seed, some = next(kinds, (False, iter(())))
+    before = columns_of(some if is_seed else ())
+    logged = next(kinds, (False, iter(())))[1] if is_seed else some
+    return Parts(before, _in_parts(logged, rows_per_part))
+
+
+def _in_parts(events: Iterable[Event], rows_per_part: int) -> Iterator[Columns]:
+    builder, some, rows = ColumnsBuilder(), list[Event](), 0
+    for _, of_one in groupby(events, key=attrgetter("zxid")):
+        some.extend(of_one)
+        if len(some) >= min(_EVENTS_AT_A_TIME, rows_per_part):
+            builder.add_events(some)
+            rows += len(some)
+            some.clear()
+        if rows >= rows_per_part:
+            yield builder.columns()
+            builder, rows = ColumnsBuilder(), 0
+    builder.add_events(some)
+    yield builder.columns()

@@ -156,7 +156,7 @@ class ConvertedSource:
             return self._parts(before, to_zxid)
 
         seen = SeenTree(Tree(digests=False), before, None, known.is_exact, False, known.detail)
-        return Rows(lambda: self._columns(before, to_zxid).events(), seen, to_zxid, parts, self.progress)
+        return Rows(parts, seen, to_zxid, self.progress)
 
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None

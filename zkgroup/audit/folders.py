@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.groups import offsets_of_others
 from zkgroup.audit.points_in_time import (
     Covered,
@@ -18,14 +17,14 @@ from zkgroup.audit.points_in_time import (
     zxid_range,
 )
 from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.reading import events_of
+from zkgroup.audit.reading import seeds_of
 from zkgroup.audit.source import Difference, Rows, SeenTree, empty_chroot_text, few, standing_text
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.log_lists import LeftOutWrites
-from zkgroup.zkfiles.records import StoredZnode, Transaction
+from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
+from zkgroup.zkfiles.zxids import Hole, epoch_of
 
 if TYPE_CHECKING:
     from zkgroup.audit.columns.parts import Parts, SessionParts
@@ -71,13 +70,6 @@ class Folders:
         """What comes behind a tree; `is_whole` where it has all that stood then."""
         after = seen.zxid
 
-        def stored() -> Iterator[StoredZnode]:
-            return (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
-
-        def events() -> Iterator[Event]:
-            transactions = self._counted(after, to_zxid)
-            return self._inside(events_of(transactions, stored(), self.chroot, seeds.sessions))
-
         def parts(
             rows_per_part: int,
             left_out: LeftOutWrites | None = None,
@@ -87,7 +79,7 @@ class Folders:
             from zkgroup.audit.columns.parts import Parts
             from zkgroup.audit.columns.rows import columns_of
 
-            before = columns_of(events_of((), stored(), self.chroot, seeds.sessions))
+            before = columns_of(seeds_of(seeds, self.chroot))
             log = LoggedRange(self.history, after, to_zxid, self.chroot, self.progress, self._holes)
             logged = LoggedParts(log, rows_per_part, left_out, transactions)
 
@@ -112,7 +104,7 @@ class Folders:
             found = parts(rows_per_part, offsets_of_others(None, self.chroot), builder)
             return SessionParts(found.before, ((part, builder.taken()) for part in found.logged))
 
-        return Rows(events, seen, to_zxid, parts, self.progress, parts_of_group, session_parts)
+        return Rows(parts, seen, to_zxid, self.progress, parts_of_group, session_parts)
 
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None
@@ -222,18 +214,8 @@ class Folders:
         ]
         return Covered(first, times[0], last, times[1])
 
-    def _inside(self, events: Iterator[Event]) -> Iterator[Event]:
-        """These rows; a chroot in which nothing was ever is noted, for it may be misspelt."""
-        is_empty = bool(self.chroot)
-        for event in events:
-            is_empty = is_empty and not event.path
-            yield event
-        if is_empty:
-            self._details[empty_chroot_text(self.chroot)] = None
-
     def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
         """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
-
         firsts = [server.first_logged for server in self.history.ensemble.servers]
         before = min(zxid for zxid in firsts if zxid is not None) - 1
         detail = "what stood before the first record is not known"
@@ -282,16 +264,6 @@ class Folders:
             if past.account.is_whole:
                 return past
         return self.history.beginning()
-
-    def _counted(self, before: int, to_zxid: int | None) -> Iterator[Transaction]:
-        """What comes after a zxid, up to another; what is missing is noted."""
-        last = before
-        for transaction in self._shown(self.history.transactions(before + 1, to_zxid), to_zxid):
-            hole = hole_between(last, transaction.zxid)
-            if hole is not None:
-                self._holes[hole] = None
-            last = transaction.zxid
-            yield transaction
 
     def _shown(self, transactions: Iterator[Transaction], to_zxid: int | None) -> Iterator[Transaction]:
         """The same transactions; how many were read is reported."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
 from zkgroup.audit.columns.ends import Ends
 from zkgroup.audit.columns.groups import groups_of_paths
-from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts, SessionParts, compact, of_group, parts_of
+from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts, SessionParts, compact, of_group
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers, first_places
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.columns.session_rows import SessionsBuilder
@@ -53,7 +53,7 @@ def partition_rows(
     if group is not None and rows.parts_of_group is not None:
         parts = rows.parts_of_group(group, rows_per_part)
     else:
-        parts = rows.parts(rows_per_part) or parts_of(rows.events(), rows_per_part)
+        parts = rows.parts(rows_per_part)
     return _partition_rows(rows, parts, group)
 
 
@@ -84,7 +84,7 @@ def session_views(rows: Rows, rows_per_part: int = ROWS_PER_PART) -> tuple[Facts
     if rows.session_parts is not None:
         parts = rows.session_parts(rows_per_part)
     else:
-        parts = SessionParts.of(rows.parts(rows_per_part) or parts_of(rows.events(), rows_per_part))
+        parts = SessionParts.of(rows.parts(rows_per_part))
     return _session_views(rows, parts)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
@@ -48,14 +47,12 @@ class Difference(NamedTuple):
 class Rows(NamedTuple):
     """A range of a history as rows."""
 
-    events: Callable[[], Iterator[Event]]
-    """From the beginning, each time it is called."""
+    parts: Callable[[int], Parts]
+    """They as columns, in parts of so many rows or of some more, from the beginning each time."""
     seen: SeenTree
     """The tree before the first transaction."""
     to_zxid: int | None
     """The last transaction that is asked for; None for all there are."""
-    parts: Callable[[int], Parts | None] = lambda _rows: None
-    """The same as columns, in parts of so many rows or of some more; None where only objects can be made."""
     progress: Progress = quiet
     parts_of_group: Callable[[str, int], Parts] | None = None
     """The same, perhaps without creates and sets of other groups' offsets; facts and the names of groups are

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.installed import require_columns
 from zkgroup.audit.manifest import is_converted
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.reading import events_of
+from zkgroup.audit.reading import seeds_of
 from zkgroup.audit.source import Rows, SeenTree, Source, empty_chroot_text, few
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.exports import ExportReader, is_export
@@ -20,6 +20,9 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.tree import Tree
+
+if TYPE_CHECKING:
+    from zkgroup.audit.columns.parts import Parts
 
 
 @dataclass(slots=True)
@@ -46,11 +49,13 @@ class OneTree:
         seeds = seen.tree
         self._is_chroot_empty = bool(self.chroot) and not seeds.paths(self.chroot)
 
-        def events() -> Iterator[Event]:
-            stored = (one for path in seeds.paths() if (one := seeds.stored(path)) is not None)
-            return events_of((), stored, self.chroot)
+        def parts(_rows_per_part: int) -> Parts:
+            from zkgroup.audit.columns.parts import Parts
+            from zkgroup.audit.columns.rows import columns_of
 
-        return Rows(events, seen, None, is_one_tree=True)
+            return Parts(columns_of(seeds_of(seeds, self.chroot)), iter(()))
+
+        return Rows(parts, seen, None, is_one_tree=True)
 
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None

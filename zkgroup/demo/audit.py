@@ -228,7 +228,9 @@ def _audit(stage: PlantedGroup, shared: GroupDemoReport) -> AuditDemoReport:
 
 def _owners(source: Source, found: Found, group: str) -> dict[int, list[OwnerLife]]:
     """Every ownership in the files, by partition."""
-    rows = rows_by_partition(source.rows().events(), group)
+    from zkgroup.audit.screening import partition_rows
+
+    rows = rows_by_partition(partition_rows(source.rows(), group)[1], group)
     return {
         where.topic_partition.partition: owners_of(mine, found.facts, *where) for where, mine in rows.items()
     }

@@ -13,6 +13,7 @@ import pytest
 from tests.programs.benchmarks.group_days import write_logs
 from tests.programs.benchmarks.process_tree import usage
 from tests.programs.benchmarks.spark_measurements import fillable
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.sources import open_source
@@ -26,7 +27,7 @@ def test_nothing_is_wrong_in_the_logs(tmp_path: Path) -> None:
     benchmark that runs without Spark finds as much."""
     folder = write_logs(tmp_path / "version-2", 16_000, 20, groups=3)
 
-    events = list(open_source([folder]).rows().events())
+    events = events_in(open_source([folder]).rows())
     found = audit(open_source([folder]), RULES).findings
 
     assert len(list(folder.iterdir())) == 20

@@ -11,6 +11,7 @@ import pytest
 
 from tests.long.spark.spark import NAMES
 from tests.worlds.audit_folders import INCIDENTS, findings, folder
+from tests.worlds.screened_findings import events_in
 from tests.worlds.shell import Shell
 from zkgroup.audit.engine import audit
 from zkgroup.audit.events import Event
@@ -26,7 +27,7 @@ WHOLE = {rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)}
 
 def _rows(source: Source, start: PointInTime | None, end: PointInTime | None) -> list[Event]:
     """The rows without what a server of 3.5 creates when it starts empty, as no record contains that."""
-    return [row for row in source.rows(start, end).events() if row.path != "/zookeeper/config"]
+    return [row for row in events_in(source.rows(start, end)) if row.path != "/zookeeper/config"]
 
 
 @pytest.mark.parametrize("chroot", ["", "/consumers"])
@@ -35,7 +36,7 @@ def test_the_rows_are_those_of_the_files(audited: dict[str, Any], name: str, chr
     """The whole history, a range of zxids, one to the end, and a range of times."""
     tables = open_source([audited["output"]], chroot, ensemble=name)
     files = open_source([folder(name)], chroot)
-    times = sorted(row.time_ms for row in files.rows().events() if not row.seed)
+    times = sorted(row.time_ms for row in events_in(files.rows()) if not row.seed)
     third, half = (PointInTime(time_ms=times[len(times) // part]) for part in (3, 2))
 
     for start, end in (
@@ -122,12 +123,12 @@ def test_what_cannot_be_read_is_named(audited: dict[str, Any], tmp_path: Path) -
 
     some[0].write_bytes(b"PAR1")
     with pytest.raises(ConfigError, match=f"{some[0].name}: expected Parquet"):
-        list(open_source([copy], ensemble=INCIDENTS).rows().events())
+        events_in(open_source([copy], ensemble=INCIDENTS).rows())
     some[0].write_bytes(whole)
     for each in some:
         each.unlink()
     with pytest.raises(ConfigError, match=r"\.parquet: expected Parquet that `audit run` wrote"):
-        list(open_source([copy], ensemble=INCIDENTS).rows().events())
+        events_in(open_source([copy], ensemble=INCIDENTS).rows())
     with pytest.raises(NotFoundError, match="no log goes back"):
         open_source([audited["output"]], ensemble=INCIDENTS).rows(end=PointInTime(time_ms=1))
     manifest.write_text("{")
@@ -150,7 +151,7 @@ def test_holes_are_damage(spark: Any, tmp_path: Path) -> None:
     run(spark, [str(data)], str(output), rules=ALL_RULES[:1])
     told = []
     for source in (open_source([data]), open_source([output])):
-        list(source.rows().events())
+        events_in(source.rows())
         told.append(source.damages())
 
     assert told[0] == told[1] == ["zxids 0x4 to 0x5 are missing"]

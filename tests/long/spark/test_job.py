@@ -13,6 +13,7 @@ import pytest
 from tests.long.spark.spark import NAMES
 from tests.worlds.audit_folders import INCIDENTS, findings, folder, source
 from tests.worlds.bucket_findings import assert_same
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.engine import audit
 from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import ALL_RULES, RULES
@@ -31,7 +32,7 @@ def test_spark_finds_what_the_laptop_finds(audited: dict[str, Any], name: str) -
 @pytest.mark.parametrize("name", NAMES)
 def test_the_facts_are_those_of_all_rows(audited: dict[str, Any], name: str) -> None:
     """The few rows that are collected give the same facts as a pass over all rows."""
-    assert audited[name].facts == facts_of(source(name).rows().events())
+    assert audited[name].facts == facts_of(events_in(source(name).rows()))
 
 
 def test_the_answers_are_written(spark: Any, audited: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from tests.programs.real_day.accounts import Account, account_of_records, accoun
 from tests.programs.real_day.day import CHROOT, Day
 from tests.programs.real_day.member import GROUP
 from tests.worlds.audit_agreement import Tally, deeds_of_rows, sessions_of, tally_of_checker, tally_of_rows
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.partition_offsets import OffsetWrite
@@ -49,7 +50,7 @@ def judge(home: Path, day: Day) -> Verdict:
     """Reads the files of a day, those of the servers and those of the members, and compares them."""
     folders = sorted((home / "zookeeper").glob("server-*"))
     source = open_source(folders, CHROOT)
-    events = list(source.rows().events())
+    events = events_in(source.rows())
     found = audit(source, ALL_RULES)
     log = read_transactions([folder / "version-2" for folder in folders], CHROOT)
     recording = read_files(sorted(home.glob("*.history.jsonl")))

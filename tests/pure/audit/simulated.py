@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tests.pure.simulation.setups import SETUPS
 from tests.simulation.group.setup import GroupSetup
+from tests.worlds.record_by_record import events_of
 from zkgroup.audit.events import Event
-from zkgroup.audit.reading import events_of
 from zkgroup.testing.memory_zookeeper import tree
 from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType

@@ -17,7 +17,7 @@ from tests.programs.benchmarks.group_days import write_logs
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
 from tests.worlds.plain_findings import find
-from tests.worlds.screened_findings import bounds_for
+from tests.worlds.screened_findings import bounds_for, events_in
 from zkgroup.audit.buckets import temporary
 from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
 from zkgroup.audit.columns.rows import columns_of
@@ -68,14 +68,14 @@ def test_a_damage_behind_rows_that_were_written(tmp_path: Path) -> None:
     rows = open_source([day]).rows()
     with closing(BoundedRows(rows, None, TIGHT._replace(rows_per_part=1_000))) as bounded:
         assert bounded.written
-        assert bounded.facts == facts_of(rows.events())
-        assert Counter(bounded.find(RULES, BOUNDS)) == Counter(find(RULES, rows.events))
+        assert bounded.facts == facts_of(events_in(rows))
+        assert Counter(bounded.find(RULES, BOUNDS)) == Counter(find(RULES, lambda: events_in(rows)))
 
 
 def test_a_short_history_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to the bound no file is made, and the same is found."""
     rows = rows_of(tmp_path / "files", 7)
-    logged = sum(not event.seed for event in rows.events())
+    logged = sum(not event.seed for event in events_in(rows))
     expected = assert_same(rows, BOUNDS, "history 7")
     monkeypatch.setattr(temporary, "TemporaryFile", None)
 
@@ -127,7 +127,7 @@ def test_rows_that_are_gone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A file that someone cut has nothing more to read: that is an error, not a loop."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with closing(temporary.TemporaryBuckets(2)) as buckets:
-        buckets.add(columns_of(open_source([folder(INCIDENTS)]).rows().events()))
+        buckets.add(columns_of(events_in(open_source([folder(INCIDENTS)]).rows())))
         os.truncate(buckets.tables._file.fileno(), 1)
 
         with pytest.raises(ConfigError, match="kept there are gone"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.record_by_record import exact_rows
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.columns.codes import DELETE
@@ -32,10 +33,8 @@ def sessions(*, lists: bool) -> ServerHistory:
 
 
 def columns_in(folder: Path) -> Columns:
-    rows = open_source([folder]).rows()
-    columns = whole_columns(rows)
-    assert columns is not None
-    assert list(columns.events()) == list(rows.events())
+    columns = whole_columns(open_source([folder]).rows())
+    assert list(columns.events()) == exact_rows(open_source([folder]))
     return columns
 
 

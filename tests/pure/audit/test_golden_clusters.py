@@ -10,10 +10,11 @@ import pytest
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, findings, source
 from tests.worlds.golden_data import data_of, lines
 from tests.worlds.plain_findings import find
+from tests.worlds.record_by_record import events_of
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.events import Event
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.reading import events_of
 from zkgroup.audit.rules import Finding
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
@@ -119,7 +120,7 @@ def test_a_later_start_finds_nothing_that_the_whole_history_lacks(name: str) -> 
 
     The last elections of a storm are too few for one, and stand for themselves.
     """
-    found_in_all = find(OURS, source(name).rows().events)
+    found_in_all = find(OURS, lambda: events_in(source(name).rows()))
     storms = [(each.from_zxid or 0, each.to_zxid or 0) for each in found_in_all if "a storm" in each.detail]
 
     def signs(some: list[Finding]) -> set[tuple[object, ...]]:
@@ -134,7 +135,8 @@ def test_a_later_start_finds_nothing_that_the_whole_history_lacks(name: str) -> 
     assert history is not None
     whole = signs(found_in_all)
     for zxid in range(5, history.last_zxid, 41):
-        assert signs(find(OURS, source(name).rows(PointInTime(zxid=zxid)).events)) <= whole, hex(zxid)
+        events = events_in(source(name).rows(PointInTime(zxid=zxid)))
+        assert signs(find(OURS, lambda events=events: events)) <= whole, hex(zxid)
 
 
 RUNS = ("kafka-1.1.1/writes", "kafka-2.8.2/writes", "kafka-3.9.1/writes", "kafka-3.9.1/m-writes")

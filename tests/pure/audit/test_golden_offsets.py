@@ -8,6 +8,7 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.plain_findings import find
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import (
@@ -34,7 +35,7 @@ def events(name: str, from_zxid: int = 0) -> Iterator[Event]:
     """The rows of a recorded session, from a zxid on with the tree before it as seeds."""
     source = open_source([FOLDER / "kafka-0.8.2.2" / name / "version-2"])
     start = PointInTime(zxid=from_zxid) if from_zxid else None
-    return source.rows(start).events()
+    return events_in(source.rows(start))
 
 
 def found(rule: Rule, name: str = "zookeeper-3.4.6-incidents", from_zxid: int = 0) -> list[Finding]:

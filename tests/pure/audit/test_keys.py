@@ -9,6 +9,7 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.plain_findings import find_all
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.engine import bounds_of, order
 from zkgroup.audit.events import Event, Op
 from zkgroup.audit.facts import facts_of
@@ -50,7 +51,7 @@ def test_keys_name_the_kinds_of_paths_that_they_can_be_of(keys: Keys) -> None:
 def test_rows_sorted_key_by_key_give_the_same_findings(name: str, from_zxid: int) -> None:
     """As Spark does it: rows arrive in any order, and only zxid and place in the transaction sort them."""
     start = PointInTime(zxid=from_zxid) if from_zxid else None
-    events = list(open_source([FOLDER / "kafka-0.8.2.2" / name / "version-2"]).rows(start).events())
+    events = events_in(open_source([FOLDER / "kafka-0.8.2.2" / name / "version-2"]).rows(start))
     facts, bounds = facts_of(events), bounds_of(RULES, {})
     shuffled = random.Random(4).sample(events, len(events))
     found: list[Finding] = []

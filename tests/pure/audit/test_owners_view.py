@@ -6,6 +6,7 @@ import pytest
 
 from tests.worlds.audit_folders import INCIDENTS, source
 from tests.worlds.audit_log import START_MS, AuditLog, owner
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.facts import facts_of
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.views.partitions import owners_of
@@ -91,7 +92,7 @@ def test_where_the_log_lacks_the_deletion_the_next_claim_ends_it() -> None:
 
 def test_the_owners_of_a_real_partition() -> None:
     """A JVM member, its rebalances, a foreigner, and the foreigner's end at the JVM member's hand."""
-    events = list(source(INCIDENTS).rows().events())
+    events = events_in(source(INCIDENTS).rows())
 
     found = owners_of(events, facts_of(events), "g", T0)
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder, source
 from tests.worlds.audit_log import START_MS, AuditLog
+from tests.worlds.record_by_record import events_of
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.events import Event
-from zkgroup.audit.reading import events_of
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
 
@@ -183,7 +184,7 @@ def test_records_of_a_type_that_is_not_known_are_passed_over() -> None:
 @pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])
 def test_rows_of_real_servers_rise_and_make_the_tree_that_they_serve(name: str) -> None:
     """Replayed one by one, creations and deletions leave exactly the paths of the last tree."""
-    events = list(source(name).rows().events())
+    events = events_in(source(name).rows())
     paths: set[str] = set()
     for event in events:
         if event.applied and event.op == "create":

@@ -11,8 +11,8 @@ from tests.worlds.audit_folders import INCIDENTS
 from tests.worlds.audit_folders import folder as folder_of
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.random_histories import histories, history_of
-from tests.worlds.record_by_record import checks_of
-from tests.worlds.screened_findings import assert_same, bounds_for, whole_columns
+from tests.worlds.record_by_record import checks_of, exact_rows
+from tests.worlds.screened_findings import assert_same, bounds_for, events_in
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import bounds_of
 from zkgroup.audit.facts import facts_of
@@ -54,21 +54,18 @@ def test_every_screened_finding_is_found_in_some_history() -> None:
 @pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
 def test_recorded_histories_have_the_same_findings(folder: Path) -> None:
     """The rows that logs give as columns are those that they give as objects."""
-    rows = open_source([folder]).rows()
-    events, columns = list(rows.events()), whole_columns(rows)
+    events = exact_rows(open_source([folder]))
 
-    assert columns is None or list(columns.events()) == events
+    assert events_in(open_source([folder]).rows()) == events
     assert_same(events, bounds_of(RULES, {}), str(folder))
 
 
 def test_a_healthy_day_makes_few_objects(tmp_path: Path) -> None:
     """Of healthy groups most rows are commits, and no rule needs to see them."""
     source = open_source([write_logs(tmp_path / "day", 20_000, 2, groups=2)])
-    rows = source.rows()
-    columns = whole_columns(rows)
-    assert columns is not None
-    assert list(columns.events()) == list(rows.events())
-    assert_same(list(rows.events()), bounds_of(RULES, {}), "a healthy day")
+    events = exact_rows(source)
+    assert events_in(source.rows()) == events
+    assert_same(events, bounds_of(RULES, {}), "a healthy day")
 
 
 @pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
@@ -84,10 +81,10 @@ def test_views_of_partitions_are_those_of_all_rows(group: str | None) -> None:
 
     facts, some = partition_rows(rows, group)
 
-    assert facts == facts_of(rows.events())
-    assert rows_by_partition(some, group) == rows_by_partition(rows.events(), group)
-    assert groups_of(some) == groups_of(rows.events())
-    assert len(some) < len(list(rows.events()))
+    assert facts == facts_of(events_in(rows))
+    assert rows_by_partition(some, group) == rows_by_partition(events_in(rows), group)
+    assert groups_of(some) == groups_of(events_in(rows))
+    assert len(some) < len(events_in(rows))
 
 
 def test_sessions_from_columns_are_those_of_all_rows() -> None:
@@ -96,6 +93,6 @@ def test_sessions_from_columns_are_those_of_all_rows() -> None:
 
     facts, sessions, groups = session_views(rows)
 
-    assert facts == facts_of(rows.events())
-    assert sessions == sessions_of(rows.events(), facts)
-    assert groups == groups_of(rows.events())
+    assert facts == facts_of(events_in(rows))
+    assert sessions == sessions_of(events_in(rows), facts)
+    assert groups == groups_of(events_in(rows))

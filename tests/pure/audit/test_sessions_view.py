@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import START_MS, AuditLog
+from tests.worlds.record_by_record import events_of
 from zkgroup.audit.facts import facts_of
-from zkgroup.audit.reading import events_of
 from zkgroup.audit.views.sessions import SessionRow, sessions_of
 from zkgroup.zkfiles.records import Operation, TransactionType
 

@@ -15,7 +15,7 @@ import pytest
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.history_files import consistent, records_of
 from tests.worlds.random_histories import history_of
-from tests.worlds.record_by_record import checks_of
+from tests.worlds.record_by_record import checks_of, exact_rows
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_copies import CHROOT, below_chroot, write_copies
 from tests.worlds.zkfiles_tables import needs_kernel
@@ -67,13 +67,12 @@ def test_rows_and_answers_are_those_of_all_records(seed: int, tmp_path: Path) ->
     folders, chroot = copies(tmp_path, seed)
     exact, quick = (open_source(folders, chroot=chroot) for _ in range(2))
     try:
-        events = list(exact.rows().events())
+        events = exact_rows(exact)
     except MixedEnsembleError as error:
         with pytest.raises(MixedEnsembleError, match=re.escape(str(error))):
             whole_columns(quick.rows())
         return
     columns = whole_columns(quick.rows())
-    assert columns is not None
     assert plain(columns.events(), chroot) == plain(events, chroot)
     assert sorted(quick.damages()) == sorted(exact.damages())
     assert sorted(quick.notes()) == sorted(exact.notes())

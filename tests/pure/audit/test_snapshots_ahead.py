@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.points_in_time import PointInTime
@@ -154,7 +155,7 @@ def test_records_of_a_log_with_a_wrong_name_are_not_said_to_count(tmp_path: Path
     wrong, right = Folders(History(swapped)), Folders(History(copied))
 
     def zxids(source: Folders) -> list[int]:
-        return [event.zxid for event in source.rows().events() if not event.seed]
+        return [event.zxid for event in events_in(source.rows()) if not event.seed]
 
     assert zxids(wrong) == [5, 6, 7, 8]
     assert [text for text in wrong.damages() if "0x1, which no log before it has" in text]

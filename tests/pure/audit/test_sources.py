@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.golden_data import FOLDER
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.folders import Folders
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.sources import OneTree, open_source
@@ -61,12 +62,12 @@ def test_an_export_is_the_tree_that_the_folder_has(folder: Path, tmp_path: Path)
 def test_rows_go_on_from_the_tree_before_them() -> None:
     """Seeds, then the transactions of the stretch; the same as often as asked."""
     source = Folders(History(V394))
-    whole = list(source.rows().events())
+    whole = events_in(source.rows())
     rows = source.rows(PointInTime(zxid=0x100), PointInTime(zxid=0x110))
 
-    events = list(rows.events())
+    events = events_in(rows)
 
-    assert events == list(rows.events())
+    assert events == events_in(rows)
     assert {event.path for event in events if event.seed and event.path} == {
         path for path in source.tree(PointInTime(zxid=0xFF)).tree.paths() if path != "/"
     }
@@ -84,10 +85,10 @@ def test_a_time_is_the_transactions_around_it() -> None:
 
     rows = source.rows(PointInTime(time_ms=start), PointInTime(time_ms=end))
 
-    zxids = {event.zxid for event in rows.events() if not event.seed}
+    zxids = {event.zxid for event in events_in(rows) if not event.seed}
     assert zxids == {zxid for zxid, time_ms in stamps.items() if start <= time_ms <= end}
     early = source.rows(PointInTime(time_ms=0), PointInTime(time_ms=end))
-    assert min(event.zxid for event in early.events() if not event.seed) == 1
+    assert min(event.zxid for event in events_in(early) if not event.seed) == 1
     with pytest.raises(NotFoundError):
         source.tree(PointInTime(time_ms=0))
 
@@ -109,7 +110,7 @@ def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
     rows = source.rows(PointInTime(zxid=5))
 
     assert rows.seen.zxid == 0x66
-    assert min(event.zxid for event in rows.events() if not event.seed) == 0x68
+    assert min(event.zxid for event in events_in(rows) if not event.seed) == 0x68
     with pytest.raises(NotFoundError, match="begin later"):
         source.tree(PointInTime(zxid=5))
 
@@ -167,7 +168,7 @@ def test_missing_transactions_are_reported(tmp_path: Path) -> None:
     source = _without(tmp_path, "log.68.gz", "snapshot.114.gz")
     assert source.damages() == []
 
-    zxids = [event.zxid for event in source.rows().events() if not event.seed]
+    zxids = [event.zxid for event in events_in(source.rows()) if not event.seed]
     found = source.diff(PointInTime(zxid=0x60), PointInTime(zxid=0x120))
 
     assert {0x67, 0x116} <= set(zxids)
@@ -182,7 +183,7 @@ def test_a_damaged_snapshot_that_is_needed_is_reported(tmp_path: Path) -> None:
     whole = snapshot.read_bytes()
     snapshot.write_bytes(whole[:900])
 
-    assert list(source.rows().events())
+    assert events_in(source.rows())
     assert [text.count(str(snapshot)) for text in source.damages()] == [1]
     with pytest.raises(NotFoundError, match=r"snapshot\.114\.gz, byte"):
         source.tree()
@@ -197,7 +198,7 @@ def test_a_log_without_its_snapshot_is_reported(tmp_path: Path) -> None:
     """Its rows are there, without seeds."""
     source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz", "snapshot.114.gz")
 
-    events = list(source.rows().events())
+    events = events_in(source.rows())
 
     assert (events[0].zxid, events[0].seed) == (0x116, False)
     assert source.damages() == []
@@ -223,7 +224,7 @@ def test_one_tree_has_no_history(tmp_path: Path) -> None:
 
     rows = source.rows()
 
-    assert {event.seed for event in rows.events()} == {True}
+    assert {event.seed for event in events_in(rows)} == {True}
     assert (rows.seen.is_exact, source.damages()) == (False, [])
     assert source.notes() == ["1 paths changed while it was read, up to 0x3e7: /a"]
     assert source.tree(PointInTime(zxid=source.zxid)).zxid == source.zxid
@@ -264,6 +265,6 @@ def test_the_chroot_is_taken_off_the_rows() -> None:
     """As a client with that chroot sees them."""
     rows = Folders(History(V394), "/brokers").rows()
 
-    assert {event.path.split("/")[1] for event in rows.events() if event.path not in ("", "/")} == {
+    assert {event.path.split("/")[1] for event in events_in(rows) if event.path not in ("", "/")} == {
         *("ids", "topics")
     }

@@ -6,6 +6,7 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, source
 from tests.worlds.audit_log import AuditLog
+from tests.worlds.screened_findings import events_in
 from zkgroup.audit.converted import LogTimes, last_at
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.state_at import StateBuilder, rows_from
@@ -17,11 +18,11 @@ def test_a_stretch_begins_with_what_a_replay_gives(name: str) -> None:
     """Znodes with their data, versions, ACLs and times, sessions with their timeouts; at every tenth row."""
     history = source(name)
     # What a server of 3.5 makes when it starts with nothing is in no record.
-    rows = [row for row in history.rows().events() if row.path != "/zookeeper/config"]
+    rows = [row for row in events_in(history.rows()) if row.path != "/zookeeper/config"]
     zxids = sorted({row.zxid for row in rows if not row.seed})
 
     for zxid in zxids[1::10]:
-        expected = history.rows(PointInTime(zxid)).events()
+        expected = events_in(history.rows(PointInTime(zxid)))
         assert list(rows_from(rows, zxid)) == [row for row in expected if row.path != "/zookeeper/config"]
 
 

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from tests.waiting import PATIENCE_S, becomes
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from tests.worlds.other_clients import kazoo_on
+from tests.worlds.screened_findings import events_in
 from zkgroup import GroupMember, GroupSettings, TopicPartition
 from zkgroup.audit.engine import audit
 from zkgroup.audit.findings import ALL_RULES
@@ -81,7 +82,7 @@ def test_rows_and_checker_read_the_same_out_of_real_logs(
         stranger.set(Offset.path(GROUP, ORDERS[0]), b"9")
     folders = _folders(zk_ensemble)
 
-    rows = list(open_source(folders, zk_ensemble.chroot).rows().events())
+    rows = events_in(open_source(folders, zk_ensemble.chroot).rows())
     tally = tally_of_rows(rows, GROUP)
 
     logs = [folder / "version-2" for folder in folders]

@@ -11,6 +11,7 @@ import pytest
 from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.bucket_findings import lists_of
 from tests.worlds.history_files import PlayedSpark
+from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import audit
@@ -30,7 +31,7 @@ from zkgroup.zkfiles.arrow import schema
 
 
 def _zxids(output: Path) -> list[int]:
-    return [row.zxid for row in open_source([output]).rows().events() if not row.seed]
+    return [row.zxid for row in events_in(open_source([output]).rows()) if not row.seed]
 
 
 def test_nothing_is_converted_twice_and_what_grows_is_read_on(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_another_log_under_the_same_name_is_converted_anew(tmp_path: Path) -> No
             world.create(f"/{count}-{number}", b"")
         world.log(data)
         Conversion(PlayedSpark(), str(output), inputs_of(given_of([str(data)]))).run()
-        rows = open_source([output]).rows().events()
+        rows = events_in(open_source([output]).rows())
         paths.append([row.path for row in rows if row.path and not row.seed])
 
     assert paths == [["/3-0", "/3-1", "/3-2"], ["/1-0"]]
@@ -93,7 +94,7 @@ def test_a_snapshot_later_than_all_records_is_seen(tmp_path: Path) -> None:
     for zxid in (2, 5):
         world.snapshot(alone, zxid)
         run(PlayedSpark(), [str(alone)], str(output), rules=RULES)
-        paths.append([row.path for row in open_source([output]).rows().events() if "n" in row.path])
+        paths.append([row.path for row in events_in(open_source([output]).rows()) if "n" in row.path])
     world.snapshot(logged, 0)
     world.log(logged, to_zxid=3)
     run(PlayedSpark(), [str(logged)], str(tmp_path / "two"), rules=RULES)

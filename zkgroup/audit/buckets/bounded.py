@@ -10,7 +10,7 @@ from zkgroup.audit.buckets.known_rows import known_rows
 from zkgroup.audit.buckets.names import CLUSTER
 from zkgroup.audit.buckets.temporary import TemporaryBuckets
 from zkgroup.audit.columns.ends import Ends
-from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts, apart, closes_in, compact, parts_of
+from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts, apart, closes_in, compact
 from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.columns.stored import in_order, joined
 from zkgroup.audit.rules import Bounds, Finding, Rule
@@ -97,8 +97,7 @@ class BoundedRows:
             self._kept = None
 
     def _all(self) -> Columns:
-        rows_per_part = self._limits.rows_per_part
-        return self._taken(self.rows.parts(rows_per_part) or parts_of(self.rows.events(), rows_per_part))
+        return self._taken(self.rows.parts(self._limits.rows_per_part))
 
     def _taken(self, parts: Parts) -> Columns:
         """All rows; of more than may be in memory those that have to be seen together."""

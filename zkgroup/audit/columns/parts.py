@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, CREATE_SESSION, DELETE, SET, SET_ACL
-from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, Flags, columns_of, last_of_paths
+from zkgroup.audit.columns.rows import Columns, Flags, columns_of, last_of_paths
 from zkgroup.audit.columns.stored import joined
 from zkgroup.audit.columns.transactions import Transactions
-from zkgroup.audit.events import Event
 from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.state_at import StateBuilder
 from zkgroup.znodes.paths import path_kind
@@ -44,30 +41,6 @@ class SessionParts(NamedTuple):
     def of(cls, parts: Parts) -> SessionParts:
         """Of rows of which none are left out."""
         return cls(parts.before, ((part, None) for part in parts.logged))
-
-
-def parts_of(events: Iterable[Event], rows_per_part: int) -> Parts:
-    """Rows that are objects in parts that each end with a transaction; seeds come first."""
-    kinds = groupby(events, key=attrgetter("seed"))
-    is_seed, some = next(kinds, (False, iter(())))
-    before = columns_of(some if is_seed else ())
-    logged = next(kinds, (False, iter(())))[1] if is_seed else some
-    return Parts(before, _in_parts(logged, rows_per_part))
-
-
-def _in_parts(events: Iterable[Event], rows_per_part: int) -> Iterator[Columns]:
-    builder, some, rows = ColumnsBuilder(), list[Event](), 0
-    for _, of_one in groupby(events, key=attrgetter("zxid")):
-        some.extend(of_one)
-        if len(some) >= min(_EVENTS_AT_A_TIME, rows_per_part):
-            builder.add_events(some)
-            rows += len(some)
-            some.clear()
-        if rows >= rows_per_part:
-            yield builder.columns()
-            builder, rows = ColumnsBuilder(), 0
-    builder.add_events(some)
-    yield builder.columns()
 
 
 def inside(columns: Columns, chroot: str) -> Columns:

@@ -63,14 +63,8 @@ def told_of(batch: Batch, chroot: str) -> Transactions | None:
     None where rows are left out, and those that stay do not tell this, or lack what facts are made of: the
     last of these transactions, the latest, and the first of each session.
     """
-    zxid, paths = numbers_of_column(batch, "zxid"), None
-    is_inside = np.ones(len(zxid), np.bool_)
-    if chroot:
-        column = next(each for each in batch.columns if each.name == "path")
-        paths = array_of(batch, column).fill_null("")
-        below = pc.or_(pc.starts_with(paths, f"{chroot}/"), pc.is_in(paths, pa.array(["", chroot])))
-        is_inside = below.to_numpy(zero_copy_only=False)
-    records = batch.records
+    records, zxid = batch.records, numbers_of_column(batch, "zxid")
+    is_inside = _are_inside(batch, chroot)
     if records is None:
         ops = codes_of(batch, "op", OP_CODES)
         rows = np.flatnonzero(is_inside & (ops >= 0))
@@ -80,7 +74,9 @@ def told_of(batch: Batch, chroot: str) -> Transactions | None:
     zxids, session, time_ms = (
         np.array(column, np.int64) for column in (records.zxid, records.session, records.time_ms)
     )
-    kinds = np.asarray(records.type)
+    opens = np.asarray(records.type) == TransactionType.CREATE_SESSION
+    if not chroot:
+        return Transactions(zxids, session, time_ms, opens)
     # Of a type that no version knows there is a row, but no record.
     is_known = np.isin(zxid, zxids)
     has_row, has_row_inside = np.zeros((2, len(zxids)), np.bool_)
@@ -88,7 +84,7 @@ def told_of(batch: Batch, chroot: str) -> Transactions | None:
     has_row_inside[np.searchsorted(zxids, zxid[is_known & is_inside])] = True
     # What has no row was left out, and only what is within the chroot is.
     wrote = has_row_inside | ~has_row
-    is_multi = kinds == TransactionType.MULTI
+    is_multi = np.asarray(records.type) == TransactionType.MULTI
     if (~wrote & is_multi).any():
         return None
     is_whole, inside = has_row & ~is_multi, np.flatnonzero(wrote)
@@ -96,9 +92,18 @@ def told_of(batch: Batch, chroot: str) -> Transactions | None:
         is_whole[_told_by(session, time_ms)] = True
     if len(inside) and not is_whole[inside[_told_by(session[inside], time_ms[inside])]].all():
         return None
-    return Transactions(
-        zxids[inside], session[inside], time_ms[inside], kinds[inside] == TransactionType.CREATE_SESSION
-    )
+    return Transactions(zxids[inside], session[inside], time_ms[inside], opens[inside])
+
+
+def _are_inside(batch: Batch, chroot: str) -> Flags:
+    """Whether each row has a path within a chroot, or none."""
+    if not chroot:
+        return np.ones(batch.rows, np.bool_)
+    column = next(each for each in batch.columns if each.name == "path")
+    paths = array_of(batch, column).fill_null("")
+    below = pc.or_(pc.starts_with(paths, f"{chroot}/"), pc.is_in(paths, pa.array(["", chroot])))
+    flags: Flags = below.to_numpy(zero_copy_only=False)
+    return flags
 
 
 def _told_by(session: Numbers, time_ms: Numbers) -> Numbers:

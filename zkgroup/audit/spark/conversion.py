@@ -26,7 +26,7 @@ from zkgroup.audit.folders import Folders
 from zkgroup.audit.manifest import Converted, ConvertedLog
 from zkgroup.audit.points_in_time import PointInTime, zxid_range
 from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.reading import events_of
+from zkgroup.audit.reading import seeds_of
 from zkgroup.audit.source import Rows, SeenTree
 from zkgroup.audit.spark import units
 from zkgroup.audit.spark.decoding import Decoded, RemoteFolder, RowLayout, decode, decoded_of
@@ -148,8 +148,7 @@ class Conversion:
         """What stood before the first operation, by bucket, and the rows of facts among it."""
         assert plan.seeds is not None
         tree, kept, name = plan.seeds.tree, plan.kept, plan.given.name
-        stored = (one for path in tree.paths() if (one := tree.stored(path)) is not None)
-        columns = columns_of(events_of((), stored, "", tree.sessions))
+        columns = columns_of(seeds_of(tree))
         seen = inside(columns, kept.chroot)
         for bucket, rows in _by_bucket(columns, kept):
             place = f"{SEEDS}/batch={number}/ensemble={name}/bucket={bucket}/seeds.parquet"

@@ -18,6 +18,7 @@ from tests.worlds.audit_log import AuditLog
 from tests.worlds.bounded_findings import TIGHT as TIGHT_ROWS
 from tests.worlds.bounded_findings import rows_of as random_log
 from tests.worlds.made_reports import GROUP, busy
+from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
 from zkgroup.audit.incidents.attribution import numbered
@@ -81,7 +82,7 @@ def check_equal(rows: Rows, group: str | None = None, limits: ReportLimits | Non
 
 def rows_of(events: Sequence[Event]) -> Rows:
     seen = open_source([folder_of(INCIDENTS)]).rows().seen
-    return Rows(lambda: iter(events), seen, None)
+    return rows_of_events(lambda: events, seen)
 
 
 @pytest.mark.parametrize("limits", [ReportLimits(), TIGHT], ids=["wide", "tight"])

@@ -7,12 +7,13 @@ from contextlib import closing
 import pytest
 
 from tests.worlds.audit_log import AuditLog
+from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.engine import bounds_of
 from zkgroup.audit.findings import RULES
 from zkgroup.audit.keys import BY_MEMBERSHIP
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.tables import Nowhere
-from zkgroup.audit.source import Rows, SeenTree
+from zkgroup.audit.source import SeenTree
 from zkgroup.zkfiles.tree import Tree
 
 
@@ -40,7 +41,7 @@ def test_rows_and_selections_of_rules_are_freed(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(in_columns._ColumnSections, "add", of_rules)
     monkeypatch.setattr(in_columns, "OffsetColumns", offsets)
-    rows = Rows(log.events, SeenTree(Tree(digests=False), 0, None, True, False, ""), None)
+    rows = rows_of_events(log.events, SeenTree(Tree(digests=False), 0, None, True, False, ""))
     with closing(in_columns.ColumnsDrawing(rows, None, ReportLimits(), Nowhere())) as drawing:
         list(drawing.find(RULES, bounds_of(RULES, {})))
         assert drawing.drawn().sessions
