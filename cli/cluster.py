@@ -198,13 +198,9 @@ def _leaderless(value: TopicOutcome | Altered) -> list[Json] | None:
     return [PARTITION_WITHOUT_LEADER.json(one) for one in rows]
 
 
-def _is_led(value: TopicOutcome | Altered) -> bool | None:
-    return None if value.outcome is None else not value.outcome.leaderless
-
-
 # Both are null where it was not waited for leaders.
 _LEADERS = (
-    JsonKey("converged", nullable(BOOLEAN), _is_led),
+    JsonKey("converged", nullable(BOOLEAN), lambda value: value.outcome and not value.outcome.leaderless),
     JsonKey("leaderless", nullable(list_of(PARTITION_WITHOUT_LEADER.schema)), _leaderless),
 )
 TOPIC_CREATION = Document(

@@ -14,7 +14,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.sources.port import Record
 
 from .render import Output
-from .schema import STRING, Json, JsonEvent, JsonKey, NamedKeys, Shape, base64_of, list_of, nullable, text_of
+from .schema import STRING, JsonEvent, JsonKey, NamedKeys, Shape, base64_of, list_of, nullable, text_of
 from .serving import EventLines
 
 T = TypeVar("T")
@@ -36,10 +36,6 @@ class Header(NamedTuple):
 
     key: str
     value: bytes | None
-
-
-def _headers(record: Record) -> list[Json]:
-    return [HEADER.json(Header(key, value)) for key, value in record.headers]
 
 
 def _bytes(name: str, get: Callable[[Any], bytes | None]) -> tuple[JsonKey, JsonKey]:
@@ -65,7 +61,9 @@ RECORD = JsonEvent(
         *_bytes("key", attrgetter("key")),
         *_bytes("value", attrgetter("value")),
         "timestamp_ms",
-        JsonKey("headers", list_of(HEADER.schema), _headers),
+        JsonKey(
+            "headers", list_of(HEADER.schema), lambda row: [HEADER.json(Header(*one)) for one in row.headers]
+        ),
         "token",
     ),
 )
@@ -138,14 +136,10 @@ class RecordPrinter(EventPrinter):
     def _write(self, event: JsonEvent[T], now: str, value: T, message: str) -> None:
         if self._is_raw:
             assert isinstance(value, Record)
-            _write_line(value.value or b"")
+            sys.stdout.buffer.write((value.value or b"") + b"\n")
+            sys.stdout.flush()
         else:
             super()._write(event, now, value, message)
-
-
-def _write_line(data: bytes) -> None:
-    sys.stdout.buffer.write(data + b"\n")
-    sys.stdout.flush()
 
 
 def _text(data: bytes | None) -> str:

@@ -78,7 +78,9 @@ class Output:
         return self.format == "table"
 
     def paint(self, text: str, style: str) -> str:
-        return _painted(text, style) if self.color else plain(text, style)
+        if not self.color:
+            return plain(text, style)
+        return click.style(escaped(text, keep="\t"), **_STYLES[style]).replace("\x1b[", _ESC)
 
     def line(self, text: str = "") -> None:
         """A line of data for a person; dropped where nobody reads on."""
@@ -151,10 +153,6 @@ def message_text(text: str) -> str:
 
 _ESC = f"<{secrets.token_hex(16)}>"
 """In place of the escape character of our own colours, which is all that `_for_people` lets through."""
-
-
-def _painted(text: str, style: str) -> str:
-    return click.style(escaped(text, keep="\t"), **_STYLES[style]).replace("\x1b[", _ESC)
 
 
 def _for_people(text: str) -> str:

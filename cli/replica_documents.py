@@ -76,13 +76,10 @@ BROKER_DOCUMENT = Document(
 
 def topic_replicas(as_of: AsOf, described: Iterable[TopicDescription], ends: LogEnds) -> Json:
     """`topic describe --replicas`; `ends` has the log end of every replica."""
-    topics = [
-        TopicLogs(topic, [_partition_logs(topic.topic, row, ends) for row in topic.partitions])
-        for topic in described
-    ]
+
+    def logs(topic: str, row: TopicPartitionDescription) -> PartitionLogs:
+        tp = TopicPartition(topic, row.partition)
+        return PartitionLogs(row, [ends[tp, broker] for broker in row.replicas])
+
+    topics = [TopicLogs(one, [logs(one.topic, row) for row in one.partitions]) for one in described]
     return TOPIC_REPLICAS.json(as_of, topics=topics)
-
-
-def _partition_logs(topic: str, row: TopicPartitionDescription, ends: LogEnds) -> PartitionLogs:
-    tp = TopicPartition(topic, row.partition)
-    return PartitionLogs(row, [ends[tp, broker] for broker in row.replicas])

@@ -165,7 +165,8 @@ class KeyColumn:
             get, styles = member.get, self._styles
             cell = lambda row: _shown(get(row), styles)  # noqa: E731
         layout = {name: one(rows) if callable(one) else one for name, one in self._layout.items()}
-        layout.setdefault("right", member is not None and _is_number(member.schema))
+        kind = member and member.schema.get("anyOf", [member.schema])[0].get("type")
+        layout.setdefault("right", kind == "integer")
         return TableColumn(self._header.format(at), cell, **layout)
 
 
@@ -176,10 +177,6 @@ def _shown(value: Any, styles: Mapping[Any, str] | None) -> CellValue:
     if isinstance(value, list):
         return (", " if value and isinstance(value[0], str) else ",").join(map(str, value))
     return ("no", "yes")[value] if isinstance(value, bool) else value
-
-
-def _is_number(schema: Schema) -> bool:
-    return bool(schema.get("anyOf", [schema])[0].get("type") == "integer")
 
 
 def given(key: str, schema: Schema, attribute: str | None = None) -> JsonKey:

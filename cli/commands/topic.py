@@ -330,14 +330,10 @@ def _summary(plan: TopicDeletionPlan, *, executed: bool, gone: bool) -> str:
         return f"controller {plan.controller} was asked before to delete topic {plan.topic}"
     if plan.controller is not None:
         verb = "asked" if executed else "would ask"
-        return f"{verb} controller {plan.controller} to delete topic {plan.topic}{_without(plan)}"
+        without = f" without broker {', '.join(map(str, plan.without))}" if plan.without else ""
+        return f"{verb} controller {plan.controller} to delete topic {plan.topic}{without}"
     what = f"what is left of topic {plan.topic}" if plan.leftover else f"topic {plan.topic}"
     return f"{'deleted' if executed else 'would delete'} {what}: {counted(len(plan.znodes), 'znode')}"
-
-
-def _without(plan: TopicDeletionPlan) -> str:
-    """The brokers that the deletion does not wait for, as the end of a phrase."""
-    return f" without broker {', '.join(map(str, plan.without))}" if plan.without else ""
 
 
 _NAMED = 8

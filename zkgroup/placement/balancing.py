@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from zkgroup.model import TopicPartition
@@ -159,7 +160,7 @@ def _cheap_shifts(placement: PlacementModel, source: int) -> Iterator[tuple[Topi
 def _saving_cycle(placement: PlacementModel) -> list[_BrokerEdge] | None:
     """A cycle of negative price, by the method of Bellman and Ford."""
     edges = _edges(placement)
-    cost = dict.fromkeys(_states(placement), 0)
+    cost = dict.fromkeys(product(placement.loads, (False, True)), 0)
     via: dict[_State, tuple[_State, _BrokerEdge]] = {}
     for _ in range(len(cost) + 1):
         changed = False
@@ -185,10 +186,6 @@ _State = tuple[int, bool]
 
 def _both(broker: int) -> list[_State]:
     return [(broker, False), (broker, True)]
-
-
-def _states(placement: PlacementModel) -> list[_State]:
-    return [state for broker in placement.loads for state in _both(broker)]
 
 
 def _cycle_in(via: Mapping[_State, tuple[_State, _BrokerEdge]]) -> list[_BrokerEdge]:

@@ -331,7 +331,8 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
         found = [
             row
             for row in all_sessions
-            if (group is None or _is_of(row, group)) and is_within(row.from_zxid, row.to_zxid, zxids)
+            if group is None or any(of == group for of, _ in row.members)
+            if is_within(row.from_zxid, row.to_zxid, zxids)
         ]
     if not SESSIONS.print(out, LastTransaction.of(facts.end_zxid, facts.end_ms), sessions=found):
         brief = Brief(out, (time for row in found for time in (row.from_ms, row.to_ms)))
@@ -342,7 +343,3 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
             echo_err(f"{counted(len(found), 'session')}, {expired} expired")
     if source.damages():
         fail_check()
-
-
-def _is_of(row: SessionRow, group: str) -> bool:
-    return any(of == group for of, _ in row.members)

@@ -44,10 +44,6 @@ def _below(one: FileHealth, common: str) -> str:
     return str(one.path.absolute().relative_to(common)) if common else str(one.path)
 
 
-def _longest(files: Sequence[FileHealth]) -> int:
-    return max((len(one.path.name) for one in files), default=0)
-
-
 def _zxid(key: str, rank: int, header: str | None = None) -> KeyColumn:
     return KeyColumn(key, header, lambda one: hex_zxid(getattr(one, key)), rank=rank)
 
@@ -65,7 +61,7 @@ FILE = Shape(
             "FILE",
             at=_below,
             shorten="wrap",
-            least=_longest,
+            least=lambda files: max((len(one.path.name) for one in files), default=0),
         ),
         KeyColumn("health", cell=_health),
         *(_zxid("first_zxid", 2, "FIRST"), _zxid("last_zxid", 1, "LAST"), KeyColumn("records", rank=3)),

@@ -44,6 +44,7 @@ NO_WORD = "its session ended"
 ZKGROUP_VERSION = 1
 """Data version of a `/controller` of zkgroup: it is set once, in the transaction that makes it."""
 
+_PATHS = (ControllerRegistration.path(), ControllerEpoch.path(), ControllerStatus.path())
 _FIRST_THROTTLED = 3
 _FIRST_WAITING = 4
 _FIRST_DELETING = 5
@@ -62,14 +63,12 @@ class ControllerInfo:
     @property
     def is_zkgroup(self) -> bool:
         """Returns whether a controller of zkgroup is active."""
-        return self.controller_znode is not None and self.controller_znode.stat.version == ZKGROUP_VERSION
+        return self.kind == "zkgroup"
 
     @property
     def kind(self) -> str | None:
         """`zkgroup` or `kafka`; None where there is no controller."""
-        if self.controller_znode is None:
-            return None
-        return "zkgroup" if self.is_zkgroup else "kafka"
+        return None if self.controller_znode is None else _kind(self.controller_znode)
 
     @property
     def oldest(self) -> int | None:
@@ -106,6 +105,10 @@ class PastController:
     """The controller epoch."""
     record: ControllerRecord
     """Holds what the controller recorded about this epoch."""
+
+
+def _kind(controller: Znode) -> str:
+    return "zkgroup" if controller.stat.version == ZKGROUP_VERSION else "kafka"
 
 
 def read_controller_info(ensemble: Ensemble) -> ControllerInfo:
@@ -218,11 +221,7 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
 
     Raises NotFoundError where there is none, PersistentZnodeError, CorruptZnodeError.
     """
-    found = ensemble.zk.read_many(
-        [ControllerRegistration.path(), ControllerEpoch.path(), ControllerStatus.path()]
-    )
-    znode = found[ControllerRegistration.path()]
-    epoch_znode, status_znode = found[ControllerEpoch.path()], found[ControllerStatus.path()]
+    znode, epoch_znode, status_znode = ensemble.zk.read_many(_PATHS).values()
     epoch = value_of(epoch_znode, ControllerEpoch.decode)
     if znode is None:
         last = f"; the last epoch was {epoch.epoch}" if epoch else ""
@@ -242,7 +241,7 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
         epoch=epoch.epoch if epoch else None,
         elected_at_ms=znode.stat.ctime if one.timestamp_ms is None else one.timestamp_ms,
         session=znode.stat.ephemeral_owner,
-        kind="zkgroup" if znode.stat.version == ZKGROUP_VERSION else "kafka",
+        kind=_kind(znode),
         last_processed_zxid=status.zxid if is_current and status else None,
     )
 
@@ -264,14 +263,10 @@ def controller_history(ensemble: Ensemble) -> tuple[AsOf, tuple[PastController, 
         if entry.value is None:
             unreadable.append(str(entry.error))
         else:
-            rows.append(PastController(epoch, _with_end(entry.value, rows[-1] if rows else None)))
+            is_open = bool(rows) and entry.value.until_ms is None  # another epoch follows
+            record = dataclasses.replace(entry.value, ended=NO_WORD) if is_open else entry.value
+            rows.append(PastController(epoch, record))
     return ensemble.as_of(), tuple(rows), tuple(unreadable)
-
-
-def _with_end(record: ControllerRecord, later: PastController | None) -> ControllerRecord:
-    if later is None or record.until_ms is not None:
-        return record
-    return dataclasses.replace(record, ended=NO_WORD)
 
 
 HUNG_AFTER_MS = 60_000
@@ -311,23 +306,21 @@ class ControllerHealth:
 
 def read_controller_health(ensemble: Ensemble) -> ControllerHealth:
     """Reads the active controller and its status; what cannot be read is None, its path in `unreadable`."""
-    paths = [ControllerRegistration.path(), ControllerEpoch.path(), ControllerStatus.path()]
-    found = ensemble.zk.read_many(paths)
-    znode, epoch_znode, status_znode = (found[path] for path in paths)
     broken: dict[str, str] = {}
+    znode, epoch_znode, status_znode = ensemble.zk.read_many(_PATHS).values()
     znode, status_znode = map(_held, (znode, status_znode))
     active = _value(znode, ControllerRegistration.decode, broken)
     epoch = _value(epoch_znode, ControllerEpoch.decode, broken)
     status = _value(status_znode, ControllerStatus.decode, broken)
     number = epoch.epoch if epoch else None
-    is_zkgroup = znode is not None and znode.stat.version == ZKGROUP_VERSION
+    kind = _kind(znode) if znode else None
     health = ControllerHealth(
         controller=active.broker if active else None,
         epoch=number,
-        kind=None if znode is None else "zkgroup" if is_zkgroup else "kafka",
+        kind=kind,
         unreadable=_without_paths(broken),
     )
-    if status is None or not is_zkgroup or status.epoch != number:
+    if status is None or kind != "zkgroup" or status.epoch != number:
         return health
     return dataclasses.replace(
         health,
@@ -468,12 +461,12 @@ def plan_resignation(ensemble: Ensemble) -> ResignationPlan:
     ConflictError where it has been asked already.
     """
     info = controller_to_ask(ensemble)
-    found = ensemble.zk.read_many([ControllerEpoch.path(), ResignRequest.path()])
-    epoch, request = found[ControllerEpoch.path()], found[ResignRequest.path()]
+    epoch, request = ensemble.zk.read_many([ControllerEpoch.path(), ResignRequest.path()]).values()
     controller = _refuse_others(info)
     assert info.controller_znode is not None
     czxid = info.controller_znode.stat.czxid
-    if request is not None and _means(request, czxid):
+    asked = value_of(request, ResignRequest.decode)
+    if request is not None and asked is not None and asked.czxid == czxid:
         raise ConflictError(
             f"{request.path}: broker {controller.broker} has been asked already and has not resigned yet; "
             "`zkgroup controller describe` shows how far it has come"
@@ -513,7 +506,7 @@ def wait_for_successor(ensemble: Ensemble, plan: ResignationPlan, timeout_s: flo
         return znode is not None and znode.stat.czxid != plan.czxid
 
     znode = ensemble.read_until(read, is_next, timeout_s, POLL_S)
-    active = decode_or_error(znode, ControllerRegistration.decode).value if znode and is_next(znode) else None
+    active = value_of(znode, ControllerRegistration.decode) if is_next(znode) else None
     return Resignation(
         as_of=ensemble.as_of(),
         resigned=znode is None or is_next(znode),
@@ -539,11 +532,6 @@ def _refuse_others(info: ControllerInfo) -> ControllerRegistration:
             "one); stop that broker instead, and another one is elected"
         )
     return info.controller
-
-
-def _means(request: Znode, czxid: int) -> bool:
-    found = decode_or_error(request, ResignRequest.decode).value
-    return found is not None and found.czxid == czxid
 
 
 def _notes(ensemble: Ensemble, info: ControllerInfo, controller: int) -> Iterator[str]:

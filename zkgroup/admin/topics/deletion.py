@@ -72,18 +72,6 @@ class TopicDeletionPlan(ChangePlan):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TopicGroups:
-    """Says which groups use a topic."""
-
-    users: tuple[tuple[str, str], ...] = ()
-    """(group, member) of each member that subscribes to it; ZooKeeper consumers first."""
-    idle: tuple[str, ...] = ()
-    """Groups without members that have owners or offsets of it."""
-    persistent: tuple[str, ...] = ()
-    """Paths of registrations of users that no session holds."""
-
-
 def plan_topic_deletion(
     ensemble: Ensemble, topic: str, without: Collection[int] = (), for_client: ControllerInfo | None = None
 ) -> TopicDeletionPlan:
@@ -114,27 +102,30 @@ def plan_topic_deletion(
     if found is None:
         return _plan_leftover(ensemble, topic, has_controller=controller is not None)
     _refuse_internal(ensemble, topic, info)
-    groups = TopicGroups() if for_client else _groups_of(ensemble, topic)
-    unhosted = _is_unhosted(ensemble, found, info)
+    users, idle, persistent = ((), (), ()) if for_client else _groups_of(ensemble, topic)
+    known = value_of(found, Topic.decode)
+    unhosted = info.is_zkgroup and known is not None and bool(unhosted_topics(ensemble, {topic: known}))
     return TopicDeletionPlan(
         topic=topic,
         as_of=ensemble.as_of(),
         controller=ControllerRegistration.decode(controller.path, controller.data).broker
         if controller
         else None,
-        users=groups.users,
-        persistent=groups.persistent,
-        idle_groups=groups.idle,
+        users=users,
+        persistent=persistent,
+        idle_groups=idle,
         znodes=_tree(ensemble, topic),
-        notes=tuple(_notes(ensemble, found, info, named, unhosted=unhosted)) if controller else (),
+        notes=tuple(_notes(ensemble, topic, known, info, named, unhosted=unhosted)) if controller else (),
         unhosted=unhosted,
         without=named,
         request=request,
     )
 
 
-def _groups_of(ensemble: Ensemble, topic: str) -> TopicGroups:
-    """Reads all groups."""
+def _groups_of(
+    ensemble: Ensemble, topic: str
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
+    """Users, idle groups and persistent registrations, as in the plan; ZooKeeper consumers come first."""
     users: list[tuple[str, str]] = []
     clients: list[tuple[str, str]] = []
     idle: list[str] = []
@@ -155,7 +146,7 @@ def _groups_of(ensemble: Ensemble, topic: str) -> TopicGroups:
         has_state = any(tp.topic == topic for tp in (*snapshot.owners, *snapshot.offsets))
         if has_state and not snapshot.registrations and not has_clients:
             idle.append(group)
-    return TopicGroups((*users, *clients), tuple(idle), tuple(persistent))
+    return (*users, *clients), tuple(idle), tuple(persistent)
 
 
 def _check_lost(
@@ -217,25 +208,22 @@ def _refuse_internal(ensemble: Ensemble, topic: str, info: ControllerInfo) -> No
         raise RefusedError(f"{Topic.path(topic)}: the brokers keep {topic} for themselves: it is not deleted")
 
 
-def _is_unhosted(ensemble: Ensemble, znode: Znode, info: ControllerInfo) -> bool:
-    """Returns whether no broker hosts it for the controller at hand; those of Kafka know no such topics."""
-    topic = decode_or_error(znode, Topic.decode).value
-    name = znode.path.rpartition("/")[2]
-    return info.is_zkgroup and topic is not None and bool(unhosted_topics(ensemble, {name: topic}))
-
-
 def _notes(
-    ensemble: Ensemble, znode: Znode, info: ControllerInfo, without: Collection[int], *, unhosted: bool
+    ensemble: Ensemble,
+    name: str,
+    topic: Topic | None,
+    info: ControllerInfo,
+    without: Collection[int],
+    *,
+    unhosted: bool,
 ) -> Iterator[str]:
     """Says what the controller makes of a request, said before it is asked."""
     yield from (f"{text}: it is ignored" for text in info.unreadable)
     if note := note_on_deletion(info):
         yield note
-    topic = decode_or_error(znode, Topic.decode).value
     if topic is None:
-        yield f"{znode.path} cannot be read: the controller ignores it, and the deletion waits"
+        yield f"{Topic.path(name)} cannot be read: the controller ignores it, and the deletion waits"
         return
-    name = znode.path.rpartition("/")[2]
     asked = value_of(ensemble.zk.find(Reassignment.path()), Reassignment.decode)
     if topic.moving or (asked and any(tp.topic == name for tp in asked.targets)):
         yield f"partitions of {name} are being moved: the deletion begins when that has ended"
@@ -296,14 +284,11 @@ def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, *, for_client: boo
     """
     refuse_users(plan.topic, plan.users, plan.persistent)
     if not plan.leftover and not for_client:
-        groups = _groups_of(ensemble, plan.topic)
-        refuse_users(plan.topic, groups.users, groups.persistent)
-        plan = replace(plan, idle_groups=tuple(sorted({*plan.idle_groups, *groups.idle})))
+        users, idle, persistent = _groups_of(ensemble, plan.topic)
+        refuse_users(plan.topic, users, persistent)
+        plan = replace(plan, idle_groups=tuple(sorted({*plan.idle_groups, *idle})))
     guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
-    if plan.controller is not None:
-        _ask(ensemble, plan, guards)
-        return
-    _remove_znodes(ensemble, plan, guards)
+    (_remove_znodes if plan.controller is None else _ask)(ensemble, plan, guards)
 
 
 def refuse_users(topic: str, users: Sequence[tuple[str, str]], persistent: Sequence[str]) -> None:
@@ -466,10 +451,8 @@ def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> DeletionSeen:
             detail = "the controller has dropped the request and kept the topic (delete.topic.enable is off?)"
         elif known.error:
             detail = str(known.error)
-        else:
-            assert known.value is not None
-            pending = read_pending_deletions(ensemble, {plan.topic: known.value}).get(plan.topic)
-            detail = pending.detail if pending else None
+        elif known.value and (pending := read_pending_deletions(ensemble, {plan.topic: known.value})):
+            detail = pending[plan.topic].detail
     elif config is not None and request is None and not gone:
         detail = f"{config.path} is left; `zkgroup topic delete {plan.topic} --execute` removes it"
     return DeletionSeen(as_of=ensemble.as_of(), gone=gone, detail=detail, is_over=gone or request is None)
