@@ -15,7 +15,6 @@ from zkgroup.wire.record_batch import (
     HEADER,
     HEADER_BYTES,
     MAGIC,
-    NO_SEQUENCE,
     SIZED,
     Record,
     check_batch,
@@ -65,7 +64,7 @@ def build_batch(
     leader_epoch: int = -1,
     producer_id: int = -1,
     producer_epoch: int = -1,
-    base_sequence: int = NO_SEQUENCE,
+    base_sequence: int = -1,
     attributes: int = 0,
 ) -> bytes:
     """One batch of one or more records in the order of their offsets; the first gives the base offset.

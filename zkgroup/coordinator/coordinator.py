@@ -17,7 +17,7 @@ from typing import Final, assert_never
 from zkgroup.coordinator import join_group, membership, offsets
 from zkgroup.coordinator.context import CoordinatorContext
 from zkgroup.coordinator.descriptions import describe
-from zkgroup.coordinator.effects import Effect, RemoveGroupResult
+from zkgroup.coordinator.effects import Effect, FetchOffsetsResult, RemoveGroupResult
 from zkgroup.coordinator.events import (
     DELETE_ERRORS,
     CommitOffsets,
@@ -293,7 +293,7 @@ class GroupCoordinator:
                     membership.leave_group(context, group, request)
             case FetchOffsets():
                 if is_refused:
-                    offsets.refuse_fetch(context, request, error)
+                    context.reply(request.request_id, FetchOffsetsResult(error))
                 else:
                     offsets.fetch_offsets(context, group, request)
             case DescribeGroup():

@@ -14,7 +14,6 @@ from zkgroup.coordinator.context import CoordinatorContext
 from zkgroup.coordinator.effects import (
     CommitOffsetsResult,
     DeleteOffsets,
-    FetchOffsetsResult,
     ReadOffsets,
     RemoveOffsetsResult,
 )
@@ -102,11 +101,6 @@ def _commit_error(context: CoordinatorContext, group: GroupMetadata, commit: Com
         return ErrorCode.REBALANCE_IN_PROGRESS
     restart_session(context, group.members[commit.member_id])
     return ErrorCode.NONE
-
-
-def refuse_fetch(context: CoordinatorContext, fetch: FetchOffsets, error: ErrorCode) -> None:
-    """Answers an OffsetFetch with an error."""
-    context.reply(fetch.request_id, FetchOffsetsResult(error))
 
 
 def fetch_offsets(context: CoordinatorContext, group: GroupMetadata | None, fetch: FetchOffsets) -> None:

@@ -41,8 +41,6 @@ ZSTD: Final = 4
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """By their number in the attributes."""
 
-NO_TIME: Final = -1
-NO_SEQUENCE: Final = -1
 INFLATED_BYTES_MAX: Final = 100 * 1024 * 1024
 """Records of one batch with gzip take no more when they are unpacked."""
 

@@ -124,22 +124,54 @@ class GroupHandlers:
     def join_group(
         self, context: RequestContext, request: JoinGroupRequest
     ) -> Later[JoinGroupResponse | None]:
-        service = self._service
-        event = join_event(service.new_id(), context, request)
-        return service.answer(event, partial(join_answer, context.version))
+        """JoinGroup 0 to 7. In version 0 the session timeout is the rebalance timeout too."""
+        version, session_ms = context.version, request.session_timeout_ms
+        event = events.JoinGroup(
+            request_id=self._service.new_id(),
+            group_id=request.group,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            requires_member_id=version >= 4,
+            client_id=context.client_id or "",
+            client_host=f"/{context.peer.host}",
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=session_ms if version == 0 else request.rebalance_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=tuple((each.name, each.metadata) for each in request.protocols),
+        )
+        return self._service.answer(event, partial(join_answer, version))
 
     def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> Later[SyncGroupResponse]:
-        service = self._service
-        return service.ask(sync_event(service.new_id(), context, request))
+        """SyncGroup 0 to 5; of two assignments for one member the last one counts."""
+        event = events.SyncGroup(
+            request_id=self._service.new_id(),
+            group_id=request.group,
+            generation=request.generation,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            requires_protocol=context.version >= 5,
+            protocol_type=request.protocol_type,
+            protocol=request.protocol,
+            assignments={each.member_id: each.assignment for each in request.assignments},
+        )
+        return self._service.ask(event)
 
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
-        service = self._service
-        return service.ask(heartbeat_event(service.new_id(), request))
+        event = events.Heartbeat(
+            request_id=self._service.new_id(),
+            group_id=request.group,
+            generation=request.generation,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+        )
+        return self._service.ask(event)
 
     def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> Later[LeaveGroupResponse]:
-        service = self._service
-        event = leave_event(service.new_id(), context, request)
-        return service.answer(event, partial(leave_response, context.version))
+        """LeaveGroup 0 to 5; before version 3 exactly one member leaves."""
+        version = context.version
+        members = request.members if version >= 3 else (LeavingMember(member_id=request.member_id),)
+        event = events.LeaveGroup(request_id=self._service.new_id(), group_id=request.group, members=members)
+        return self._service.answer(event, partial(leave_response, version))
 
     def offset_commit(self, context: RequestContext, request: OffsetCommitRequest) -> Awaitable[Answer]:
         version = context.header.version
@@ -153,9 +185,16 @@ class GroupHandlers:
         if not request.group:
             errors = _refused(offsets, unknown, ErrorCode.INVALID_GROUP_ID)
             return given(commit_response(errors))
-        service = self._service
-        event = commit_event(service.new_id(), request, offsets, unknown)
-        return service.answer(event, partial(commit_answer, version))
+        event = events.CommitOffsets(
+            request_id=self._service.new_id(),
+            group_id=request.group,
+            generation=request.generation,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            offsets=offsets,
+            unknown_partitions=unknown,
+        )
+        return self._service.answer(event, partial(commit_answer, version))
 
     async def _commit_legacy(
         self,
@@ -188,11 +227,18 @@ class GroupHandlers:
         partitions = requested_partitions(request)
         if not request.group:
             return fetch_response(dict.fromkeys(partitions or (), NOTHING))
-        service = self._service
-        result = await service.ask(fetch_event(service.new_id(), request))
+        event = events.FetchOffsets(
+            request_id=self._service.new_id(),
+            group_id=request.group,
+            partitions=partitions,
+            require_stable=request.require_stable,
+        )
+        result = await self._service.ask(event)
         assert isinstance(result, FetchOffsetsResult | OffsetsRead)
         if result.error is not ErrorCode.NONE:
-            return fetch_refusal(context.version, request, result.error)
+            if context.version >= 2:
+                return fetch_response({}, result.error)
+            return fetch_response(dict.fromkeys(partitions or (), (NO_OFFSET, result.error)))
         assert isinstance(result, OffsetsRead)
         return fetch_response(fetched_offsets(partitions, result))
 
@@ -286,24 +332,6 @@ def _refused(
     return {tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else error for tp in offsets}
 
 
-def join_event(number: int, context: RequestContext, request: JoinGroupRequest) -> events.JoinGroup:
-    """JoinGroup 0 to 7. In version 0 the session timeout is the rebalance timeout too."""
-    version = context.version
-    return events.JoinGroup(
-        request_id=number,
-        group_id=request.group,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        requires_member_id=version >= 4,
-        client_id=context.client_id or "",
-        client_host=f"/{context.peer.host}",
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
-        protocol_type=request.protocol_type,
-        protocols=tuple((each.name, each.metadata) for each in request.protocols),
-    )
-
-
 def join_answer(version: int, result: JoinGroupResponse | DroppedRequest) -> JoinGroupResponse | None:
     """None, which closes the connection, for a join that a later one of the member has replaced."""
     if result is DROPPED:
@@ -312,38 +340,6 @@ def join_answer(version: int, result: JoinGroupResponse | DroppedRequest) -> Joi
     if version < 7 and result.protocol is None:
         return replace(result, protocol="")
     return result
-
-
-def sync_event(number: int, context: RequestContext, request: SyncGroupRequest) -> events.SyncGroup:
-    """SyncGroup 0 to 5; of two assignments for one member the last one counts."""
-    return events.SyncGroup(
-        request_id=number,
-        group_id=request.group,
-        generation=request.generation,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        requires_protocol=context.version >= 5,
-        protocol_type=request.protocol_type,
-        protocol=request.protocol,
-        assignments={each.member_id: each.assignment for each in request.assignments},
-    )
-
-
-def heartbeat_event(number: int, request: HeartbeatRequest) -> events.Heartbeat:
-    """Heartbeat 0 to 4."""
-    return events.Heartbeat(
-        request_id=number,
-        group_id=request.group,
-        generation=request.generation,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-    )
-
-
-def leave_event(number: int, context: RequestContext, request: LeaveGroupRequest) -> events.LeaveGroup:
-    """LeaveGroup 0 to 5; before version 3 exactly one member leaves."""
-    members = request.members if context.version >= 3 else (LeavingMember(member_id=request.member_id),)
-    return events.LeaveGroup(request_id=number, group_id=request.group, members=members)
 
 
 def leave_response(version: int, response: LeaveGroupResponse) -> LeaveGroupResponse:
@@ -372,24 +368,6 @@ def committed_offsets(request: OffsetCommitRequest, wall_ms: int) -> dict[TopicP
         for topic in request.topics
         for each in topic.partitions
     }
-
-
-def commit_event(
-    number: int,
-    request: OffsetCommitRequest,
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    unknown: frozenset[TopicPartition],
-) -> events.CommitOffsets:
-    """OffsetCommit 1 to 8, with its offsets and those of them that the broker does not know."""
-    return events.CommitOffsets(
-        request_id=number,
-        group_id=request.group,
-        generation=request.generation,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        offsets=offsets,
-        unknown_partitions=unknown,
-    )
 
 
 def commit_response(errors: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
@@ -427,16 +405,6 @@ def requested_partitions(request: OffsetFetchRequest) -> tuple[TopicPartition, .
     return tuple(dict.fromkeys(named))
 
 
-def fetch_event(number: int, request: OffsetFetchRequest) -> events.FetchOffsets:
-    """OffsetFetch 1 to 7."""
-    return events.FetchOffsets(
-        request_id=number,
-        group_id=request.group,
-        partitions=requested_partitions(request),
-        require_stable=request.require_stable,
-    )
-
-
 def fetched_offsets(
     partitions: Iterable[TopicPartition] | None, read: OffsetsRead
 ) -> dict[TopicPartition, tuple[OffsetAndMetadata, int]]:
@@ -467,10 +435,3 @@ def fetch_response(
         for tp, (offset, of_partition) in found.items()
     )
     return OffsetFetchResponse(error=error, topics=by_topic(rows, StoredTopic))
-
-
-def fetch_refusal(version: int, request: OffsetFetchRequest, error: int) -> OffsetFetchResponse:
-    """An OffsetFetch that is refused: before version 2 each partition has the error."""
-    if version >= 2:
-        return fetch_response({}, error)
-    return fetch_response(dict.fromkeys(requested_partitions(request) or (), (NO_OFFSET, error)))

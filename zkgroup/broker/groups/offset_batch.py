@@ -202,7 +202,7 @@ def transaction_of(
     for key, offset in offsets.items():
         group = slot.group(key[0])
         guard = _guard(group, made) if key[0] in guards else []
-        value, metadata = _data_of(offset)
+        value, metadata = Offset(offset.offset).encode(), offset.encode()
         known = group.complete.get(key[1])
         if known is not None and not guard and group.version is not None:
             operations: list[Operation] = [
@@ -240,11 +240,6 @@ def _guard(group: StoredGroup, made: set[str]) -> list[Operation]:
     if group.existing[ids]:
         return [Delete(ids, -1), Create(ids, None)]
     return [*_missing([above], group, made), Create(ids, None)]
-
-
-def _data_of(offset: OffsetAndMetadata) -> tuple[bytes, bytes]:
-    """The data of an offset and of its metadata."""
-    return Offset(offset.offset).encode(), offset.encode()
 
 
 def _operations(

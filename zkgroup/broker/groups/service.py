@@ -67,10 +67,6 @@ def coordinator_settings(settings: BrokerSettings) -> CoordinatorSettings:
     )
 
 
-def _as_it_is(result: ServiceResult) -> ServiceResult:
-    return result
-
-
 class _OpenRequest(Later[T]):
     """The answer of a request, among the others that are open."""
 
@@ -213,7 +209,7 @@ class GroupCoordinatorService:
 
         Where it is dropped, its member stays in the group until its session is over.
         """
-        return self.answer(request, _as_it_is)
+        return self.answer(request, lambda result: result)
 
     def answer(self, request: ServiceRequest, translate: Callable[[Any], T]) -> Later[T]:
         """Returns a function's result for the result of a request, as of `ask`.

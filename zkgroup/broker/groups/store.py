@@ -159,7 +159,9 @@ class GroupStore(SessionMachine[Effect]):
         self._context.begin(now)
         self._take(event)
         effects = self._context.take_effects()
-        return effects if len(effects) < 2 else tuple(sorted(effects, key=_is_no_request))
+        if len(effects) < 2:
+            return effects
+        return tuple(sorted(effects, key=lambda each: not isinstance(each, Submit)))
 
     def _take(self, event: StoreEvent) -> None:
         match event:  # the most frequent events first: each case costs a test
@@ -285,7 +287,3 @@ class GroupStore(SessionMachine[Effect]):
         self._reads.session_over()
         for number in slots:
             self._core.slots[number] = self._slot(number)
-
-
-def _is_no_request(effect: StoreEffect) -> bool:
-    return not isinstance(effect, Submit)

@@ -145,16 +145,16 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             return "find the controller", self._find_controller
         if not self.dynamic_config.has_read:
             return self.dynamic_config.next()
+        of_partitions = None
+        if self.registration.is_registered:
+            of_partitions = self.followed_topics.next() or self.isr_manager.next()
         return (
             self.registration.next()
-            or (self._next_of_partitions() if self.registration.is_registered else None)
+            or of_partitions
             or self.producer_ids.next()
             or self.dynamic_config.next()
             or self.dynamic_config.next_later()
         )
-
-    def _next_of_partitions(self) -> Work | None:
-        return self.followed_topics.next() or self.isr_manager.next()
 
     def _find_controller(self) -> Procedure[None]:
         try:

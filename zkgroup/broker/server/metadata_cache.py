@@ -74,15 +74,16 @@ class MetadataCache:
         self._updated_ms = now_ms
         old = []
         for state in request.partitions:
-            known = self._topics.get(state.topic, {}).get(state.partition)
+            tp = state.topic_partition
+            known = self.partition(tp)
             if state.leader == LEADER_DURING_DELETE:
-                self._forget(state.topic_partition)
-            elif known is not None and _is_older(state, known) and not self._is_unconfirmed(state):
-                old.append(state.topic_partition)
+                self._forget(tp)
+            elif known is not None and _is_older(state, known) and tp not in self._unconfirmed:
+                old.append(tp)
             else:
                 self._topics.setdefault(state.topic, {})[state.partition] = state
                 self._changed(state.topic)
-                self._unconfirmed.discard(state.topic_partition)
+                self._unconfirmed.discard(tp)
         return tuple(old)
 
     def deleted_by(self, request: UpdateMetadataRequest) -> frozenset[str]:
@@ -101,9 +102,6 @@ class MetadataCache:
             for topic, partitions in self._topics.items()
             for partition in partitions
         }
-
-    def _is_unconfirmed(self, state: PartitionStateInfo) -> bool:
-        return state.topic_partition in self._unconfirmed
 
     def _forget(self, tp: TopicPartition) -> None:
         self._unconfirmed.discard(tp)
