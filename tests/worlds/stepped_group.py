@@ -13,11 +13,11 @@ from typing import TypeVar, cast
 from tests.simulation.group.members import Actor
 from tests.simulation.schedule import ScheduleRecording
 from zkgroup.consumer.callbacks import RebalanceListener
+from zkgroup.consumer.lease import ProcessedPositions
 from zkgroup.consumer.machine import MemberConfig
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Assign, CommitRequested, Effect, FinishCommit, MemberState, SeekTo
 from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.history import HistoryRecord
 from zkgroup.model import LeaseGrant, StaticSubscription, Subscription, TopicPartition, Znode
 from zkgroup.model.requests import Create, CreateMissing, Multi, Operation, ReadMany, Request

@@ -20,12 +20,11 @@ from typing import ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from zkgroup.consumer.callbacks import AsyncRebalanceListener, CallbackRunner, Callbacks, RebalanceListener
-from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.lease import DeliveryPort, Lease
 from zkgroup.consumer.machine import MemberConfig, MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.machine.machine import check_subscription
 from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.subscription_state import DeliveryPort
 from zkgroup.errors import (
     ConfigError,
     MemberClosedError,

@@ -18,9 +18,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from zkgroup.consumer.lease import Lease
+from zkgroup.consumer.lease import DeliveryPort, Lease, ProcessedPositions
 from zkgroup.consumer.machine.events import EndOverdue, Event, MemberState, OwnEffect, Revoke, Revoked
-from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.telemetry import Telemetry
 from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition

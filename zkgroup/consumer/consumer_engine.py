@@ -30,9 +30,9 @@ from zkgroup.consumer._base import (
 from zkgroup.consumer.callbacks import CallbackRunner
 from zkgroup.consumer.delivery import Delivery
 from zkgroup.consumer.fetcher import Fetcher, ZooKeeperCluster
+from zkgroup.consumer.lease import DeliveryPort
 from zkgroup.consumer.machine.events import Polled, PollOverdue
 from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.subscription_state import DeliveryPort
 from zkgroup.errors import (
     CommitResult,
     MemberClosedError,

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from zkgroup.consumer.lease import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
 from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.consumer.subscription_state import (
-    DeliveryPort,
     PendingRevocations,
     PositionEpoch,
-    ProcessedPositions,
     SubscriptionState,
     TopicPartitionState,
 )

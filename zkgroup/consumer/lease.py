@@ -1,4 +1,4 @@
-"""The leases of a member: immutable snapshots that any thread reads without a lock.
+"""The leases of a member, immutable snapshots that any thread reads without a lock, and its `DeliveryPort`.
 
 The member's thread publishes a new `HeldLeases` for every change; a delivery thread reads one reference and
 decides by it. Its deadline is counted from the *send* time of the last acknowledged quorum write (leases,
@@ -8,10 +8,11 @@ recipes 9), so it ends before any server can end the session.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
 from zkgroup.errors import LeaseLostError
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.model.ports import Clock
@@ -175,3 +176,51 @@ class Lease:
         return (
             f"Lease({self.topic_partition}, thread={self.thread}, token={self.token}, valid={self.is_valid})"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedPositions:
+    """Processed positions that are not committed yet."""
+
+    positions: Mapping[TopicPartition, int]
+    seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """As in `CommitRequested`."""
+    last_seek_id: int | None = None
+    """`seek_id` of the last `Assign` or `SeekTo` performed before these were taken; None: all were."""
+
+
+class DeliveryPort:
+    """A delivery as a member's engine uses it; this one, of members without records, does nothing."""
+
+    def assigned(self, effect: Assign) -> None:
+        """Takes granted claims; nothing is delivered before `started`."""
+
+    def started(self, grants: Iterable[LeaseGrant]) -> None:
+        """Starts delivery of these claims: their `on_assigned` has returned."""
+
+    def stop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stops delivery of these partitions; delivered records may still be acknowledged."""
+
+    def drain(
+        self,
+        partitions: Iterable[TopicPartition],
+        until_ms: int,
+        done: Callable[[ProcessedPositions], None],
+    ) -> None:
+        """Calls `done` with the positions to commit once all records are acknowledged, or at `until_ms`."""
+        done(ProcessedPositions({}))
+
+    def ended(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drops partitions that are no longer owned."""
+
+    def extended(self) -> None:
+        """Continues delivery that waited for the lease: it was extended."""
+
+    def seek_performed(self, seek: SeekTo) -> None:
+        """Drops buffered records and continues from the offset given; a negative one: by the reset policy."""
+
+    def committed(self, outcome: FinishCommit) -> None:
+        """Takes the outcome of a commit."""
+
+    def finished(self) -> None:
+        """Wakes all calls that wait for records: the member has ended."""

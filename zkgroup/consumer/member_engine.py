@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar, assert_never
 
 from zkgroup.consumer.callbacks import CallbackDispatcher, CallbackRunner, Callbacks, Revocations
-from zkgroup.consumer.lease import Lease, LeaseTable
+from zkgroup.consumer.lease import DeliveryPort, Lease, LeaseTable, ProcessedPositions
 from zkgroup.consumer.machine import MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine.events import (
     Abandon,
@@ -42,7 +42,6 @@ from zkgroup.consumer.machine.events import (
     SubscriptionChanged,
 )
 from zkgroup.consumer.orphan_cleanup import remove_orphans
-from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.telemetry import Telemetry
 from zkgroup.errors import CommitResult, ForkedClientError, MemberClosedError, MemberFailedError, ZkGroupError
 from zkgroup.model import Subscription, TopicPartition

@@ -1,7 +1,7 @@
 """The fetched, delivered and processed records of each owned partition (Kafka's SubscriptionState).
 
 `TopicPartitionState` exists as long as one claim of a partition; `SubscriptionState` has all of them under a
-lock. Both are used by `Delivery`. `DeliveryPort` is a delivery as a member's engine uses it.
+lock. Both are used by `Delivery`.
 
 Records are delivered in the order of their offsets (rising, with gaps). The position to commit is the offset
 after the last record of the unbroken run of acknowledged ones, counted in *delivery* order: nothing is
@@ -12,61 +12,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 
-from zkgroup.consumer.machine.events import Assign, FinishCommit, SeekTo
+from zkgroup.consumer.lease import ProcessedPositions
 from zkgroup.errors import NotOwnerError
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.sources.port import Record, SourceRecord
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessedPositions:
-    """Processed positions that are not committed yet."""
-
-    positions: Mapping[TopicPartition, int]
-    seeks: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """As in `CommitRequested`."""
-    last_seek_id: int | None = None
-    """`seek_id` of the last `Assign` or `SeekTo` performed before these were taken; None: all were."""
-
-
-class DeliveryPort:
-    """A delivery as a member's engine uses it; this one, of members without records, does nothing."""
-
-    def assigned(self, effect: Assign) -> None:
-        """Takes granted claims; nothing is delivered before `started`."""
-
-    def started(self, grants: Iterable[LeaseGrant]) -> None:
-        """Starts delivery of these claims: their `on_assigned` has returned."""
-
-    def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stops delivery of these partitions; delivered records may still be acknowledged."""
-
-    def drain(
-        self,
-        partitions: Iterable[TopicPartition],
-        until_ms: int,
-        done: Callable[[ProcessedPositions], None],
-    ) -> None:
-        """Calls `done` with the positions to commit once all records are acknowledged, or at `until_ms`."""
-        done(ProcessedPositions({}))
-
-    def ended(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drops partitions that are no longer owned."""
-
-    def extended(self) -> None:
-        """Continues delivery that waited for the lease: it was extended."""
-
-    def seek_performed(self, seek: SeekTo) -> None:
-        """Drops buffered records and continues from the offset given; a negative one: by the reset policy."""
-
-    def committed(self, outcome: FinishCommit) -> None:
-        """Takes the outcome of a commit."""
-
-    def finished(self) -> None:
-        """Wakes all calls that wait for records: the member has ended."""
 
 
 class AckTracker:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from zkgroup.consumer.delivery import Delivery
-from zkgroup.consumer.lease import LeaseTable
+from zkgroup.consumer.lease import LeaseTable, ProcessedPositions
 from zkgroup.consumer.machine.events import Assign, FinishCommit
-from zkgroup.consumer.subscription_state import ProcessedPositions
 from zkgroup.errors import CommitRefusedError, CommitResult
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.sources.port import Record, SourceRecord

@@ -10,7 +10,7 @@ import pytest
 from tests.wired.consumer.test_member_engine import ByHand
 from zkgroup.consumer._base import MemberOptions
 from zkgroup.consumer.consumer_engine import ConsumerEngine
-from zkgroup.consumer.subscription_state import ProcessedPositions
+from zkgroup.consumer.lease import ProcessedPositions
 from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.settings import GroupSettings

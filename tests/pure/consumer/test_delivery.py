@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.pure.consumer.rig import LEASE_MS, A, B, Rig, records
-from zkgroup.consumer.subscription_state import ProcessedPositions
+from zkgroup.consumer.lease import ProcessedPositions
 from zkgroup.model import TopicPartition
 from zkgroup.sources.port import Record
 

@@ -14,11 +14,11 @@ from zkgroup.consumer._base import MemberOptions
 from zkgroup.consumer.callbacks import CallbackCall, Callbacks, RebalanceListener
 from zkgroup.consumer.consumer_engine import ConsumerEngine
 from zkgroup.consumer.delivery import Delivery
+from zkgroup.consumer.lease import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.machine import MemberConfig, MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine import events as ef
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.member_engine import MemberEngine
-from zkgroup.consumer.subscription_state import DeliveryPort, ProcessedPositions
 from zkgroup.errors import MemberIdInUseError
 from zkgroup.model import LeaseGrant, TopicPartition
 from zkgroup.model.ports import Instant
