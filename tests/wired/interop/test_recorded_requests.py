@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
+from tests.worlds.unhurried import unhurried
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.testing import KafkaCluster
 from zkgroup.wire.messages import Api, decode_response
@@ -98,7 +99,7 @@ def is_exception(one: Recorded, path: tuple[str, ...], kafkas: Any, ours: Any) -
 def test_recorded_requests_get_the_answers_of_kafka_2_8_2() -> None:
     """The requests of Java 0.11 to 4.0, kafka-python, librdkafka and by hand: errors and all fields."""
     differences, compared = [], 0
-    with KafkaCluster(1) as cluster:
+    with KafkaCluster(1, settings=unhurried()) as cluster:
         host, _, port = cluster.address(1).rpartition(":")
         with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
             stream = connection.makefile("rb")
