@@ -18,7 +18,6 @@ from zkgroup.controller.machine.events import (
     ControllerEffect,
     ControlRequest,
     OpenChannel,
-    SendToBroker,
     ShutdownAnswered,
     ShutdownAsked,
 )
@@ -148,13 +147,13 @@ class ControllerNode(ElectorNode):
                     self.loop.post(ChannelUp(broker, incarnation))
             case CloseChannel(broker):
                 self.flying = [each for each in self.flying if each.broker != broker]
-            case SendToBroker(message):
-                if self._world.hosts[message.broker].incarnation != message.incarnation:
+            case BrokerRequest(broker, incarnation):
+                if self._world.hosts[broker].incarnation != incarnation:
                     return
-                if self._world.hosts[message.broker].silent:
-                    self.flying.append(message)
+                if self._world.hosts[broker].silent:
+                    self.flying.append(effect)
                 else:
-                    self.answer(message)
+                    self.answer(effect)
 
     def answer(self, message: BrokerRequest) -> None:
         """Lets the host execute a request, and delivers its answer."""

@@ -28,7 +28,6 @@ from zkgroup.controller.machine.events import (
     ChannelUp,
     CloseChannel,
     OpenChannel,
-    SendToBroker,
 )
 from zkgroup.errors import UnencodableError, WireError
 from zkgroup.model.ports import Clock
@@ -258,9 +257,8 @@ class ControllerChannelManager:
         for broker in list(self._channels):
             self._close(broker)
 
-    def send(self, order: SendToBroker) -> None:
+    def send(self, message: BrokerRequest) -> None:
         """Sends a request on the connection that the machine knows of, or drops it."""
-        message = order.message
         opened = self._channels.get(message.broker)
         if (
             opened is not None

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from zkgroup.controller.channels import ChannelSettings, ControllerChannelManager, SendDeadline
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.events import (
+    BrokerRequest,
     CloseChannel,
     ControllerEffect,
     ControllerEvent,
@@ -27,7 +28,6 @@ from zkgroup.controller.machine.events import (
     LeaveElection,
     OpenChannel,
     Resigned,
-    SendToBroker,
     ShutdownAnswered,
     ShutdownAsked,
 )
@@ -203,7 +203,7 @@ class Controller:
                 self._pool.open(effect)
             case CloseChannel():
                 self._pool.close(effect)
-            case SendToBroker():
+            case BrokerRequest():
                 self._pool.send(effect)
             case ExtendSendLease(until_ms):
                 self._lease.extend(until_ms)

@@ -203,7 +203,7 @@ class GroupSummary:
     members: int
     """The number of its members."""
     topics: tuple[str, ...]
-    """Number of topics that are subscribed to, or have an owner or an offset."""
+    """Topics that are subscribed to, or have an owner or an offset."""
     partitions: int
     """As many as `describe` has rows: of subscribed topics, and all that have an owner or an offset."""
     unowned: int

@@ -18,7 +18,6 @@ from zkgroup.controller.machine.events import (
     BrokerRequest,
     ChannelUp,
     OpenChannel,
-    SendToBroker,
 )
 from zkgroup.controller.machine.settings import ControllerSettings
 from zkgroup.model import TopicPartition
@@ -193,9 +192,9 @@ class Cluster:
                 if isinstance(effect, OpenChannel):
                     node.loop.post(ChannelUp(effect.broker, effect.incarnation))
                     did = True
-                elif isinstance(effect, SendToBroker):
-                    wire = self.kept if self.keeps(effect.message) else self.wires
-                    wire.append((node, effect.message))
+                elif isinstance(effect, BrokerRequest):
+                    wire = self.kept if self.keeps(effect) else self.wires
+                    wire.append((node, effect))
                     did = True
         return did
 

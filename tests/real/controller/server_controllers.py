@@ -11,12 +11,12 @@ from tests.worlds.stores import Before, MeddledStore
 from zkgroup.controller.machine.context import Brokers
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
+    BrokerRequest,
     ChannelUp,
     ControllerEffect,
     ControllerEvent,
     Elected,
     OpenChannel,
-    SendToBroker,
 )
 from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.controller.machine.settings import ControllerSettings, ElectorConfig
@@ -139,9 +139,9 @@ class RunningController(ElectorThread):
         match effect:
             case OpenChannel(broker, incarnation):
                 self.loop.post(ChannelUp(broker, incarnation))
-            case SendToBroker(message):
-                response = self._cluster.hosts[message.broker].take(message.request)
-                self.loop.post(BrokerAnswered(message.broker, message.incarnation, response))
+            case BrokerRequest(broker, incarnation, request):
+                response = self._cluster.hosts[broker].take(request)
+                self.loop.post(BrokerAnswered(broker, incarnation, response))
             case _:
                 pass
 

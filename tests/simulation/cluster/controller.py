@@ -165,8 +165,8 @@ class ControllerProcess:
                 network.open(self, broker, incarnation)
             case ef.CloseChannel(broker, incarnation):
                 network.close(self, broker, incarnation)
-            case ef.SendToBroker(message):
-                self._send(message.broker, message.incarnation, effect)
+            case ef.BrokerRequest(broker, incarnation):
+                self._send(broker, incarnation, effect)
             case ef.ExtendSendLease(until_ms):
                 self._lease_until_ms = until_ms
             case ef.Elected():
@@ -185,7 +185,7 @@ class ControllerProcess:
             case _:
                 pass
 
-    def _send(self, broker: int, incarnation: int, effect: ef.SendToBroker) -> None:
+    def _send(self, broker: int, incarnation: int, effect: ef.BrokerRequest) -> None:
         """As `Channel`: without a lease no request is sent, and the connection is closed."""
         lease = self._lease_until_ms
         if lease is None or self._world.clock.now_ms() >= lease:
@@ -199,4 +199,4 @@ class ControllerProcess:
         assert age_ms < self._lease_fraction * timeout_ms, (
             f"S18 {self.name}: a request to {broker} goes out {age_ms} ms after the last accepted write"
         )
-        self._world.network.send(self, broker, incarnation, effect.message.request)
+        self._world.network.send(self, broker, incarnation, effect.request)

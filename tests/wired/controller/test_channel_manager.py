@@ -14,13 +14,12 @@ from zkgroup.controller.machine.events import (
     ChannelUp,
     CloseChannel,
     OpenChannel,
-    SendToBroker,
 )
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import UpdateMetadataResponse
 
 OPEN = OpenChannel(3, 50, "127.0.0.1", 1)
-SEND = SendToBroker(BrokerRequest(3, 50, update_metadata(state())))
+SEND = BrokerRequest(3, 50, update_metadata(state()))
 DONE = UpdateMetadataResponse(0)
 
 

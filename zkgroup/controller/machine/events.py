@@ -68,7 +68,11 @@ ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaReques
 
 @dataclass(frozen=True, slots=True)
 class BrokerRequest:
-    """One request to one incarnation of a broker. Those to one broker are sent in the order given."""
+    """Send this request on the present connection of the incarnation; never more than one is unanswered.
+
+    Its answer is reported as `BrokerAnswered`. Dropped, and nothing reported but `ChannelDown`, where the
+    connection is gone or the lease has ended meanwhile.
+    """
 
     broker: int
     incarnation: int
@@ -145,17 +149,6 @@ class CloseChannel:
 
 
 @dataclass(frozen=True, slots=True)
-class SendToBroker:
-    """Send this on the broker's present connection; there is never more than one unanswered.
-
-    Its answer is reported as `BrokerAnswered`. Dropped, and nothing reported but `ChannelDown`, where the
-    connection is gone or the lease has ended meanwhile.
-    """
-
-    message: BrokerRequest
-
-
-@dataclass(frozen=True, slots=True)
 class ShutdownAnswered:
     """The answer to `ShutdownAsked` with the same id."""
 
@@ -173,7 +166,7 @@ ControllerEffect = (
     | IdInUse
     | OpenChannel
     | CloseChannel
-    | SendToBroker
+    | BrokerRequest
     | ShutdownAnswered
     | LogEvent
 )

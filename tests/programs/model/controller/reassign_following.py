@@ -32,7 +32,7 @@ from zkgroup.controller.machine.active import ActiveController
 from zkgroup.controller.machine.context import LeaderIsrAndControllerEpoch, LiveBroker
 from zkgroup.controller.machine.controller_election.elector import ControllerLease, Elector
 from zkgroup.controller.machine.controller_election.transactions import WonElection
-from zkgroup.controller.machine.events import ControlRequest, SendToBroker
+from zkgroup.controller.machine.events import BrokerRequest, ControlRequest
 from zkgroup.controller.machine.fenced_writes import Fence
 from zkgroup.controller.machine.open_reassignments import ReassignmentRequest
 from zkgroup.controller.machine.requests.sender import UnresolvedDeletes
@@ -308,7 +308,7 @@ class Machine:
         while True:
             core.take_effects()
             channels.flush()
-            sent = [each.message for each in core.take_effects() if isinstance(each, SendToBroker)]
+            sent = [each for each in core.take_effects() if isinstance(each, BrokerRequest)]
             if not sent:
                 break
             for message in sent:

@@ -24,7 +24,6 @@ from zkgroup.controller.machine.events import (
     BrokerRequest,
     CloseChannel,
     OpenChannel,
-    SendToBroker,
 )
 from zkgroup.controller.machine.open_reassignments import OpenReassignments
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
@@ -226,7 +225,7 @@ class SendQueues:
             else:
                 due = send_queue.next()
             if due is not None:
-                self._core.emit(SendToBroker(due))
+                self._core.emit(due)
 
     def _send_queue(self, broker: int, incarnation: int) -> SendQueue | None:
         send_queue = self._send_queues.get(broker)
