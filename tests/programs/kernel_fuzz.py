@@ -1,9 +1,8 @@
 """Fuzzes the compiled kernel, built with gcc's sanitizers: `python -m tests.programs.kernel_fuzz`.
 
-Builds the kernel's files with -fsanitize=address,undefined in a temporary folder, and runs a process with
-them: records with changed bytes and right checksums, bytes in which records are looked for, and histories
-that are applied to a tree. What the kernel gives must be what plain Python gives. A wrong access ends the
-process.
+Builds the kernel with -fsanitize=address,undefined in a temporary folder, and runs a process with it: records
+with changed bytes and right checksums, bytes in which records are looked for, and histories that are applied
+to a tree. What the kernel gives must be what plain Python gives. A wrong access ends the process.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-FILES: Final = ("kernel", "tree_kernel")
 SOURCES: Final = ROOT / "zkgroup" / "zkfiles"
 _FLAGS: Final = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-DPy_LIMITED_API=0x030B0000")
 SANITIZERS: Final = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -46,11 +44,10 @@ def main() -> int:
 
 
 def build(folder: Path, sources: Path = SOURCES, flags: Sequence[str] = SANITIZERS) -> None:
-    """The kernel's files as modules, by default with sanitizers."""
+    """The kernel as a module, by default with sanitizers."""
     include = sysconfig.get_paths()["include"]
-    for name in FILES:
-        command = ["gcc", *_FLAGS, *flags, f"-I{include}", "-o", folder / f"{name}.so"]
-        subprocess.run([*command, sources / f"{name}.c"], check=True)
+    command = ["gcc", *_FLAGS, *flags, f"-I{include}", "-o", folder / "kernel.so", sources / "kernel.c"]
+    subprocess.run(command, check=True)
 
 
 def _environment() -> Mapping[str, str]:
@@ -65,14 +62,13 @@ def _environment() -> Mapping[str, str]:
 
 
 def fuzz(folder: Path, seed: int, seconds: float) -> int:
-    """With the modules of a folder, for a time."""
-    for name in FILES:
-        spec = importlib.util.spec_from_file_location(f"zkgroup.zkfiles.{name}", folder / f"{name}.so")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+    """With the module of a folder, for a time."""
+    spec = importlib.util.spec_from_file_location("zkgroup.zkfiles.kernel", folder / "kernel.so")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
     draw, counts = random.Random(seed), Counter[str]()
     end = time.monotonic() + seconds
     while time.monotonic() < end or not counts:

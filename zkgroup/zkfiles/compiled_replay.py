@@ -1,23 +1,28 @@
-"""Applies many records to a tree at once, by the compiled kernel: `Tree.apply` and `Tree.has` in columns.
+"""Applies many records to a tree at once: `Tree.apply` and `Tree.has` in columns.
 
 Only what is plain is done here: every znode that is set or deleted is there, every one that is made is not,
 counts of creates rise, nothing is deleted with children, and the record of a session's end names all its
-ephemerals. Anything else is refused with nothing done, for the kernel changes a copy of the znodes' numbers.
+ephemerals. Anything else is refused with nothing done, for a copy of the znodes' numbers is changed.
 The numbers stay here from stretch to stretch, and come into the tree when `settle` is called.
-Importing it raises ImportError where the kernel was not built or is switched off, and without numpy.
+Importing it raises ImportError where the kernel was not built or is switched off, without numpy and without
+pyarrow.
+
+Sources: DataTree.java and DigestCalculator.java@3.9.4, as `tree` has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeGuard
+from zlib import crc32
 
 import numpy as np
 
 from zkgroup.zkfiles import compiled as compiled  # for its switch
-from zkgroup.zkfiles import tree_kernel
+from zkgroup.zkfiles.arrow import coded
 from zkgroup.zkfiles.batches import Batch, Slices
+from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.stretches import DROP, MAKE, SET, Compared, Flags, Numbers, OddRowsError, Stretch
 from zkgroup.zkfiles.tree import Tree
@@ -26,14 +31,25 @@ _FIELDS: Final = (
     *("czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "children"),
     *("base", "crc"),
 )
-"""Of a znode, in the kernel's order; then whether it is there, the rows that made and wrote it, and whether
-it was changed."""
+"""Of a znode; then whether it is there, the rows that made and wrote it, and whether it was changed."""
+_CZXID, _MZXID, _PZXID, _CTIME, _MTIME, _VERSION, _CVERSION, _AVERSION, _OWNER, _CHILDREN, _BASE, _CRC = (
+    range(len(_FIELDS))
+)
 _IS_THERE, _MADE, _WRITTEN, _CHANGED = range(len(_FIELDS), len(_FIELDS) + 4)
-_CZXID, _PZXID, _CTIME, _OWNER, _CHILDREN = 0, 2, 3, 8, 9
 _NOTHING: Final = (0,) * len(_FIELDS)
 _numbers_of: Final = attrgetter(*_FIELDS)
-_SEED: Final = hash("zkgroup") >> 1
-"""Another one in each process, so that nobody can write paths that share a place."""
+_BEGIN, _GAIN, _LOSE = 0, DROP + 1, DROP + 2
+"""Beside SET, MAKE and DROP: what a znode is before all rows, and that a child comes or goes."""
+_COUNTED: Final = np.dtype(
+    [(name, ">i8") for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime")]
+    + [(name, ">i4") for name in ("version", "cversion", "aversion")]
+    + [("owner", ">i8")]
+)
+"""The bytes of a znode's history of which its digest is made."""
+_NOT_COUNTED: Final = -1
+_OUTSIDE: Final = "/zookeeper/"
+_MOST_LEVELS, _MOST_PATH = 64, 4096
+_MOST_CREATES: Final = 2**31 - 1
 
 
 class CompiledPaths:
@@ -43,21 +59,20 @@ class CompiledPaths:
     """
 
     def __init__(self) -> None:
-        self._table = tree_kernel.Paths(_SEED)
+        self._codes: dict[str | None, int] = {}
         self.names: list[str] = []
+        self._parents: list[int] = []
+        self._crcs: list[int] = []
         self.parents: Numbers = np.empty(0, np.int64)
-        self.crcs: Numbers = np.empty(0, np.uint32)
+        self.crcs: Numbers = np.empty(0, np.int64)
         self._znodes = _Znodes()
 
     def codes_of(self, batches: Sequence[Batch]) -> Numbers:
         """Of the paths of batches."""
-        codes = np.empty(sum(batch.rows for batch in batches), np.int64)
-        start = 0
         for batch in batches:
-            paths = _slices(batch, "path")
-            self._table.codes(paths.raw, paths.bounds, paths.present, codes[start : start + batch.rows])
-            start += batch.rows
-        self._learn()
+            _slices(batch, "path")
+        places, names = coded(batches, "path")
+        codes: Numbers = self._codes_of(names)[places]
         return codes
 
     def data_of(self, batches: Sequence[Batch]) -> Sequence[bytes | None]:
@@ -73,18 +88,16 @@ class CompiledPaths:
         codes = np.concatenate((touched, self._ephemerals(tree, sessions)))
         znodes = self._znodes
         znodes.load(tree, self.names, codes)
-        numbers = znodes.before(touched, int(rows.zxid[0]))
-        columns = _columns(rows, own, above, self)
-        found = tree_kernel.replay(columns, numbers, sessions, znodes.owned(sessions), tree.digest)
-        if found is None:
-            raise OddRowsError("records that are not plain")
-        records, digests, wrong, first_wrong, total = found
-        if wrong and not tree.keeps_charset(wrong):
+        before = znodes.before(touched, int(rows.zxid[0]))
+        found = _replayed(rows, own, above, before, self.crcs)
+        _require_ends(rows, found, sessions, znodes.owned(sessions))
+        total, compared = _compared(rows, found.digest, tree.digest)
+        if compared.wrong and not tree.keeps_charset(compared.wrong):
             raise OddRowsError("paths in another charset")
-        znodes.keep(touched, numbers, rows)
+        znodes.keep(touched, found.znodes, rows)
         rows.tell_sessions(tree.sessions)
         tree.jump(int(rows.zxid[-1]), int(rows.time_ms[-1]), total)
-        return Compared(records, digests, wrong, first_wrong if wrong else None)
+        return compared
 
     def settle(self) -> None:
         """Brings the tree to what `apply` made of it; before that its znodes are those of earlier."""
@@ -95,22 +108,199 @@ class CompiledPaths:
         names = [name for session in sessions.tolist() for name in tree.ephemerals(session)]
         if not all(map(str.isascii, names)):
             raise OddRowsError("an ephemeral beyond ASCII")
-        bounds = np.cumsum([0, *map(len, names)])
-        pairs = np.stack((bounds[:-1], bounds[1:]), axis=1).astype(np.int32)
-        codes = np.empty(len(names), np.int64)
-        self._table.codes("".join(names).encode(), pairs, None, codes)
-        self._learn()
+        codes = self._codes_of(names)
         if (codes < 0).any():
             raise OddRowsError("an ephemeral that is not counted")
         return codes
 
-    def _learn(self) -> None:
-        new = self._table.paths_from(len(self.names))
-        if new:
-            names, parents, crcs = zip(*new, strict=True)
-            self.names += names
-            self.parents = np.concatenate((self.parents, np.array(parents, np.int64)))
-            self.crcs = np.concatenate((self.crcs, np.array(crcs, np.uint32)))
+    def _codes_of(self, names: Sequence[str | None]) -> Numbers:
+        codes = np.array([self._code_of(name) for name in names], np.int64)
+        new = len(self.parents)
+        if new < len(self.names):
+            self.parents = np.concatenate((self.parents, np.array(self._parents[new:], np.int64)))
+            self.crcs = np.concatenate((self.crcs, np.array(self._crcs[new:], np.int64)))
+        return codes
+
+    def _code_of(self, path: str | None) -> int:
+        """The code of a path, with those above it."""
+        known = self._codes.get(path)
+        if known is not None:
+            return known
+        code = _NOT_COUNTED
+        if _is_counted(path):
+            parent = self._code_of(path.rpartition("/")[0]) if path else _NOT_COUNTED
+            code = len(self.names)
+            self.names.append(path)
+            self._parents.append(parent)
+            self._crcs.append(crc32(path.encode()))
+        self._codes[path] = code
+        return code
+
+
+def _is_counted(path: str | None) -> TypeGuard[str]:
+    return (
+        path is not None
+        and path != "/"
+        and len(path) <= _MOST_PATH
+        and path.count("/") <= _MOST_LEVELS
+        and not path.startswith(_OUTSIDE)
+    )
+
+
+class _Replayed(NamedTuple):
+    """What rows made of the znodes that they touch."""
+
+    znodes: Numbers
+    """The numbers of each."""
+    digest: Numbers
+    """How each row changed the digest."""
+    owners: Numbers
+    """Of each row that made or dropped an ephemeral: its session, the row, and 1 or -1."""
+
+
+class _Events:
+    """What happened to each znode, one after the other: first what it was, then each row about it."""
+
+    def __init__(self, rows: Stretch, own: Numbers, above: Numbers, before: Numbers) -> None:
+        acts = np.flatnonzero(rows.act > 0)
+        moves = acts[rows.act[acts] != SET]
+        znodes = np.arange(len(before))
+        node = np.concatenate((znodes, own[acts], above[moves]))
+        row = np.concatenate((np.full(len(before), -1), acts, moves))
+        child = np.where(rows.act[moves] == MAKE, _GAIN, _LOSE)
+        kind = np.concatenate((np.full(len(before), _BEGIN), rows.act[acts], child))
+        order = np.argsort(node * (len(rows) + 1) + row + 1)
+        self.row, self.kind = row[order], kind[order]
+        self._before = before.T.copy()
+        self._places = np.arange(len(order))
+        self.begins: Flags = self.kind == _BEGIN
+        self.ends: Flags = np.append(self.begins[1:], True)
+
+    def last(self, *kinds: int) -> Numbers:
+        """For each event the place of the last one of these kinds, or of the beginning."""
+        is_one = self.begins | np.isin(self.kind, kinds)
+        found: Numbers = np.maximum.accumulate(np.where(is_one, self._places, 0))
+        return found
+
+    def field(self, field: int, last: Numbers, values: Any) -> Numbers:
+        """What a field is behind each event, where events at `last` give it these values."""
+        found = np.empty(len(self.row), np.int64)
+        found[:] = values
+        found[self.begins] = self._before[field]
+        return found[last]
+
+
+def _replayed(rows: Stretch, own: Numbers, above: Numbers, before: Numbers, seeds: Numbers) -> _Replayed:
+    """Applies the rows to the znodes, which were so before. Raises OddRowsError for what is not plain."""
+    events = _Events(rows, own, above, before)
+    row, kind, begins = events.row, events.kind, events.begins
+    zxid, ms, places = rows.zxid[row], rows.time_ms[row], np.arange(len(row))
+    made, written = events.last(MAKE), events.last(SET, MAKE)
+    owner = np.where(rows.is_ephemeral[row], rows.session[row], 0)
+    version = np.where(kind == SET, rows.version[row], 0)
+    count = np.where(kind == _GAIN, rows.count[row], 0)
+    is_next = (kind == _GAIN) & (count == -1)
+    told = np.maximum.accumulate(np.where(begins | (kind == MAKE) | (kind == _GAIN) & ~is_next, places, 0))
+    nexts = np.cumsum(is_next)
+    creates = events.field(_CVERSION, told, count) + nexts - nexts[told]
+    change = events.field(_CHILDREN, places, (kind == _GAIN) * 1 - (kind == _LOSE))
+    children = np.cumsum(change)
+    children -= (children - change)[events.last()]
+    writes = (rows.act == SET) | (rows.act == MAKE)
+    assert isinstance(rows.data, DataOf)
+    sums = rows.data.crcs(np.where(writes, rows.path, -1), seeds)
+    fields = [
+        events.field(_CZXID, made, zxid),
+        events.field(_MZXID, written, zxid),
+        events.field(_PZXID, events.last(MAKE, _GAIN, _LOSE), zxid),
+        events.field(_CTIME, made, ms),
+        events.field(_MTIME, written, ms),
+        events.field(_VERSION, written, version),
+        creates,
+        events.field(_AVERSION, made, 0),
+        events.field(_OWNER, made, owner),
+        children,
+        events.field(_BASE, written, sums[row]),
+        np.zeros(len(row), np.int64),
+        events.field(_IS_THERE, events.last(MAKE, DROP), kind == MAKE),
+        events.field(_MADE, made, row),
+        events.field(_WRITTEN, written, row),
+        (~begins).astype(np.int64),
+    ]
+    _require_plain(kind, fields)
+    crcs = fields[_CRC] = _crcs(fields, begins, before)
+    changed = np.flatnonzero(~begins)
+    changes = crcs[changed] - crcs[changed - 1]
+    of_parents = kind[changed] > DROP
+    digest = np.zeros(len(rows), np.int64)
+    digest[row[changed[~of_parents]]] = changes[~of_parents]
+    digest[row[changed[of_parents]]] += changes[of_parents]
+    owned = np.flatnonzero(((kind == MAKE) | (kind == DROP)) & (fields[_OWNER] != 0))
+    signs = np.where(kind[owned] == MAKE, 1, -1)
+    owners = np.stack((fields[_OWNER][owned], row[owned], signs))
+    return _Replayed(np.stack([field[events.ends] for field in fields], axis=1), digest, owners)
+
+
+def _require_plain(kind: Numbers, fields: Sequence[Numbers]) -> None:
+    """Raises OddRowsError for events that only `tree` knows the rules for."""
+    later, creates, owners = kind[1:], fields[_CVERSION], fields[_OWNER]
+    odd = (later != _BEGIN) & ((fields[_IS_THERE][:-1] != 0) == (later == MAKE))
+    odd |= (later == DROP) & (fields[_CHILDREN][:-1] != 0)
+    odd |= (later == _GAIN) & ((creates[1:] <= creates[:-1]) | (creates[1:] >= _MOST_CREATES))
+    made = np.unique(owners[(kind == MAKE) & (owners != 0)])
+    if odd.any() or not all(lifetime_of(owner) == "session" for owner in made.tolist()):
+        raise OddRowsError("records that are not plain")
+
+
+def _crcs(fields: Sequence[Numbers], begins: Flags, before: Numbers) -> Numbers:
+    """What each znode adds to the digest behind each event."""
+    crcs = np.zeros(len(begins), np.int64)
+    crcs[begins] = before[:, _CRC]
+    counted = np.flatnonzero(~begins & (fields[_IS_THERE] != 0))
+    history = np.empty(len(counted), _COUNTED)
+    for field, name in zip(fields, _COUNTED.names or (), strict=False):
+        history[name] = field[counted]
+    size = _COUNTED.itemsize
+    starts = range(0, history.nbytes, size)
+    ends = range(size, history.nbytes + size, size)
+    crcs[counted] = _crcs_of(history.tobytes(), starts, ends, fields[_BASE][counted])
+    return crcs
+
+
+def _crcs_of(raw: bytes, starts: Iterable[int], ends: Iterable[int], seeds: Numbers) -> Numbers:
+    """The CRC of each piece of some bytes, behind that of what was before it."""
+    pieces = map(raw.__getitem__, map(slice, starts, ends))
+    return np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(seeds))
+
+
+def _require_ends(rows: Stretch, found: _Replayed, sessions: Numbers, owned: Numbers) -> None:
+    """Raises OddRowsError for the end of a session that did not name all its ephemerals."""
+    if not len(sessions):
+        return
+    owners, places, signs = found.owners
+    numbers = np.minimum(np.searchsorted(sessions, owners), len(sessions) - 1)
+    is_asked = sessions[numbers] == owners
+    width = len(rows) + 1
+    keys = numbers[is_asked] * width + places[is_asked]
+    order = np.argsort(keys)
+    counts = np.append(0, np.cumsum(signs[is_asked][order]))
+    closed = np.array(rows.closed, np.int64)
+    session = np.searchsorted(sessions, rows.session[closed])
+    until = np.searchsorted(rows.zxid, rows.zxid[closed], "right")
+    ends = np.searchsorted(keys[order], session * width + until)
+    starts = np.searchsorted(keys[order], session * width)
+    if (owned[session] + counts[ends] - counts[starts]).any():
+        raise OddRowsError("ephemerals that an end of a session does not name")
+
+
+def _compared(rows: Stretch, changes: Numbers, digest: int) -> tuple[int, Compared]:
+    """The digest behind the last row, and how those of the records compare with what they should be."""
+    sums = np.cumsum(changes) + digest
+    ends = np.flatnonzero(np.append(rows.zxid[1:] != rows.zxid[:-1], True))
+    told = ends[rows.has_digest[ends]]
+    wrong = told[sums[told] != rows.digest[told]]
+    first_wrong = int(rows.zxid[wrong[0]]) if len(wrong) else None
+    return int(sums[-1]), Compared(len(ends), len(told), len(wrong), first_wrong)
 
 
 class _Znodes:
@@ -163,7 +353,7 @@ class _Znodes:
         return counts.astype(np.int64)
 
     def keep(self, codes: Numbers, numbers: Numbers, rows: Stretch) -> None:
-        """What the kernel made of them."""
+        """Takes what a stretch made of them."""
         changed = self._numbers[codes, _CHANGED] | numbers[:, _CHANGED]
         self._numbers[codes] = numbers
         self._numbers[codes, _CHANGED] = changed
@@ -237,12 +427,15 @@ class DataOf(Sequence[bytes | None]):
 
     def crcs(self, codes: Numbers, seeds: Numbers) -> Numbers:
         """Of each row the CRC of its path and data; 0 for rows with a negative code."""
-        sums = np.empty(len(codes), np.int64)
+        sums = np.zeros(len(codes), np.int64)
         start = 0
         for pieces, end in zip(self._slices, self._ends.tolist(), strict=True):
-            tree_kernel.data_crcs(
-                pieces.raw, pieces.bounds, pieces.present, codes[start:end], seeds, sums[start:end]
-            )
+            places = np.flatnonzero(codes[start:end] >= 0)
+            starts, ends = pieces.bounds[2 * places], pieces.bounds[2 * places + 1]
+            if pieces.present is not None:
+                ends = np.where(pieces.present[places], ends, starts)
+            of_paths = seeds[codes[start + places]]
+            sums[start + places] = _crcs_of(pieces.raw, starts.tolist(), ends.tolist(), of_paths)
             start = end
         return sums
 
@@ -269,22 +462,6 @@ def _places(rows: Stretch, paths: CompiledPaths) -> tuple[Numbers, Numbers, Numb
     own, above = np.full(len(rows), -1), np.full(len(rows), -1)
     own[acts] = place[rows.path[acts]]
     above[moves] = place[parents]
+    if (own[moves] == above[moves]).any():
+        raise OddRowsError("a znode above itself")
     return touched, own, above
-
-
-def _columns(rows: Stretch, own: Numbers, above: Numbers, paths: CompiledPaths) -> Numbers:
-    """In the kernel's order."""
-    assert isinstance(rows.data, DataOf)
-    writes = (rows.act == SET) | (rows.act == MAKE)
-    closes = np.zeros(len(rows), np.int64)
-    closes[list(rows.closed)] = 1
-    return np.stack(
-        (
-            *(rows.zxid, rows.session, rows.time_ms, rows.act, own, above),
-            *(rows.version, rows.is_ephemeral, rows.count, rows.digest, rows.has_digest),
-            rows.data.crcs(np.where(writes, rows.path, -1), paths.crcs),
-            closes,
-        ),
-        dtype=np.int64,
-        casting="unsafe",
-    )

@@ -22,8 +22,6 @@ enum {
     CREATE_TTL = 21
 };
 
-/* --- rows ---------------------------------------------------------------------------------------------- */
-
 /* The order in which `fill` takes the columns. Flags tell where a number or a piece is there. */
 enum { ZXID, SESSION, TIME, OFFSET, TREE_DIGEST, TTL, LONGS };
 enum { EPOCH, SUB, CXID, TYPE, OP, LIFETIME, ACL, VERSION, ERROR_CODE, TIMEOUT, PARENT_CVERSION, INTS };
@@ -190,8 +188,6 @@ static void put_row(Table *table, Row *row) {
             table->at[FIRST_FLAG + i][at] = row->flags[i];
     table->rows++;
 }
-
-/* --- operations ---------------------------------------------------------------------------------------- */
 
 static const char OPEN_ACL[] = "\0\0\0\x01\0\0\0\x1f\0\0\0\x05world\0\0\0\x06" "anyone";
 enum { OPEN_ACL_SIZE = sizeof OPEN_ACL - 1 };
@@ -373,8 +369,6 @@ static int read_record(Table *table, Record *record, int64_t number) {
     read_end(table, record, first);
     return !record->in.odd;
 }
-
-/* --- what Python calls --------------------------------------------------------------------------------- */
 
 static PyObject *find(PyObject *module, PyObject *args) {
     Py_buffer data, starts, ends;

@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/* --- bytes of a log ------------------------------------------------------------------------------------ */
-
 static uint32_t u32(const uint8_t *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
@@ -95,8 +93,6 @@ static Piece next_path(Reader *in) {
     return piece;
 }
 
-/* --- checksums ----------------------------------------------------------------------------------------- */
-
 enum { ADLER_BASE = 65521, ADLER_BLOCK = 16, ADLER_BLOCKS = 5552 / ADLER_BLOCK };
 
 static uint32_t adler32_of(const uint8_t *p, int64_t size) {
@@ -122,8 +118,6 @@ static uint32_t adler32_of(const uint8_t *p, int64_t size) {
     }
     return two % ADLER_BASE << 16 | one % ADLER_BASE;
 }
-
-/* --- records ------------------------------------------------------------------------------------------- */
 
 enum { FRAME = 12, HEADER = 32, MOST_RECORD = 64 * 1024 * 1024 };
 

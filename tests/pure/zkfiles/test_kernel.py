@@ -193,24 +193,3 @@ def test_what_does_not_fit_the_buffers_is_an_error() -> None:
         kernel.find(chunk.data, len(chunk.data) + 1, starts, ends)
     assert kernel.measure(chunk.data, starts, ends + 10**6, 0, count, 0, 1 << 62, 1) is None
     assert kernel.find(chunk.data, 0, starts[:2], ends[:1]) == (1, 0)
-
-
-@needs_kernel
-def test_numbers_outside_are_no_places() -> None:
-    """Whatever the buffers say, nothing beyond them is read or written."""
-    kernel = importlib.import_module("zkgroup.zkfiles.tree_kernel")
-    raw, codes = b"/a/b", np.zeros(1, np.int64)
-    for bounds in ((-1, 2), (2, 1), (0, 5)):
-        kernel.Paths(1).codes(raw, np.array(bounds, np.int32), None, codes)
-        assert codes[0] == -1
-    with pytest.raises(ValueError, match="different lengths"):
-        kernel.Paths(1).codes(raw, np.zeros(4, np.int32), None, codes)
-    with pytest.raises(ValueError, match="outside"):
-        kernel.data_crcs(raw, np.zeros(2, np.int32), None, codes + 7, np.zeros(1, np.uint32), codes)
-    none = np.zeros(0, np.int64)
-    for act, own, above in ((1, 5, 0), (1, -1, 0), (2, 0, 1), (2, 0, 0), (3, 0, 1 << 40), (9, 0, 0)):
-        columns = np.zeros((13, 1), np.int64)
-        columns[3:6, 0] = act, own, above
-        assert kernel.replay(columns, np.ones((1, 16), np.int64), none, none, 0) is None
-    with pytest.raises(ValueError, match="as many counts"):
-        kernel.replay(np.zeros((13, 1), np.int64), none, none, codes, 0)
