@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.pure.audit.server_copies import CHROOT, below_chroot, write_copies
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.history_files import consistent, records_of
 from tests.worlds.random_histories import history_of
 from tests.worlds.record_by_record import checks_of, exact_rows
 from tests.worlds.screened_findings import whole_columns
-from tests.worlds.server_copies import CHROOT, below_chroot, write_copies
 from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import facts_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.pure.broker.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from tests.worlds.acls import UNREADABLE
-from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import ConfigChanged, Registered, TopicsFollowed
 from zkgroup.model.requests import Create, Delete
 from zkgroup.znodes.brokers import Topic

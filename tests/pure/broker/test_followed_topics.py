@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.pure.broker.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from tests.worlds.acls import UNREADABLE
-from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import PauseFetches, Registered, ResumeFetches, TopicsFollowed
 from zkgroup.broker.machine.machine import READ_AT_ONCE
 from zkgroup.model import TopicPartition

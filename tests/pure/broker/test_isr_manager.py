@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tests.pure.broker.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
 from tests.worlds.acls import UNREADABLE, UNWRITABLE
 from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import in_memory, replicate
-from tests.worlds.stepped_brokers import T0, BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import (
     BecameLeader,
     FollowerFetched,

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from tests.pure.broker.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.serving import on_a_loop
-from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import ClaimProducerIds, ProducerIdsClaimed
 from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.handlers import RequestContext

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.stepped_brokers import BrokerNode, SteppedBrokers, alone
+from tests.pure.broker.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import BrokerEffect, Failed, Prepared, Registered
 from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
 from zkgroup.model.requests import Create, Delete

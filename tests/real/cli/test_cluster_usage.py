@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.worlds.server_cluster import ServerCluster
+from tests.real.cli.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model.requests import Create

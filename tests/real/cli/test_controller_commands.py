@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.real.cli.active_controllers import Controllers
+from tests.real.cli.server_cluster import ServerCluster
 from tests.waiting import eventually
 from tests.worlds.other_clients import beside
-from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition

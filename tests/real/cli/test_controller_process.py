@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.real.cli.server_cluster import ServerCluster, reassignment_file
 from tests.waiting import becomes, eventually
 from tests.worlds.other_clients import beside
 from tests.worlds.processes import Process
-from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from zkgroup_cli.app import show_logs
 
-from tests.worlds.server_cluster import ServerCluster, reassignment_file
+from tests.real.cli.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell, logs_as_before
 

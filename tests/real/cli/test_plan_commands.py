@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.worlds.server_cluster import ServerCluster
+from tests.real.cli.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.real.cli.server_cluster import ServerCluster, reassignment_file
 from tests.waiting import eventually
 from tests.worlds.other_clients import beside
-from tests.worlds.server_cluster import ServerCluster, reassignment_file
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model.requests import Delete, SetData

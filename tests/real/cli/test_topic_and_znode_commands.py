@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.server_cluster import ServerCluster
+from tests.real.cli.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.admin.persistent import plan_removal, remove

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.real.cli.server_cluster import ServerCluster
 from tests.waiting import eventually
 from tests.worlds.other_clients import beside
-from tests.worlds.server_cluster import ServerCluster
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.model.requests import Delete

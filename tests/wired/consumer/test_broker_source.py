@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.waiting import PATIENCE_S, becomes
+from tests.wired.consumer.records import places, polled
 from tests.worlds.memory_groups import hold
 from tests.worlds.public_apis import Api, MemberWorld, orders
 from tests.worlds.record_brokers import RecordBrokers
-from tests.worlds.records import places, polled
 from zkgroup.clients.kafka_python import address_of
 from zkgroup.clients.producer import DeliveryReport, NewRecord, RecordProducer
 from zkgroup.errors import ConfigError, SourceUnavailableError, StableTimeoutError

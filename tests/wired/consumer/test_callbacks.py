@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tests.waiting import PATIENCE_S
+from tests.wired.consumer.records import filled, polled
 from tests.worlds.public_apis import Api, Application, MemberWorld, orders, settings
-from tests.worlds.records import filled, polled
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import MemberFailedError, NotOwnerError
 

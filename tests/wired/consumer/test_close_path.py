@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.waiting import PATIENCE_S
+from tests.wired.consumer.records import filled, polled
 from tests.worlds.files_passed import Passed, profiled
 from tests.worlds.public_apis import Api, MemberWorld
-from tests.worlds.records import filled, polled
 
 SHELL, MACHINE, BELOW, DOUBLES = "the consumer", "its machine", "the packages below", "the doubles"
 AT_MOST = {SHELL: 10, MACHINE: 10, BELOW: 7, DOUBLES: 5}

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S
+from tests.wired.consumer.records import Places, filled, places
 from tests.worlds.public_apis import Api, Application, Listener, MemberWorld, orders, settings
-from tests.worlds.records import Places, filled, places
 from zkgroup.consumer.aio import AsyncConsumer, AsyncGroupMember
 from zkgroup.consumer.callbacks import AsyncRebalanceListener
 from zkgroup.consumer.lease import Lease

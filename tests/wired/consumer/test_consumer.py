@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S, joined
+from tests.wired.consumer.records import Places, every, filled, places, polled
 from tests.worlds.public_apis import Api, Application, MemberWorld, orders, settings
-from tests.worlds.records import Places, every, filled, places, polled
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import MemberClosedError
 from zkgroup.sources.memory import MemorySource

@@ -10,8 +10,8 @@ import pytest
 
 from tests.project import ROOT
 from tests.waiting import PATIENCE_S
+from tests.wired.consumer.records import every, filled, places, polled
 from tests.worlds.public_apis import Api, MemberWorld, orders, settings
-from tests.worlds.records import every, filled, places, polled
 from zkgroup import AsyncConsumer, Consumer
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import ConfigError, MemberClosedError, NotOwnerError, SourceUnavailableError

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.waiting import PATIENCE_S
+from tests.wired.consumer.records import filled
 from tests.worlds.public_apis import Api, Application, MemberWorld, settings
-from tests.worlds.records import filled
 from zkgroup.consumer.group_reads import group_reads
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import (

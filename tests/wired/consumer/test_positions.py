@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.waiting import PATIENCE_S
+from tests.wired.consumer.records import every, filled, places, polled
 from tests.worlds.public_apis import Api, MemberWorld, orders, settings
-from tests.worlds.records import every, filled, places, polled
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import ConfigError, NoOffsetError, NotOwnerError
 from zkgroup.model import TopicPartition

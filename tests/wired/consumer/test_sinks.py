@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE_S
+from tests.wired.consumer.records import polled
 from tests.worlds.public_apis import Api, MemberWorld, orders, settings
-from tests.worlds.records import polled
 from zkgroup.consumer import telemetry
 from zkgroup.consumer.sync import Consumer
 from zkgroup.errors import ConfigError

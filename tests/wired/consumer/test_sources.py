@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE_S, happened
+from tests.wired.consumer.records import filled, places, polled
 from tests.worlds.public_apis import Api, MemberWorld, settings
-from tests.worlds.records import filled, places, polled
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import (
     MemberFailedError,
