@@ -1,6 +1,7 @@
-"""The rows expected of a log and a snapshot, made value by value from plain Python, and the rows returned.
+"""The rows of a log and a snapshot: those expected, made value by value from plain Python, those returned,
+and the bytes that are read for them.
 
-It shares nothing with the columnar readers but the names of the columns.
+The expected rows share nothing with the columnar readers but the names of the columns.
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.records import AclEntry, Operation, StoredZnode, Transaction, TransactionType
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
 
@@ -194,3 +199,18 @@ def kind_of(owner: int) -> str:
 
 def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
+
+
+@contextmanager
+def counted_reads() -> Iterator[Counter[str]]:
+    """Bytes read of each file, by its name; plain ones of a packed file."""
+    counted: Counter[str] = Counter()
+    read = FileBytes.read
+
+    def noted(file: FileBytes, most: int) -> bytes:
+        piece = read(file, most)
+        counted[file.path.name] += len(piece)
+        return piece
+
+    with mock.patch.object(FileBytes, "read", noted):
+        yield counted

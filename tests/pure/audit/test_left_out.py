@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.programs.benchmarks.group_days import write_logs
-from tests.worlds.files_read import counted_reads
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.screened_findings import events_in, whole_columns
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.zkfiles_tables import counted_reads
 from zkgroup.audit.columns.stored import joined
 from zkgroup.audit.facts import facts_of
 from zkgroup.audit.groups import groups_of

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.files_read import counted_reads
 from tests.worlds.server_history import ServerHistory
-from tests.worlds.zkfiles_tables import needs_kernel
+from tests.worlds.zkfiles_tables import counted_reads, needs_kernel
 from zkgroup.audit.inspection import health_of
 from zkgroup.zkfiles import log_health
 from zkgroup.zkfiles.health import FileHealth

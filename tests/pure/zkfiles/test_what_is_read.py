@@ -9,8 +9,8 @@ import pytest
 
 from tests.pure.zkfiles.test_snapshot_reading import DIALECTS, PACKED
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.files_read import counted_reads
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
+from tests.worlds.zkfiles_tables import counted_reads
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, open_snapshot
