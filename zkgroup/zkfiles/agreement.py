@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from zkgroup.zkfiles import log_lists
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.byte_arrays import Bytes
-from zkgroup.zkfiles.columns import fastest_way
+from zkgroup.zkfiles.columns import batches_of, fastest_way
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.frames import FRAME, ZXID_AT, LogChunk
 from zkgroup.zkfiles.health import SeenRecords
@@ -112,20 +112,7 @@ class Piece:
             if batch is not None:
                 yield batch
             return
-        chunk, take, first = self.held[0].chunk, fastest_way().take, 0
-        while first < len(chunk.starts):
-            taken = take(chunk, first, wanted)
-            if taken is None:
-                take = log_lists.take
-                starts, ends = (np.asarray(each).tolist() for each in (chunk.starts, chunk.ends))
-                chunk = chunk._replace(starts=starts, ends=ends)
-                continue
-            if taken.batch is not None:
-                yield taken.batch
-            first = taken.until
-            if taken.error is not None:
-                self._note(first, taken.error)
-                first += 1
+        yield from batches_of(self.held[0].chunk, wanted, fastest_way().take, self._note)
 
     def transactions(self, zxids: Numbers | None = None) -> Iterator[Transaction]:
         """The records as objects, or those with some zxids, without those that cannot be read."""

@@ -8,7 +8,7 @@ The values are the same. `arrow.record_batch` makes Arrow of a batch.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from zkgroup.zkfiles import log_lists, snapshot_lists
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.frames import Find, LogChunk, Oversized, whole_records
+from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.log_lists import LeftOutWrites, Taken, Wanted
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, select
@@ -133,24 +134,40 @@ def _faster() -> Faster | None:
     return Faster(snapshot_arrays.find, snapshot_arrays.batches)
 
 
-def _batches(reader: LogReader, wanted: Wanted, fastest_take: Take) -> Iterator[Batch]:
+def _batches(reader: LogReader, wanted: Wanted, take: Take) -> Iterator[Batch]:
     with closing(reader.chunks()) as chunks:
         for chunk in chunks:
-            first, take = 0, fastest_take
-            while first < len(chunk.starts):
-                taken = take(chunk, first, wanted)
-                if taken is None:
-                    take = log_lists.take
-                    chunk = chunk._replace(starts=_plain(chunk.starts), ends=_plain(chunk.ends))
-                    continue
-                if taken.batch is not None:
-                    yield taken.batch
-                if taken.is_past:
-                    return
-                first = taken.until
-                if taken.error is not None:
-                    reader.unreadable(chunk.base, chunk.starts[first], chunk.ends[first], taken.error)
-                    first += 1
+
+            def note(number: int, error: JuteError, at: LogChunk = chunk) -> None:
+                reader.unreadable(at.base, at.starts[number], at.ends[number], error)
+
+            if (yield from batches_of(chunk, wanted, take, note)):
+                return
+
+
+def batches_of(
+    chunk: LogChunk, wanted: Wanted, take: Take, unreadable: Callable[[int, JuteError], None]
+) -> Generator[Batch, None, bool]:
+    """The records of a chunk as batches; returns whether one lies behind the zxids that are wanted.
+
+    `unreadable` gets the number of each record that holds what no server writes, and is passed over.
+    """
+    first = 0
+    while first < len(chunk.starts):
+        taken = take(chunk, first, wanted)
+        if taken is None:
+            take = log_lists.take
+            chunk = chunk._replace(starts=_plain(chunk.starts), ends=_plain(chunk.ends))
+            continue
+        if taken.batch is not None:
+            yield taken.batch
+        if taken.is_past:
+            return True
+        first = taken.until
+        if taken.error is not None:
+            unreadable(first, taken.error)
+            first += 1
+    return False
 
 
 def _plain(places: Sequence[int]) -> list[int]:

@@ -36,8 +36,3 @@ def owner_of(create: Operation, session: int) -> int:
     if create.ttl_ms is not None:
         return _TTL_BASE + create.ttl_ms
     return session if create.is_ephemeral else 0
-
-
-def ttl_ms_of(owner: int) -> int | None:
-    """The time to live that an ephemeralOwner stands for; None where it stands for something else."""
-    return owner - _TTL_BASE if lifetime_of(owner) == "ttl" else None

@@ -138,10 +138,3 @@ class LogReader:
             raise window.foreign(f"format version {FORMAT_VERSION}", str(version))
         window.at = FILE_HEADER.size
         return True
-
-
-def read_log(
-    path: Path, *, from_offset: int | None = None, to_offset: int | None = None, resync: bool = False
-) -> Iterator[Transaction]:
-    """The transactions of a log in the order of the file; what LogReader says holds here."""
-    return iter(LogReader(path, from_offset=from_offset, to_offset=to_offset, resync=resync))

@@ -62,10 +62,6 @@ class ServerFiles:
             if (following is None or following.zxid > from_zxid) and (to_zxid is None or log.zxid <= to_zxid)
         )
 
-    def snapshots_until(self, zxid: int) -> tuple[ServerFile, ...]:
-        """Those whose dump began at or before a zxid."""
-        return tuple(each for each in self.snapshots if each.zxid <= zxid)
-
 
 def with_following(files: Sequence[ServerFile]) -> Iterator[tuple[ServerFile, ServerFile | None]]:
     """Each file and the one behind it, None behind the last."""

@@ -15,7 +15,7 @@ from tests.programs.benchmarks.calls import calls_of
 from tests.programs.benchmarks.report import Line, Plan, Report, median
 from tests.worlds.server_history import ServerHistory
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 
 PARTITIONS = 2000
 STATE = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
@@ -28,12 +28,12 @@ def replay(plan: Plan, report: Report) -> None:
     with tempfile.TemporaryDirectory(prefix="zkgroup-replay-") as name:
         folder = Path(name)
         path = _written(records).log(folder)
-        count = sum(1 for _ in read_log(path))
+        count = sum(1 for _ in LogReader(path))
         decoding, checking = [], []
         for _ in range(plan.repeats):
-            decoding.append(_cpu_s(lambda: sum(1 for _ in read_log(path))))
+            decoding.append(_cpu_s(lambda: sum(1 for _ in LogReader(path))))
             checking.append(_cpu_s(lambda: _verified(folder, count)))
-        decoded = calls_of(lambda: sum(1 for _ in read_log(path)))
+        decoded = calls_of(lambda: sum(1 for _ in LogReader(path)))
         checked = calls_of(lambda: _verified(folder, count))
     for side, costs in (("decoded alone", decoding), ("replayed, every digest compared", checking)):
         report.lines.append(

@@ -23,7 +23,7 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, exported, inspect_export, write_export
 from zkgroup.zkfiles.log_health import inspect_log
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snappy import SnappyError, decompressed, fastest
@@ -55,7 +55,7 @@ def log(data: bytes) -> None:
         tree = Tree()
         whole: list[Transaction] = []
         try:
-            for transaction in read_log(path):
+            for transaction in LogReader(path):
                 whole.append(transaction)
                 tree.apply(transaction)
         except (DamagedFileError, NotZooKeeperFileError):
@@ -66,7 +66,7 @@ def log(data: bytes) -> None:
         assert health.is_healthy == is_good, health
         skipped: list[Transaction] = []
         try:
-            skipped = list(read_log(path, resync=True))
+            skipped = list(LogReader(path, resync=True))
         except NotZooKeeperFileError:
             assert not is_good
         assert skipped[: len(whole)] == whole
@@ -137,7 +137,7 @@ def seeds(name: str) -> Iterator[bytes]:
             for file in islice(files.logs, 1):
                 plain = gzip.decompress(file.path.read_bytes())
                 yield plain[:2_000]
-                entries = islice(read_log(file.path), 60)
+                entries = islice(LogReader(file.path), 60)
                 yield _SEPARATOR.join(writer.entry(each) for each in entries)
         elif name == "snapshot":
             packed = files.snapshots[1].path.read_bytes()

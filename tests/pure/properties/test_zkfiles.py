@@ -24,7 +24,7 @@ from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.log_index import index_log
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import (
     AclEntry,
     Operation,
@@ -126,11 +126,11 @@ def test_a_log_comes_back(
 ) -> None:
     """Read in one pass, and in parts by its hop index."""
     with _file("log.1", pack(writer.log(written, padding))) as path:
-        found = list(read_log(path))
+        found = list(LogReader(path))
         assert [each._replace(offset=0) for each in found] == written
         splits = index_log(path, every=every).splits()
         parts = [
-            each for split in splits for each in read_log(path, from_offset=split[0], to_offset=split[1])
+            each for split in splits for each in LogReader(path, from_offset=split[0], to_offset=split[1])
         ]
         assert parts == found
         health = inspect_log(path)
@@ -186,12 +186,12 @@ def test_a_log_that_was_tampered_with_gives_nothing_that_was_not_in_it(
         at = data.draw(st.integers(len(writer.LOG_HEADER), len(raw)))
         raw[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
     with _file("log.1", bytes(raw)) as path:
-        found = [each._replace(offset=0) for each in read_log(path, resync=True)]
+        found = [each._replace(offset=0) for each in LogReader(path, resync=True)]
         remaining = iter(written)
         assert all(each in remaining for each in found)
         before = []
         try:
-            before.extend(each._replace(offset=0) for each in read_log(path))
+            before.extend(each._replace(offset=0) for each in LogReader(path))
         except DamagedFileError as error:
             assert len(writer.LOG_HEADER) <= error.offset <= len(raw)  # noqa: PT017 - or there is none
         assert before == written[: len(before)]
@@ -300,7 +300,7 @@ def test_random_files_give_typed_errors_in_bounded_memory(kind: str, tmp_path: P
     path = tmp_path / f"{kind}.1"
     outcomes = {"whole": 0, "damaged": 0, "foreign": 0}
     read: Callable[[Path], Iterator[object]] = (
-        read_log if kind == "log" else lambda file: open_snapshot(file).znodes()
+        LogReader if kind == "log" else lambda file: open_snapshot(file).znodes()
     )
     inspect = inspect_log if kind == "log" else inspect_snapshot
     for number, raw in enumerate(_random_files(7, _samples(kind))):

@@ -15,7 +15,7 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import WAYS, log_rows, rows_of, use_way
 from zkgroup.zkfiles.columns import fastest_way, log_columns
 from zkgroup.zkfiles.frames import whole_records
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType
 
 T = TransactionType
@@ -102,7 +102,7 @@ def test_every_way_gives_what_the_plain_values_say(
     path = writer.write_log(tmp_path, written)
     transactions_ = sorted(written, key=lambda each: each.zxid)
     path.write_bytes(writer.log(transactions_))
-    expected = list(log_rows(read_log(path), path))
+    expected = list(log_rows(LogReader(path), path))
     low, high = min(one, other), max(one, other)
     chosen = [
         row

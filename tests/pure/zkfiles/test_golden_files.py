@@ -18,7 +18,7 @@ import pytest
 from tests.worlds.golden_data import FOLDER
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.log_health import inspect_log
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.snappy import decompressed
@@ -137,7 +137,7 @@ def body(transaction: Transaction) -> str:
 @pytest.mark.parametrize("path", LOGS, ids=named)
 def test_each_transaction_is_what_the_tool_prints(path: Path) -> None:
     """Number, second, session, cxid, zxid, kind, and path, data, versions, ACLs, error, timeout, paths."""
-    found, expected = list(read_log(path)), printed(path)
+    found, expected = list(LogReader(path)), printed(path)
     assert f"EOF reached after {len(found)} txns." in formatted(path)
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
@@ -251,7 +251,7 @@ def test_the_end_of_each_snapshot_is_what_the_tool_prints(path: Path) -> None:
 def test_a_snapshot_and_a_log_of_3_9_agree_on_the_digest() -> None:
     """The record at the snapshot's last zxid has the digest that stands in the snapshot."""
     files = list_files(SERVERS[1])
-    digests = {each.zxid: each.digest for log in files.logs for each in read_log(log.path)}
+    digests = {each.zxid: each.digest for log in files.logs for each in LogReader(log.path)}
     ends = [open_snapshot(each.path).end for each in files.snapshots if each.zxid]
     assert len(ends) == 2
     for end in ends:
@@ -280,9 +280,9 @@ def test_what_the_jvm_library_packed_is_unpacked(
 
 def test_all_kinds_of_a_real_server_are_met() -> None:
     """But for a check outside of a multi, which only later ones have; multis failed in three ways."""
-    kinds = {each.type for path in LOGS for each in read_log(path)}
+    kinds = {each.type for path in LOGS for each in LogReader(path)}
     assert kinds == set(T) - {T.CHECK}
-    multis = [each for path in LOGS for each in read_log(path) if each.type == T.MULTI]
+    multis = [each for path in LOGS for each in LogReader(path) if each.type == T.MULTI]
     errors = [[one.error for one in each.operations if one.error is not None] for each in multis]
     assert [each.is_applied for each in multis] == [not codes for codes in errors]
     assert Counter(map(tuple, errors)) == {(): 8, (-101,): 2, (-103,): 2, (-103, -2): 4}

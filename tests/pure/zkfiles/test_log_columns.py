@@ -12,7 +12,7 @@ from tests.worlds.zkfiles_tables import everything, log_rows, rows_of, single
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import LogChunk
 from zkgroup.zkfiles.log_lists import Taken, Wanted
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import TransactionType
 from zkgroup.zkfiles.schemas import LOG
 
@@ -44,7 +44,7 @@ def log(tmp_path: Path) -> Path:
 def test_logs_of_real_servers(way: str) -> None:
     """All columns of all rows equal what the plain reader says."""
     for path in LOGS:
-        assert rows_of(log_columns(path)) == list(log_rows(read_log(path), path)), path
+        assert rows_of(log_columns(path)) == list(log_rows(LogReader(path), path)), path
 
 
 def test_what_real_servers_write_is_not_left_to_plain_python(was_taken: list[bool]) -> None:
@@ -59,7 +59,7 @@ def test_what_real_servers_write_is_not_left_to_plain_python(was_taken: list[boo
 def test_every_kind(log: Path, way: str) -> None:
     """All rows as the plain values say, each value of Python's own type."""
     found = rows_of(log_columns(log))
-    assert found == list(log_rows(read_log(log), log))
+    assert found == list(log_rows(LogReader(log), log))
     assert {row["op"] for row in found} == {
         "create", "delete", "set", "setACL", "check", "createSession", "closeSession", "error",
     }  # fmt: skip
@@ -90,7 +90,7 @@ ODD = {
 def test_what_is_left_to_plain_python(name: str, tmp_path: Path, way: str) -> None:
     """One odd record among others: all of them are there."""
     log = writer.write_log(tmp_path, [*everything()[:40], ODD[name], *everything()[41:]])
-    assert rows_of(log_columns(log)) == list(log_rows(read_log(log), log))
+    assert rows_of(log_columns(log)) == list(log_rows(LogReader(log), log))
 
 
 def test_an_unknown_type(tmp_path: Path, way: str) -> None:

@@ -16,7 +16,7 @@ from tests.worlds.zkfiles_tables import Row, everything, log_rows, rows_of
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.log_index import index_log
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Transaction
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -29,7 +29,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rows(log: Path) -> list[Row]:
-    return list(log_rows(read_log(log), log))
+    return list(log_rows(LogReader(log), log))
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 3), (30, 31), (90, 400), (500, 600)])
@@ -140,8 +140,8 @@ def outcome(read: Callable[[], Iterable[Any]]) -> tuple[list[Any], str]:
 
 
 def same_as_plain_values(path: Path, *, resync: bool = False) -> str:
-    """Compares rows and error with those of `read_log`; the error."""
-    transactions, error = outcome(lambda: read_log(path, resync=resync))
+    """Compares rows and error with those of `LogReader`; the error."""
+    transactions, error = outcome(lambda: LogReader(path, resync=resync))
     batches, found = outcome(lambda: log_columns(path, resync=resync))
     assert rows_of(batches) == list(log_rows(transactions, path))
     assert found == error
@@ -151,7 +151,7 @@ def same_as_plain_values(path: Path, *, resync: bool = False) -> str:
 @pytest.mark.parametrize("resync", [False, True])
 def test_a_flipped_bit_in_each_byte_of_a_record(log: Path, *, resync: bool) -> None:
     """What is told, and the rows before and, on demand, behind are those of the plain reader."""
-    offsets = [each.offset for each in read_log(log)]
+    offsets = [each.offset for each in LogReader(log)]
     start, end = offsets[74], offsets[75]
     raw = log.read_bytes()
     errors = 0
@@ -164,7 +164,7 @@ def test_a_flipped_bit_in_each_byte_of_a_record(log: Path, *, resync: bool) -> N
 def test_a_record_that_is_torn_at_each_byte(log: Path) -> None:
     """The last one is not there yet; nothing is damaged."""
     raw = log.read_bytes().rstrip(b"\0")
-    last = [each.offset for each in read_log(log)][-1]
+    last = [each.offset for each in LogReader(log)][-1]
     for end in range(last, len(raw)):
         log.write_bytes(raw[:end])
         assert same_as_plain_values(log) == ""
@@ -198,7 +198,7 @@ def test_a_large_log(tmp_path: Path, way: str) -> None:
     records = 10_000 if way == "plain" else 40_000
     path = write_log(tmp_path / "log.100000001", records)
     number = 0
-    expected = log_rows(read_log(path), path)
+    expected = log_rows(LogReader(path), path)
     for batch in log_columns(path):
         for row in rows_of([batch]):
             assert row == next(expected)
@@ -212,4 +212,4 @@ def test_a_log_of_large_multis(tmp_path: Path) -> None:
     path = write_log(tmp_path / "log.100000001", 20, multi_of=2001)
     batches = list(log_columns(path, rows_per_batch=3000))
     assert {batch.rows for batch in batches} == {4002}
-    assert rows_of(batches) == list(log_rows(read_log(path), path))
+    assert rows_of(batches) == list(log_rows(LogReader(path), path))

@@ -17,7 +17,7 @@ from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.frames import END_MARK, RecordsEnd
 from zkgroup.zkfiles.log_health import inspect_log
-from zkgroup.zkfiles.logs import LogReader, read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.window import MAX_RECORD_BYTES
 
@@ -87,14 +87,14 @@ def test_a_flipped_bit_in_each_field_of_a_record_is_damage(number: int, padding:
             path.write_bytes(raw)
             found: list[int] = []
             with pytest.raises(DamagedFileError) as caught:
-                found.extend(each.zxid for each in read_log(path))
+                found.extend(each.zxid for each in LogReader(path))
             assert caught.value.offset == start, (at - start, bit)
             assert caught.value.path == str(path)
             assert caught.value.expected in str(caught.value)
             assert caught.value.found in str(caught.value)
             assert found == list(range(1, number)), (at - start, bit)
             others = [zxid for zxid in range(1, RECORDS + 1) if zxid != number]
-            assert [each.zxid for each in read_log(path, resync=True)] == others, (at - start, bit)
+            assert [each.zxid for each in LogReader(path, resync=True)] == others, (at - start, bit)
 
 
 def test_a_flipped_bit_differs_from_a_write_that_was_cut_off(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_flipped_bit_differs_from_a_write_that_was_cut_off(tmp_path: Path) -> 
         raw[LAST + 8 : LAST + 12] = struct.pack(">i", raw_length)
         path.write_bytes(raw)
         with pytest.raises(DamagedFileError, match=expected):
-            list(read_log(path))
+            list(LogReader(path))
 
 
 def test_inspection_names_what_is_good_and_where_it_continues(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_hostile_lengths_are_refused_without_the_memory(length: int, is_last: bo
         tracemalloc.start()
         try:
             with pytest.raises(DamagedFileError, match="length"):
-                list(read_log(path))
+                list(LogReader(path))
             assert tracemalloc.get_traced_memory()[1] < 4 << 20
         finally:
             tracemalloc.stop()
@@ -151,10 +151,10 @@ def test_a_page_of_zeros_in_the_middle_is_no_end(tmp_path: Path) -> None:
     at = len(writer.LOG_HEADER) + 10 * SIZE
     path.write_bytes(raw[:at] + bytes(4096) + raw[at + 4096 :] + bytes(1000))
     with pytest.raises(DamagedFileError, match="zeros, and more behind") as caught:
-        list(read_log(path))
+        list(LogReader(path))
     assert caught.value.offset == at
     lost = -(-4096 // SIZE)
-    found = [each.zxid for each in read_log(path, resync=True)]
+    found = [each.zxid for each in LogReader(path, resync=True)]
     assert found == [*range(1, 11), *range(11 + lost, 301)]
 
 
@@ -173,10 +173,10 @@ def test_a_packed_log_that_was_cut_off_is_good_up_to_there(tmp_path: Path) -> No
     path.write_bytes(gzip.compress(WHOLE, 0)[: -SIZE - 20])
     found = []
     with pytest.raises(DamagedFileError, match="cut off"):
-        found.extend(each.zxid for each in read_log(path))
+        found.extend(each.zxid for each in LogReader(path))
     expected = list(range(1, RECORDS - 1)) if len(found) == RECORDS - 2 else list(range(1, RECORDS))
     assert found == expected
-    assert [each.zxid for each in read_log(path, resync=True)] == found
+    assert [each.zxid for each in LogReader(path, resync=True)] == found
     health = inspect_log(path)
     assert (health.is_healthy, health.good_until_zxid) == (False, found[-1])
     assert "cut off" in health.detail
@@ -187,7 +187,7 @@ def test_a_log_with_too_many_damages_is_left_at_one(tmp_path: Path) -> None:
     path = tmp_path / "log.1"
     records = [writer.record(writer.entry(each)) for each in transactions(3000)]
     path.write_bytes(writer.LOG_HEADER + b"".join(record + b"\xff" * 20 for record in records))
-    assert [each.zxid for each in islice(read_log(path, resync=True), 20)] == list(range(1, 21))
+    assert [each.zxid for each in islice(LogReader(path, resync=True), 20)] == list(range(1, 21))
     reader = LogReader(path, resync=True)
     assert len(list(reader)) == len(reader.damages) == 1001
     assert reader.damages[-1].resumed_at is None
@@ -202,7 +202,7 @@ def test_damage_in_a_large_record(tmp_path: Path) -> None:
     assert size > 2 * 256 * 1024
     raw[len(writer.LOG_HEADER) + size + 1000] ^= 4
     path.write_bytes(raw)
-    assert [each.zxid for each in read_log(path, resync=True)] == [1, 3, 4]
+    assert [each.zxid for each in LogReader(path, resync=True)] == [1, 3, 4]
 
 
 def test_a_resync_takes_no_record_of_the_past(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_resync_takes_no_record_of_the_past(tmp_path: Path) -> None:
     at = raw.index(decoy) - 20
     raw[at] ^= 1
     path.write_bytes(raw)
-    assert [each.zxid for each in read_log(path, resync=True)] == [1, 2, 3, 4, 6]
+    assert [each.zxid for each in LogReader(path, resync=True)] == [1, 2, 3, 4, 6]
 
 
 def test_a_file_of_candidates_is_left_in_time(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_preallocated_log_is_not_read_whole(tmp_path: Path, monkeypatch: pytes
         return piece
 
     monkeypatch.setattr("zkgroup.zkfiles.compression.os.pread", counting)
-    assert len(list(read_log(path))) == RECORDS
+    assert len(list(LogReader(path))) == RECORDS
     assert inspect_log(path).is_exact
     assert read < 2 << 20
 
@@ -268,7 +268,7 @@ def test_a_packed_log_of_zeros_is_not_inflated_whole(tmp_path: Path) -> None:
     path.write_bytes(packed + packer.flush())
     tracemalloc.start()
     try:
-        assert len(list(read_log(path))) == RECORDS
+        assert len(list(LogReader(path))) == RECORDS
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
@@ -281,7 +281,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert path.stat().st_size > 6 << 19
     tracemalloc.start()
     try:
-        assert sum(1 for _ in read_log(path)) == 1500
+        assert sum(1 for _ in LogReader(path)) == 1500
         assert tracemalloc.get_traced_memory()[1] < 2 << 20
     finally:
         tracemalloc.stop()
@@ -344,7 +344,7 @@ def test_a_log_that_is_cut_back_while_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(writer.log(transactions(8000)))
     found = []
-    for transaction in read_log(path):
+    for transaction in LogReader(path):
         found.append(transaction.zxid)
         if len(found) == 1:
             os.truncate(path, len(writer.LOG_HEADER) + 20 * SIZE)
@@ -380,7 +380,7 @@ def test_a_reader_that_is_left_closes_its_file(tmp_path: Path) -> None:
         folder = Path("/proc/self/fd")
         return [str(each.readlink()) for each in folder.iterdir() if each.is_symlink() and each.exists()]
 
-    records: Iterator[Transaction] = read_log(path)
+    records: Iterator[Transaction] = iter(LogReader(path))
     next(records)
     assert str(path) in descriptors()
     del records

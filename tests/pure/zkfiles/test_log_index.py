@@ -11,7 +11,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.log_index import Hop, index_log
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 EVERY = 7
@@ -41,12 +41,12 @@ def test_the_parts_are_the_log(every: int, is_packed: bool, log: Path) -> None:
         packed = log.with_name(f"{log.name}.gz")
         packed.write_bytes(gzip.compress(log.read_bytes()))
         log = packed
-    whole = list(read_log(log))
+    whole = list(LogReader(log))
     index = index_log(log, every=every)
     assert (index.records, index.first_zxid, index.last_zxid) == (150, 2, 300)
     assert index.hops == tuple(Hop(each.zxid, each.offset) for each in whole[::every])
     parts = [
-        list(read_log(log, from_offset=split.from_offset, to_offset=split.to_offset))
+        list(LogReader(log, from_offset=split.from_offset, to_offset=split.to_offset))
         for split in index.splits()
     ]
     assert [each for part in parts for each in part] == whole
@@ -59,13 +59,13 @@ def test_the_parts_are_the_log(every: int, is_packed: bool, log: Path) -> None:
 def test_a_range_is_in_few_parts(to_zxid: int | None, log: Path) -> None:
     """All of it, and no more than the rest of two parts beside it."""
     index = index_log(log, every=EVERY)
-    whole = [each.zxid for each in read_log(log)]
+    whole = [each.zxid for each in LogReader(log)]
     for from_zxid in (0, 1, 2, 3, 14, 15, 16, 17, 299, 300, 301):
         wanted = [zxid for zxid in whole if from_zxid <= zxid <= (to_zxid or 1000)]
         read = [
             each.zxid
             for split in index.splits(from_zxid, to_zxid)
-            for each in read_log(log, from_offset=split[0], to_offset=split[1])
+            for each in LogReader(log, from_offset=split[0], to_offset=split[1])
         ]
         assert [zxid for zxid in read if from_zxid <= zxid <= (to_zxid or 1000)] == wanted, from_zxid
         assert len(read) <= len(wanted) + 2 * EVERY, from_zxid

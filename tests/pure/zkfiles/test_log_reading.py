@@ -13,7 +13,7 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import RecordsEnd
 from zkgroup.zkfiles.log_health import inspect_log
-from zkgroup.zkfiles.logs import LogReader, read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType, TreeDigest
 
 T = TransactionType
@@ -52,7 +52,7 @@ def transaction(kind: int, *operations: Operation, zxid: int = 5, **fields: obje
 
 def read(path: Path) -> list[Transaction]:
     """What is read, without where it stood."""
-    return [each._replace(offset=0) for each in read_log(path)]
+    return [each._replace(offset=0) for each in LogReader(path)]
 
 
 @pytest.mark.parametrize("digest", [None, DIGEST], ids=["no digest", "digest"])
@@ -194,7 +194,7 @@ def test_other_files_are_refused(raw: bytes, expected: str, tmp_path: Path) -> N
     path = tmp_path / "log.1"
     path.write_bytes(raw)
     with pytest.raises(NotZooKeeperFileError, match=expected) as caught:
-        list(read_log(path))
+        list(LogReader(path))
     assert str(path) in str(caught.value)
     health = inspect_log(path)
     assert (health.is_healthy, health.good_until_zxid, health.damaged_at) == (False, None, 0)
@@ -218,12 +218,12 @@ def test_reading_a_part(tmp_path: Path) -> None:
     path = writer.write_log(tmp_path, written, 100)
     packed = tmp_path / "packed.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    offsets = [each.offset for each in read_log(path)]
+    offsets = [each.offset for each in LogReader(path)]
     for file in (path, packed):
-        part = read_log(file, from_offset=offsets[2], to_offset=offsets[5])
+        part = LogReader(file, from_offset=offsets[2], to_offset=offsets[5])
         assert [each.zxid for each in part] == [3, 4, 5]
-        assert [each.zxid for each in read_log(file, from_offset=offsets[-1])] == [8]
-        assert list(read_log(file, from_offset=offsets[1], to_offset=offsets[1])) == []
+        assert [each.zxid for each in LogReader(file, from_offset=offsets[-1])] == [8]
+        assert list(LogReader(file, from_offset=offsets[1], to_offset=offsets[1])) == []
 
 
 def test_records_larger_than_a_piece_of_the_file(tmp_path: Path) -> None:
@@ -257,10 +257,10 @@ def test_a_body_that_no_server_writes_is_damage_though_its_checksum_holds(
     path = tmp_path / "log.1"
     path.write_bytes(writer.LOG_HEADER + first + odd + last)
     with pytest.raises(DamagedFileError, match=expected) as caught:
-        list(read_log(path))
+        list(LogReader(path))
     start = len(writer.LOG_HEADER) + len(first)
     assert start <= caught.value.offset < start + len(odd)
-    assert [each.zxid for each in read_log(path, resync=True)] == [1, 3]
+    assert [each.zxid for each in LogReader(path, resync=True)] == [1, 3]
     health = inspect_log(path)
     assert (health.is_healthy, health.good_until_zxid, health.last_zxid, health.damaged_at) == (
         *(False, 1, 3),
@@ -276,7 +276,7 @@ def test_vectors_longer_than_the_record_are_refused_before_they_are_made(count: 
         path = tmp_path / "log.2"
         path.write_bytes(writer.LOG_HEADER + writer.record(raw))
         with pytest.raises(DamagedFileError, match="items"):
-            list(read_log(path))
+            list(LogReader(path))
 
 
 def test_a_wrong_name_or_order_of_records_is_reported(tmp_path: Path) -> None:

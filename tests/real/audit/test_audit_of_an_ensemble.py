@@ -12,7 +12,7 @@ from zkgroup.audit.findings import (
     files,
 )
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.logs import read_log
+from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction
 
@@ -22,7 +22,7 @@ FAULTS = (files.HISTORY_HOLE, files.SPLIT_HISTORY, files.DIGEST_MISMATCH, files.
 def _entry_with(log: Path, text: bytes) -> tuple[Transaction, bytes]:
     """The record that holds a text, and its entry: what stands between its length and its end mark."""
     raw = log.read_bytes()
-    for transaction in read_log(log):
+    for transaction in LogReader(log):
         start = transaction.offset + 12
         entry = raw[start : start + int.from_bytes(raw[start - 4 : start], "big")]
         if text in entry:
