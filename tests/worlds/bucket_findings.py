@@ -10,6 +10,7 @@ from typing import Any
 from tests.worlds.history_files import PlayedSpark, consistent, write_history
 from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import history_of
+from tests.worlds.record_by_record import rows_from
 from tests.worlds.screened_findings import events_in
 from zkgroup.audit.documents import findings_document
 from zkgroup.audit.engine import Found, audit
@@ -20,7 +21,6 @@ from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.results import document
-from zkgroup.audit.state_at import rows_from
 
 
 def assert_same(place: Path, seed: int, spark: Any = None) -> Counter[str]:

@@ -1,16 +1,21 @@
-"""What columns hold, record by record: the rows of a history, and the checks of its records."""
+"""What columns tell, row by row: rows of a history, sessions, groups, and the checks of all records."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from zkgroup.audit.events import SINGLE, Event, Lifetime, Op
+from zkgroup.audit.facts import Facts, SessionLife
 from zkgroup.audit.folders import Folders
+from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.reading import inside_path, seed_of
 from zkgroup.audit.record_checks import KEPT, RecordChecks, Step
 from zkgroup.audit.source import Source, empty_chroot_text
+from zkgroup.audit.state_at import StateBuilder
+from zkgroup.audit.views.sessions import SessionCounts, SessionRow, session_rows
 from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.lifetimes import lifetime_of
@@ -24,6 +29,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
 )
 from zkgroup.zkfiles.zxids import epoch_of, hole_between
+from zkgroup.znodes.paths import path_kind
 
 _Note = TypeVar("_Note")
 
@@ -208,3 +214,72 @@ class _Opening:
             "",
             timeout_ms=transaction.timeout_ms,
         )
+
+
+class SessionRows:
+    """Sees all rows of a history, in order."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._counts: dict[int, SessionCounts] = {}
+        self._last: dict[int, int] = {}
+        """Of each session the last zxid."""
+        self._owners: dict[str, int] = {}
+        """Of each ephemeral that lives, its session."""
+
+    def see(self, event: Event) -> None:
+        if event.session:
+            counts = self._counts.setdefault(event.session, SessionCounts())
+            is_next = self._last.get(event.session) != event.zxid
+            _count(event, counts, self._facts.sessions.get(event.session), is_next)
+            if not event.seed:
+                self._last[event.session] = event.zxid
+        if event.applied and event.op == "create" and event.ephemeral == "session":
+            self._owners[event.path] = event.session
+        elif event.applied and event.op == "delete":
+            self._owners.pop(event.path, None)
+
+    def rows(self) -> list[SessionRow]:
+        """By the zxid of the creation; those from before come first."""
+        return session_rows(self._counts, Counter(self._owners.values()), self._facts)
+
+
+def sessions_of(events: Iterable[Event], facts: Facts) -> list[SessionRow]:
+    """Every session of a history, by the zxid of its creation; those from before come first."""
+    rows = SessionRows(facts)
+    for event in events:
+        rows.see(event)
+    return rows.rows()
+
+
+def _count(event: Event, counts: SessionCounts, life: SessionLife | None, is_next: bool) -> None:
+    if life is not None and event.zxid == life.to_zxid:
+        counts.lost += event.op == "delete"
+        return
+    if event.op == "create" and event.ephemeral == "session" and event.applied:
+        counts.created += 1
+    if event.seed:
+        return
+    counts.last_ms = event.time_ms
+    if event.op != "createSession" and is_next:
+        counts.writes += 1
+
+
+def groups_of(events: Iterable[Event]) -> set[str]:
+    """The names of all groups that were."""
+    return {place.name for event in events if is_of_groups(place := path_kind(event.path))}
+
+
+def rows_from(events: Iterable[Event], from_zxid: int) -> Iterator[Event]:
+    """The rows from a transaction on, behind what stood before it."""
+    state, has_begun = StateBuilder(), False
+    for event in events:
+        if event.zxid < from_zxid or event.seed:
+            state.see(event)
+            continue
+        if not has_begun:
+            yield from state.seeds()
+            has_begun = True
+        yield event
+    if not has_begun:
+        yield from state.seeds()

@@ -122,13 +122,6 @@ def facts_of(events: Iterable[Event]) -> Facts:
     return builder.facts()
 
 
-def is_fact(event: Event) -> bool:
-    """Whether a row changes anything but the ends of the history and the mere existence of its session."""
-    if event.op in ("createSession", "closeSession"):
-        return True
-    return event.applied and is_fact_path(event.path)
-
-
 @lru_cache(maxsize=1 << 18)
 def is_fact_path(path: str) -> bool:
     """Whether what is applied to a path changes facts. Results are cached: logs have the same paths."""

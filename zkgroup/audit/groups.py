@@ -38,11 +38,6 @@ def offsets_of_others(group: str | None, chroot: str) -> LeftOutWrites:
     return LeftOutWrites(f"{chroot}{consumers_path()}/", "/offsets/", but)
 
 
-def groups_of(events: Iterable[Event]) -> set[str]:
-    """The names of all groups that were."""
-    return {place.name for event in events if is_of_groups(place := path_kind(event.path))}
-
-
 def require_group(group: str | None, groups: Iterable[str]) -> None:
     """Raises NotFoundError where a group was asked for and is not among those that were."""
     names = sorted(set(groups))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from zkgroup.audit.events import SINGLE, Event
 
 Key = str | int
@@ -59,18 +57,3 @@ class StateBuilder:
     def seeds(self) -> list[Event]:
         """As a history begins with them: sessions by number, then znodes by zxid and path."""
         return sorted(self._seeds.values(), key=lambda seed: (seed.zxid, seed.path, seed.session))
-
-
-def rows_from(events: Iterable[Event], from_zxid: int) -> Iterator[Event]:
-    """The rows from a transaction on, behind what stood before it."""
-    state, has_begun = StateBuilder(), False
-    for event in events:
-        if event.zxid < from_zxid or event.seed:
-            state.see(event)
-            continue
-        if not has_begun:
-            yield from state.seeds()
-            has_begun = True
-        yield event
-    if not has_begun:
-        yield from state.seeds()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.worlds.audit_log import START_MS, AuditLog, registration
+from zkgroup.audit.events import Event
 from zkgroup.audit.facts import (
     DataChange,
     FactBuilder,
@@ -13,7 +14,7 @@ from zkgroup.audit.facts import (
     Requested,
     SessionLife,
     facts_of,
-    is_fact,
+    is_fact_path,
 )
 from zkgroup.zkfiles.records import Operation, TransactionType
 
@@ -195,3 +196,9 @@ def test_rows_that_are_facts_are_enough_for_all_but_the_ends_and_silent_sessions
 def test_nothing_at_all_has_no_log() -> None:
     """No rows give facts that have no log and are not whole."""
     assert FactBuilder().facts() == Facts(has_log=False, is_whole=False)
+
+
+def is_fact(event: Event) -> bool:
+    """Whether a row changes anything but the ends of the history and the mere existence of its session."""
+    is_of_session = event.op in ("createSession", "closeSession")
+    return is_of_session or (event.applied and is_fact_path(event.path))

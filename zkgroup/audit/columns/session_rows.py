@@ -1,4 +1,4 @@
-"""What each session did, counted in columns: `views.sessions` without an object a row."""
+"""What each session did, counted in columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SessionsBuilder:
             self._ends[at] = int(all_.time_ms[place]), int(not all_.opens[place])
 
     def rows(self, facts: Facts, living: Columns) -> list[SessionRow]:
-        """Every session of a history, as `views.sessions.sessions_of` gives them.
+        """Every session of a history.
 
         Args:
             living: a create of each ephemeral that there is at the end.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, SessionLife, server_of
 from zkgroup.znodes.paths import path_kind
 
@@ -46,7 +44,6 @@ class SessionCounts:
     """What is counted of one session."""
 
     writes: int = 0
-    last_zxid: int = -1
     last_ms: int | None = None
     created: int = 0
     lost: int = 0
@@ -69,29 +66,6 @@ class _Roles:
         self.controllers = {life.session for life in facts.controllers}
 
 
-class SessionRows:
-    """Sees all rows of a history, in order."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._counts: dict[int, SessionCounts] = {}
-        self._owners: dict[str, int] = {}
-        """Of each ephemeral that lives, its session."""
-
-    def see(self, event: Event) -> None:
-        if event.session:
-            counts = self._counts.setdefault(event.session, SessionCounts())
-            _count(event, counts, self._facts.sessions.get(event.session))
-        if event.applied and event.op == "create" and event.ephemeral == "session":
-            self._owners[event.path] = event.session
-        elif event.applied and event.op == "delete":
-            self._owners.pop(event.path, None)
-
-    def rows(self) -> list[SessionRow]:
-        """By the zxid of the creation; those from before come first."""
-        return session_rows(self._counts, Counter(self._owners.values()), self._facts)
-
-
 def session_rows(
     counts: Mapping[int, SessionCounts], living: Mapping[int, int], facts: Facts
 ) -> list[SessionRow]:
@@ -106,28 +80,6 @@ def session_rows(
         for session, life in facts.sessions.items()
     )
     return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))
-
-
-def sessions_of(events: Iterable[Event], facts: Facts) -> list[SessionRow]:
-    """Every session of a history, by the zxid of its creation; those from before come first."""
-    rows = SessionRows(facts)
-    for event in events:
-        rows.see(event)
-    return rows.rows()
-
-
-def _count(event: Event, counts: SessionCounts, life: SessionLife | None) -> None:
-    if life is not None and event.zxid == life.to_zxid:
-        counts.lost += event.op == "delete"
-        return
-    if event.op == "create" and event.ephemeral == "session" and event.applied:
-        counts.created += 1
-    if event.seed:
-        return
-    counts.last_ms = event.time_ms
-    if event.op != "createSession" and event.zxid != counts.last_zxid:
-        counts.writes += 1
-    counts.last_zxid = event.zxid
 
 
 def _row(life: SessionLife, counts: SessionCounts, living: int, roles: _Roles, facts: Facts) -> SessionRow:
