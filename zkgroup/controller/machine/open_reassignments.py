@@ -252,12 +252,8 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         return dropped, gone
 
     def _found(self, each: TopicPartition, context: ControllerContext) -> None:
-        """A move found at a take-over: the former controller may have sent the target of that time alone
-        (step 7).
-
-        Nothing in ZooKeeper says so, and a request that was changed since may even end at once, or be one
-        that is dropped. Where there is no state nothing was sent.
-        """
+        """A move found at a take-over: the former controller may have sent the target alone (step 7), which
+        nothing in ZooKeeper says. Where there is no state nothing was sent."""
         if (leadership := context.leadership(each)) is not None:
             self._left_out.setdefault(each, _SentList(frozenset(), leadership.leader_epoch))
         elif PartitionState.path(each) in context.unreadable:
@@ -291,21 +287,16 @@ class OpenReassignments(Mapping[TopicPartition, OpenReassignment]):
         return self._open[each].before if each in self._open else context.replicas(each)
 
     def _is_under_way(self, each: TopicPartition, target: Brokers, context: ControllerContext) -> bool:
-        """Of a move found at a take-over the replica list is the union, which contains the target.
-
-        So has that of one that only drops or orders replicas, and has not begun: it copies nothing.
-        """
+        """Returns whether the move has begun: the replica list holds the target then, as the union. So does
+        that of a move that only drops or orders replicas, and copies nothing."""
         if each in self._open:
             return True
         return _keys(context, each) is not None or set(target) <= set(context.replicas(each))
 
 
 def _is_hopeless(context: ControllerContext, each: TopicPartition, target: Brokers) -> bool:
-    """Its topic is to be deleted, and the move has no end.
-
-    No live broker can lead, which the deletion does not need; or a broker of the target is down for which the
-    deletion does not wait; or the topic is unhosted; or there is no state: none is created.
-    """
+    """Its topic is to be deleted, and the move has no end: no live broker can lead, which the deletion does
+    not need; or the target has a lost broker; or the topic is unhosted; or no state is created any more."""
     leadership = context.leadership(each)
     if each.topic not in context.deletions:
         return False

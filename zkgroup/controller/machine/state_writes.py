@@ -329,12 +329,9 @@ class StateWriter:
         return refusals
 
     def _lists_applied(self, packet: Packet, found: Mapping[str, Znode], *, certainly: bool) -> None:
-        """Replica lists that were written after all are known ones, whatever has become of them since; else
-        older ones would be written back. `event_manager.TOPIC` compares them with what is there.
-
+        """Replica lists that were written after all are known ones; else older ones would be written back.
         Where another client has changed the topic since, the lists that are found decide: those written,
-        perhaps grown.
-        """
+        perhaps grown. `event_manager.TOPIC` compares them with what is there."""
         for operation in packet.request.operations:
             if not isinstance(operation, SetData) or (topic := _TOPIC.fullmatch(operation.path)) is None:
                 continue

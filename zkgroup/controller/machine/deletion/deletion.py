@@ -167,11 +167,8 @@ class TopicDeletions(Feature):
             self._events.enqueue(event_manager.REASSIGNMENT)
 
     def _pass_over_younger(self, markers: Mapping[str, Znode]) -> Procedure[None]:
-        """Markers seen for the first time; one that is older than its topic was meant for an earlier one
-        (topics created again, K21).
-
-        Tools mark topics that there are, so that topic was deleted and its marker left.
-        """
+        """Markers seen for the first time. One that is older than its topic was meant for an earlier topic,
+        whose marker was left (topics created again, K21)."""
         context = self._context
         new = [each for each in markers if self._requested.get(each) != markers[each].stat.czxid]
         topics = yield from self._reader.read_many(Topic.path(each) for each in new)
@@ -287,11 +284,8 @@ class TopicDeletions(Feature):
         self._requests.send(batch)
 
     def _finish(self, ends: Mapping[str, Collection[PartitionAndReplica]]) -> Procedure[Collection[str]]:
-        """Deletes these topics with their configurations, markers and marks.
-
-        `ends` are the replicas that stay: they are recorded before anything of their topic is deleted.
-        Returns the topics that are gone, or wait for what refuses it. Raises as `StateWriter.write_states`.
-        """
+        """Deletes these topics; `ends` are the replicas that stay, which are recorded first. Returns the
+        topics that are gone, or wait for what refuses it. Raises as `StateWriter.write_states`."""
         removal = _Removal(self._parts, self._strays, self._requested, ends)
         yield from removal.read(ends)
         for topic in ends:

@@ -171,12 +171,8 @@ class StrayReplicaDeletion(Feature):
         progress.all = is_complete and progress.moves
 
     def _read_records_of_moves(self) -> Procedure[None]:
-        """Reads what moves have left behind that controllers of earlier versions have ended.
-
-        Their records say who had a replica, and nothing more: all of them are asked who have no place. Of
-        topics that are gone nothing is asked. Records of this version say that what was left is recorded
-        apart.
-        """
+        """Reads the records of moves by controllers of earlier versions: they name all that had a replica, so
+        all that have no place are asked. Records of this version have what was left recorded apart."""
         progress, unreadable = self._records_read, self._context.unreadable
         parent = yield from self._reader.read_many([MovesBroughtOver.path()])
         znode = parent.get(MovesBroughtOver.path())
@@ -519,11 +515,9 @@ class StrayReplicaDeletion(Feature):
         ]
 
     def _differences(self) -> tuple[list[RecordedStrays], list[RecordedStrays]]:
-        """Returns what is to be added and taken off, of topics that there are.
-
-        Moves that are open are recorded with their ends. An entry from before a controller of Kafka is
-        renewed as long as its topic is there, so that what comes after it is known to be after it.
-        """
+        """Returns what is to be added and taken off, of topics that there are. An entry from before a
+        controller of Kafka is renewed as long as its topic is there, so that what comes after it is known
+        to."""
         recorded = self._pending_deletes.records.owed()
         add = self.of_present(
             each for each in self._strays if each.topic_partition not in self._reassignments

@@ -157,12 +157,8 @@ class Loading(Feature):
         yield from ControllerHistory(self._identity.election).loaded(load_ms)
 
     def _name_predecessor(self) -> Procedure[None]:
-        """Reports a predecessor of Kafka that saw `/controller` change, not vanish, and may still be active
-        (replaced controller goes on, K1).
-
-        States that it still writes are written again as they are found; only its restart ends it (fenced
-        elections, recipes 13).
-        """
+        """Reports a predecessor of Kafka that saw `/controller` change, not vanish, and may be active until
+        it restarts (replaced controller goes on, K1). States that it still writes are written again."""
         former = self._identity.election.former
         if former is None or not former.is_real or former.broker is None:
             return
@@ -210,11 +206,7 @@ class Loading(Feature):
 
     def _take_requests_in(self, listed: Outcome, asked: Outcome) -> None:
         """Notes which topics are being deleted and which partitions reassigned: they take no part in what
-        follows.
-
-        Nothing is decided about them yet; their handlers read them again, with watches. A topic that is both
-        is not deleted before its reassignments were checked.
-        """
+        follows. Their handlers read them again; a topic that is both waits for its reassignments."""
         context = self._context
         if self._settings.delete_topics:
             context.deletions.update(

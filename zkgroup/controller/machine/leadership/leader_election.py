@@ -158,11 +158,8 @@ class LeaderElections(Feature):
         yield from self.start_new_leader_epochs(batch, put_off)
 
     def _remove_offline(self, batch: RequestBatch) -> Procedure[None]:
-        """Removes followers that cannot serve from the ISRs of live leaders, as Kafka since 1.0 does.
-
-        They get the new leader epoch too, in which they fetch again once their files can be opened. A leader
-        that is then alone in the ISR and cannot serve has never led alone, so the others still have all.
-        """
+        """Removes followers that cannot serve from the ISRs of live leaders, as Kafka since 1.0 does. They
+        get the new leader epoch too, in which they fetch again once their files can be opened."""
         context = self._context
         removals = [
             (each, broker)
@@ -270,11 +267,8 @@ class LeaderElections(Feature):
         return Led(led.chosen, failed, led.unneeded)
 
     def _elect_offline(self, partitions: Sequence[TopicPartition], batch: RequestBatch) -> Procedure[Led]:
-        """Elects for partitions that have a state and no leader.
-
-        Whether a leader that is not in sync is allowed is read, from the topic's configuration, only where no
-        replica that is in sync is live.
-        """
+        """Elects for partitions that have a state and no leader. Whether a topic allows an unclean election
+        is read only where no replica that is in sync is live."""
         allowed: set[TopicPartition] = set()
         checked: set[TopicPartition] = set()
 
@@ -433,11 +427,8 @@ class LeaderElections(Feature):
         decide: Decide,
         settled: Collection[TopicPartition] = (),
     ) -> Procedure[Written]:
-        """`write_states`, where no decision to leave a state alone is based on an old read either.
-
-        Leaders of 0.8.2.2 change an ISR without a notification. A write on an old state is refused; what was
-        not written, but for what is `settled`, is read again, and decided again where it has changed.
-        """
+        """`write_states`. What was not written, but for what is `settled`, is read again, and decided again
+        where it has changed: leaders of 0.8.2.2 change an ISR without a notification."""
         context = self._context
         carried = yield from self._states.write_states(partitions, decide)
         before = {each: context.leadership(each) for each in carried.refused if each not in settled}

@@ -167,11 +167,9 @@ class ReassignmentCompletion(Feature):
                 self._reassignments.request = ReassignmentRequest(left, operation.version + 1, request.czxid)
 
     def _pruned(self, more: int) -> Procedure[None]:
-        """The oldest records go once there are too many; they are counted once and then reckoned with.
-
-        None goes of which it is not certain that what it names is recorded elsewhere: those of earlier
-        versions, while a topic cannot be read.
-        """
+        """The oldest records go once there are too many, counted once and then reckoned with. None goes while
+        what it names may not be recorded elsewhere: those of earlier versions, while a topic is
+        unreadable."""
         moves = self._reassignments
         moves.records = None if moves.records is None else moves.records + more
         if moves.records is not None and moves.records <= PRUNED_AT:

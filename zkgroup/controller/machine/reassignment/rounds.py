@@ -180,11 +180,8 @@ class Reassignments(Feature):
         return True
 
     def _adopted(self, znode: Znode) -> Procedure[bool]:
-        """Sets a request that was not set yet to its own data; returns whether it still was that one.
-
-        One that is deleted by hand and made again begins with version 0, so no write that is based on this
-        one passes on that one (docs/adr/0025).
-        """
+        """Sets a new request to its own data: one that is made again by hand has version 0, so no write that
+        is based on this one passes on it (docs/adr/0025). Returns whether it still was that one."""
         write = Write("the request", (SetData(znode.path, znode.data or b"", 0),))
         refusal = yield from self._states.commit(write)
         if refusal is None:
@@ -196,10 +193,8 @@ class Reassignments(Feature):
         return False
 
     def _await(self, partitions: list[TopicPartition]) -> Procedure[bool]:
-        """Watches the states of moves that wait for replicas; whether one has changed since it was read.
-
-        Brokers from 0.9 on also notify of changed ISRs, those of 0.8.2.2 do not.
-        """
+        """Watches the states of moves that wait for replicas: brokers of 0.8.2.2 do not notify. Returns
+        whether one has changed since it was read."""
         asked = []
         for each in partitions[:WATCHED_MAX]:
             query = self._reader.watched(Read(PartitionState.path(each)), event_manager.REASSIGNMENT)

@@ -155,10 +155,8 @@ class RequestBatch:
     def _all_of(
         self, view: _View, broker: int
     ) -> tuple[tuple[PartitionStateInfo, ...], list[TopicPartition]]:
-        """Returns what a broker has, and what of it cannot be named.
-
-        A follower of 0.8.2.2 truncates what its first request does not name to nothing.
-        """
+        """Returns what a broker has, and what of it cannot be named: a follower of 0.8.2.2 truncates to
+        nothing what its first request does not name."""
         context, asked = view.context, self._leaders.get(broker, {})
         odd = view.odd | {
             each.topic
@@ -323,9 +321,7 @@ def _going(
     replicas: Brokers,
     epoch: int,
 ) -> PartitionStateInfo:
-    """A partition of a topic that is being deleted, as 0.8.2.2 sends it: receivers forget it.
-
-    Also one whose state cannot be read: what brokers know of it would outlive it.
-    """
+    """A partition of a topic that is being deleted, as 0.8.2.2 sends it: receivers forget it. Also one whose
+    state cannot be read: what brokers know of it would outlive it."""
     decided, isr = (leadership.controller_epoch, leadership.isr) if leadership is not None else (epoch, ())
     return PartitionStateInfo.during_delete(topic_partition, decided, isr, replicas)
