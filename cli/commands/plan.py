@@ -407,9 +407,12 @@ def _start(
     if not consent.execute:
         echo_notes(change)
         return None, None
-    show = lambda stderr, result: reassignments.phased(stderr, result.plan, [])  # noqa: E731
-    result = run_change(change, show, consent, wait_s or 0.0)
+    result = run_change(change, _show_phases, consent, wait_s or 0.0)
     return result.outcome, result.rollback_file
+
+
+def _show_phases(out: Output, result: ChangeResult[PhasedPlan, Any, Any]) -> None:
+    reassignments.phased(out, result.plan, [])
 
 
 def _echo_how_to_execute(files: Sequence[str], throttle: int | None) -> None:

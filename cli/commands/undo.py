@@ -120,7 +120,7 @@ def undo(
 
 def _run(arguments: Sequence[str], consent: Consent) -> None:
     """Runs the command that undoes it, as if typed: preview, question, record and exit code."""
-    arguments = [*arguments, *(f"--{word}" for word, is_given in consent._asdict().items() if is_given)]
+    arguments = [*arguments, *(["--execute"] if consent.execute else []), *(["--yes"] if consent.yes else [])]
     echo_err(f"this runs: {command_text(*arguments)}")
     ctx, options = click.get_current_context(), shared()
     root = ctx.find_root().command
@@ -139,8 +139,7 @@ def _restore(ensemble: Ensemble, out: Output, record: UndoRecord, consent: Conse
     paths = [path for path, _ in plan.missing]
     count = counted(len(paths), "znode")
     named = f"again {count}: {', '.join(paths[:3])}" + (" ..." if len(paths) > 3 else "")
-    show = lambda stderr, _: stderr.line(f"would create {named}")  # noqa: E731
-    wanted = run_change(change, show, consent).executed
+    wanted = run_change(change, lambda stderr, _: stderr.line(f"would create {named}"), consent).executed
     if RESTORATION.print(out, plan.as_of, undone=record.undo_id, executed=wanted, znodes=paths):
         return
     if not paths:

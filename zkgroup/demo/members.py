@@ -288,7 +288,7 @@ def check_committed(lines: Sequence[Sequence[bytes]], committed: Mapping[int, in
 
 
 def history_faults(report: Report | ClusterReport, least: Mapping[str, int]) -> list[str]:
-    """What a history checker found, and what it has not seen: with too few events it proves nothing."""
+    """The violations and damage that a history checker found, and the events of which it saw too few."""
     return [
         *map(str, report.violations),
         *(f"damaged: {one}" for one in report.damage),

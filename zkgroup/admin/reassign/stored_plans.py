@@ -117,14 +117,17 @@ def _to_store(
     return stored, tuple(filter(None, notes))
 
 
-def _store(ensemble: Ensemble, plan: str, stored: StoredPlan, *begins: SetData) -> PlanDescription:
-    """Stores the plan; `begins` is the operation that fails if another plan began meanwhile.
+def _store(
+    ensemble: Ensemble, plan: str, stored: StoredPlan, begin_check: SetData | None = None
+) -> PlanDescription:
+    """Stores the plan. `begin_check`: the operation that fails if another plan began meanwhile.
 
     Raises ConflictError where it fails, or a plan of this name exists.
     """
     path, data = StoredPlan.path(StoredPlan.validate_id(plan)), stored.encode()
     ensemble.zk.create_missing(zkgroup_path(), plans_path())
-    write(ensemble, [*begins, Create(path, data)], path, data)
+    checks = [] if begin_check is None else [begin_check]
+    write(ensemble, [*checks, Create(path, data)], path, data)
     return find_plan(ensemble, plan)
 
 
@@ -418,7 +421,7 @@ def start_plan_change(
     ConflictError where another plan is running, RefusedError where no broker here would obey the throttle.
     """
     stored, notes = _to_store(ensemble, found, user, throttle, RUNNING)
-    begins = _begin_check(ensemble)
+    begin_check = _begin_check(ensemble)
     return AdminChange(
         ensemble=ensemble,
         subject=f"plan {found.plan.intent}",
@@ -428,7 +431,7 @@ def start_plan_change(
         is_effective=bool(found.plan.changes),
         undo=undo_record(targets={one.topic_partition: one.after for one in found.plan.changes}),
         rollback={one.topic_partition: one.before for one in found.plan.changes},
-        write=lambda by: _store(ensemble, by.undo_id, stored, begins),
+        write=lambda by: _store(ensemble, by.undo_id, stored, begin_check),
         wait=lambda one, longest_s: run_to_end(ensemble, one, longest_s, progress, throttle_removed),
     )
 

@@ -174,7 +174,8 @@ class OffsetReads:
             self._refuse(read)
             return
         self._under_way[read.request_id] = slot, read
-        job = Job("read offsets", partial(self._perform, slot, read), partial(self._ended, read))
+        name = "read members" if isinstance(read, ReadMembers) else "read offsets"
+        job = Job(name, partial(self._perform, slot, read), partial(self._ended, read))
         self._core.run(("read", read.request_id), job)
 
     def close(self, slot: LedSlot) -> None:

@@ -1,4 +1,4 @@
-"""What waits for other replicas: appends with acks=all, and deletions of records.
+"""Operations that wait for other replicas: appends with acks=all, and deletions of records.
 
 Sources: kafka/server/ReplicaManager.scala (`appendRecords`, `deleteRecords`), DelayedProduce.scala,
 DelayedDeleteRecords.scala @2.8.2.

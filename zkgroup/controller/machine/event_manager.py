@@ -342,7 +342,7 @@ class EventProcessor:
         self._events.begin(event, reason)
         why = None
         try:
-            yield from self._run(event, handle(*filter(None, [event.subject])))
+            yield from self._run(event, handle(event.subject) if event.subject else handle())
         except ConnectionLossError as error:
             if not error.too_big:
                 self.load_again()

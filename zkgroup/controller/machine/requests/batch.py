@@ -87,7 +87,7 @@ class RequestBatch:
 
     def leader_and_isr_of_all(self) -> None:
         """To every broker the states of all that it has, but for topics that are being deleted."""
-        assert not self._stops, "what was stopped before would have to be sent again (K28)"
+        assert not self._stops, "what was stopped before would have to be sent again (late StopReplica, K28)"
         self._has_metadata = self.leads_all = True
 
     def stop_replica(self, brokers: Iterable[int], topic_partition: TopicPartition, *, delete: bool) -> None:
