@@ -34,7 +34,7 @@ DIFFERENCES = [
     ),
     (
         "FindCoordinator",
-        "Groups: the leader of their slot (recipes 20), or error 15. Transactions: error 53, as there are none.",
+        "Groups: the leader of their [slot](../protocol/recipes.md#20-slots), or error 15. Transactions: error 53, as there are none.",
     ),
     (
         "JoinGroup, SyncGroup, LeaveGroup",
