@@ -274,21 +274,13 @@ class BrokerLifecycle:
         }
         if parts.zookeeper is not None:
             started["zookeeper.connect"] = parts.zookeeper
-        return Serving(
-            *advertised,
-            host.folder_id,
-        )
+        return Serving(*advertised, host.folder_id)
 
     def _admin_apis(self, metadata: MetadataCache, broker: int, started: Mapping[str, str]) -> AdminApis:
         from zkgroup.broker.admin.apis import AdminApis
 
         return AdminApis(
-            self._store,
-            self._clock,
-            metadata,
-            broker=broker,
-            settings=self._settings,
-            started=started,
+            self._store, self._clock, metadata, broker=broker, settings=self._settings, started=started
         )
 
     def _apply(self, effect: ConfigChanged) -> None:
@@ -389,8 +381,9 @@ class BrokerLifecycle:
             case IsrChanged(tp, leader_epoch, isr):
                 self.thread.call(BrokerNetwork.isr_changed, self.network, tp, leader_epoch, isr)
                 self._listener.on_isr(tp, leader_epoch, isr)
-            case ConfigChanged():
-                self._on_config_changed(effect)
+            case ConfigChanged(entity, overrides):
+                self._listener.on_config(entity, overrides)
+                self.thread.call(self._apply, effect)
             case ControllerFound() | ProducerIdsClaimed():
                 self.thread.call(self._take_result, effect)
             case Failed(error):
@@ -453,10 +446,6 @@ class BrokerLifecycle:
                 log.debug("not carried out: %s", error)
 
         self.thread.run(carried_out())
-
-    def _on_config_changed(self, effect: ConfigChanged) -> None:
-        self._listener.on_config(effect.entity, effect.overrides)
-        self.thread.call(self._apply, effect)
 
     def _on_session(self, event: SessionEvent) -> None:
         match event:

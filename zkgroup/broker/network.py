@@ -55,7 +55,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.model.text import named
 from zkgroup.runtime.logs import get_logger
-from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest, UpdateMetadataRequest
+from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS, without_compaction
 
@@ -83,19 +83,6 @@ class BrokerHealth:
     """Number of connections of clients, brokers and controllers to the port."""
     live_brokers: frozenset[int] = frozenset()
     """The ids of all live brokers, by the controller's last UpdateMetadata."""
-
-
-class _ReportingCache(MetadataCache):
-    """A metadata cache that reports each update, with the topics that the controller deletes."""
-
-    def __init__(self, updated: Callable[[frozenset[str]], None]) -> None:
-        super().__init__()
-        self._updated = updated
-
-    def update(self, request: UpdateMetadataRequest, now_ms: int) -> tuple[TopicPartition, ...]:
-        old = super().update(request, now_ms)
-        self._updated(self.deleted_by(request))
-        return old
 
 
 class BrokerNetwork:
@@ -144,7 +131,7 @@ class BrokerNetwork:
         self._epochs: dict[TopicPartition, int] = {}
         """Partition to the leader epoch of its last role."""
         self._metadata_updated = asyncio.Event()
-        self.cache: MetadataCache = _ReportingCache(self._on_metadata)
+        self.cache = MetadataCache(self._on_metadata)
         self._admin_rows = make_admin_rows(self.cache)
         self._groups = groups
         self._control_requests = ControlRequestHandler(broker, self.cache)

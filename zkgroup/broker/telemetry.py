@@ -175,11 +175,9 @@ def _loop_s() -> float:
 
 def bytes_out(response: Answer) -> int:
     """The bytes of records in an answer to a follower or a consumer."""
-    match response:
-        case FetchResponse():
-            return sum(len(each.records or b"") for topic in response.topics for each in topic.partitions)
-        case _:
-            return 0
+    if not isinstance(response, FetchResponse):
+        return 0
+    return sum(len(each.records or b"") for topic in response.topics for each in topic.partitions)
 
 
 def bytes_in(request: Request, response: Answer) -> int:

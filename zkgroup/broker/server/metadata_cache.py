@@ -7,7 +7,7 @@ first two @2.8.2 for later versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from zkgroup.coordinator.group_ids import slot_of
@@ -43,7 +43,9 @@ class MetadataCache:
     Not thread-safe: control requests and answers to clients use one thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_update: Callable[[frozenset[str]], None] = lambda deleted: None) -> None:
+        """`on_update` is called after each update, with the topics that the controller deletes."""
+        self._on_update = on_update
         self._brokers: dict[int, BrokerEndPoint] = {}
         self._topics: dict[str, dict[int, PartitionStateInfo]] = {}
         self._answers: dict[str, TopicMetadata] = {}
@@ -55,15 +57,13 @@ class MetadataCache:
         self._controller: tuple[int, int] | None = None
         self._updated_ms: int | None = None
 
-    def update(self, request: UpdateMetadataRequest, now_ms: int) -> tuple[TopicPartition, ...]:
+    def update(self, request: UpdateMetadataRequest, now_ms: int) -> None:
         """Applies a request whose controller epoch was accepted by `ControlRequestHandler`.
 
         The request's brokers replace the live brokers. A partition with leader -2 is removed, and its topic
         with the last partition. Any other state replaces the known one, unless the known state has a higher
         leader epoch and no lower controller epoch: a request that is sent again can arrive after later ones
         (disorder of UpdateMetadata: K29). 0.8.2.2 does not compare them.
-
-        Returns the partitions whose state was stale and is not changed.
         """
         brokers = {broker.broker: broker for broker in request.brokers}
         if brokers.keys() != self._brokers.keys():
@@ -72,24 +72,18 @@ class MetadataCache:
         self._brokers = brokers
         self._controller = request.controller_id, request.controller_epoch
         self._updated_ms = now_ms
-        old = []
+        going = set()
         for state in request.partitions:
             tp = state.topic_partition
             known = self.partition(tp)
             if state.leader == LEADER_DURING_DELETE:
                 self._forget(tp)
-            elif known is not None and _is_older(state, known) and tp not in self._unconfirmed:
-                old.append(tp)
-            else:
+                going.add(state.topic)
+            elif known is None or tp in self._unconfirmed or not _is_older(state, known):
                 self._topics.setdefault(state.topic, {})[state.partition] = state
                 self._changed(state.topic)
                 self._unconfirmed.discard(tp)
-        return tuple(old)
-
-    def deleted_by(self, request: UpdateMetadataRequest) -> frozenset[str]:
-        """The topics that the controller deletes, by a request that was applied."""
-        going = {each.topic for each in request.partitions if each.leader == LEADER_DURING_DELETE}
-        return frozenset(going - self._topics.keys())
+        self._on_update(frozenset(going - self._topics.keys()))
 
     def mark_unconfirmed(self) -> None:
         """Accepts any leader epoch in the next state of each partition; call it after a new registration.
