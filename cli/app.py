@@ -11,7 +11,7 @@ import io
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -20,7 +20,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
-from zkgroup.errors import ZkGroupError
+from zkgroup.errors import PartlyDoneError, ZkGroupError
 
 from .param_types import SOME_TIME, nearest
 from .render import FORMATS, Output, drop_output, echo_err, message_text
@@ -157,6 +157,16 @@ class _LogLine(logging.Formatter):
 def fail_check() -> NoReturn:
     """Ends the command with the exit code of a check that failed."""
     click.get_current_context().exit(EXIT_CHECK_FAILED)
+
+
+def check_read(verb: str, faults: Iterable[object], *, rows: object = True) -> None:
+    """Ends a command that could not read everything: it has failed where there are no `rows` either."""
+    found = list(faults)
+    message = "; ".join(map(str, found))
+    if found and rows:
+        raise PartlyDoneError(f"not {verb}: {message}")
+    if found:
+        raise found[0] if isinstance(found[0], Exception) else ZkGroupError(message)
 
 
 class SharedOption(click.Option):

@@ -11,12 +11,12 @@ import click
 
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.cluster import brokers as admin
-from zkgroup.errors import PartlyDoneError, StoreUnavailableError
+from zkgroup.errors import StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
 
+from ..app import check_read, output, shared
 from ..app import group as make_group
-from ..app import output, shared
 from ..cluster import BROKER, broker_note
 from ..confirm import print_result, run_change
 from ..context import add_connect_timeout, client_settings, connected, connecting, target
@@ -77,9 +77,7 @@ def list_() -> None:
         BROKER.table(out, rows)
         if not rows and not unreadable:
             echo_err("no broker is registered")
-    if unreadable:
-        message = "; ".join(map(str, unreadable))
-        raise PartlyDoneError(f"not listed: {message}") if rows else unreadable[0]
+    check_read("listed", unreadable, rows=rows)
 
 
 @broker.command()
@@ -115,8 +113,7 @@ def describe(broker: int) -> None:
         for each in failed or ():
             where, since = TopicPartition(each.topic, each.partition), iso_time(each.since_ms)
             out.line(out.paint(f"{where} has failed at {since}: {each.reason}", "bad"))
-    if one.unreadable:
-        raise PartlyDoneError(f"not counted: {'; '.join(map(str, one.unreadable))}")
+    check_read("counted", one.unreadable)
 
 
 @broker.command()

@@ -17,10 +17,10 @@ from zkgroup.admin.configs import (
     entity_named,
     plan_config,
 )
-from zkgroup.errors import ConfigError, PartlyDoneError, ZkGroupError
+from zkgroup.errors import ConfigError
 
+from ..app import check_read, output
 from ..app import group as make_group
-from ..app import output
 from ..cluster import SETTING_CHANGE, setting_changes
 from ..confirm import print_result, run_change
 from ..context import connected
@@ -151,12 +151,7 @@ def describe(**owner: Any) -> None:
             _SETTING.table(out, [SettingValue(*one) for one in sorted(row.configs.items())])
         if not rows and not unreadable:
             echo_err("no configuration of that kind differs from its default")
-    if unreadable:
-        raise (
-            PartlyDoneError(f"not described: {'; '.join(unreadable)}")
-            if rows or entity is None
-            else ZkGroupError("; ".join(unreadable))
-        )
+    check_read("described", unreadable, rows=rows or entity is None)
 
 
 @config.command()

@@ -8,13 +8,13 @@ import click
 
 from zkgroup.admin.coordinator import live_reader
 from zkgroup.admin.groups import delete_group_change, nudge_group_change, plan_deletion, plan_nudge
-from zkgroup.errors import NotFoundError, PartlyDoneError
+from zkgroup.errors import NotFoundError
 from zkgroup.groups import reads as admin
 from zkgroup.groups.preview import GroupChange
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
 from .. import groups as shown
-from ..app import fail_check, output
+from ..app import check_read, fail_check, output
 from ..app import group as make_group
 from ..confirm import print_result, run_change
 from ..context import connected
@@ -53,9 +53,7 @@ def list_(source: str | None) -> None:
         shown.GROUP_SUMMARY.table(out, rows)
         if not rows and not denied:
             echo_err("no group has ever joined; start a member with `zkgroup consume GROUP --topic TOPIC`")
-    if denied:
-        errors = list(denied.values())
-        raise PartlyDoneError(f"not listed: {'; '.join(map(str, errors))}") if rows else errors[0]
+    check_read("listed", denied.values(), rows=rows)
 
 
 @group.command()

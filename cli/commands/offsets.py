@@ -27,8 +27,8 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
 
 from .. import groups as shown
+from ..app import check_read, output
 from ..app import group as make_group
-from ..app import output
 from ..confirm import run_changes
 from ..context import connected
 from ..param_types import PARTITION_OFFSET, TEXT_FILE, TOPIC_AND_PARTITIONS, named_text
@@ -120,9 +120,7 @@ def export(groups: tuple[str, ...]) -> None:
     if not shown.OFFSET_EXPORT.print(out, as_of, offsets=saved):
         for line in files.offset_lines(saved):
             out.line(line)
-    unreadable = [error for snapshot in snapshots for error in unreadable_offsets(snapshot)]
-    if unreadable:
-        raise PartlyDoneError(f"not exported: {'; '.join(map(str, unreadable))}")
+    check_read("exported", (error for snapshot in snapshots for error in unreadable_offsets(snapshot)))
 
 
 @offsets.command("import")

@@ -38,11 +38,11 @@ from zkgroup.admin.reassign.stored_plans import (
     save_plan_change,
     start_plan_change,
 )
-from zkgroup.errors import ConfigError, PartlyDoneError, PlanRefusedError, RefusedError
+from zkgroup.errors import ConfigError, PlanRefusedError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 
 from .. import reassignments
-from ..app import Group, fail_check, output
+from ..app import Group, check_read, fail_check, output
 from ..app import group as make_group
 from ..confirm import command_text, echo_notes, run_at_once, run_change, undo_recorder
 from ..context import connected
@@ -254,8 +254,7 @@ def list_() -> None:
             reassignments.STORED_PLAN.table(out, plans)
         elif not unreadable:
             out.line("no plan is stored")
-    if unreadable:
-        raise PartlyDoneError(f"not listed: {'; '.join(map(str, unreadable))}")
+    check_read("listed", unreadable)
 
 
 @plan.command()
@@ -358,8 +357,7 @@ def _make(
         echo_next_step(stored, waited=wait_s is not None)
     elif found.plan.changes:
         _echo_how_to_execute(files, throttle)
-    if found.unreadable:
-        raise PartlyDoneError(f"not checked: {'; '.join(map(str, found.unreadable))}")
+    check_read("checked", found.unreadable)
 
 
 def _planned(ensemble: Ensemble, planner: Planner, request: PlanRequest) -> PhasedPlan:

@@ -32,11 +32,11 @@ from zkgroup.admin.reassign.proposals import propose
 from zkgroup.admin.reassign.stored_plans import list_plans
 from zkgroup.admin.reassign.submission import plan_reassignment
 from zkgroup.admin.undo import executions
-from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
+from zkgroup.errors import ConfigError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 
 from .. import reassignments
-from ..app import fail_check, output, shared
+from ..app import check_read, fail_check, output, shared
 from ..app import group as make_group
 from ..confirm import command_text, print_result, run_change
 from ..context import connected, target
@@ -259,12 +259,9 @@ def list_() -> None:
         if plans:
             out.line()
             reassignments.STORED_PLAN.table(out, plans)
-    if unreadable:
-        if any(error.path == Reassignment.path() for error in unreadable):
-            echo_err(
-                f"show how to remove the request that cannot be read: {command_text('reassign', 'cancel')}"
-            )
-        raise PartlyDoneError(f"not listed: {'; '.join(map(str, unreadable))}")
+    if any(error.path == Reassignment.path() for error in unreadable):
+        echo_err(f"show how to remove the request that cannot be read: {command_text('reassign', 'cancel')}")
+    check_read("listed", unreadable)
 
 
 @reassign.command("cancel")

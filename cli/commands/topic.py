@@ -22,12 +22,12 @@ from zkgroup.admin.topics.deletion import (
     delete_topic_change,
     plan_topic_deletion,
 )
-from zkgroup.errors import ConflictError, PartlyDoneError
+from zkgroup.errors import ConflictError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 
 from .. import cluster as shown
-from ..app import fail_check, output
+from ..app import check_read, fail_check, output
 from ..app import group as make_group
 from ..confirm import command_text, print_result, run_at_once, run_change
 from ..context import connected
@@ -197,9 +197,7 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
         if not described and not unreadable:
             echo_err("no partition matches" if whole else NO_TOPIC)
     errors = [*unreadable, *(error for one in whole for error in one.unreadable)]
-    if errors:
-        message = "; ".join(map(str, errors))
-        raise PartlyDoneError(f"not described: {message}") if whole else errors[0]
+    check_read("described", errors, rows=whole)
 
 
 def _replicas(described: Sequence[admin.TopicDescription]) -> list[tuple[TopicPartition, int]]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from zkgroup.groups.as_of import AsOf as AsOf
+from zkgroup.model import Znode
 from zkgroup.model.ports import Clock
+from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper.blocking import Blocking
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -31,6 +34,17 @@ class Ensemble:
     def names_below(self, path: str) -> tuple[str, ...]:
         """The names of the children of a znode; none where it does not exist."""
         return self.zk.list_many([path])[path] or ()
+
+    def numbers_below(self, path: str, number_of: Callable[[str], int | None] = number_of) -> list[int]:
+        """The numbers that names of the children stand for, ascending; other names are left out."""
+        found = (number_of(name) for name in self.names_below(path))
+        return sorted(number for number in found if number is not None)
+
+    def find_each(self, keys: Iterable[K], path_of: Callable[[K], str]) -> dict[K, Znode]:
+        """The znodes that exist, in one bulk read, each by its key and in the order of the keys."""
+        paths = {key: path_of(key) for key in keys}
+        found = self.zk.read_many(list(paths.values()))
+        return {key: znode for key, path in paths.items() if (znode := found[path]) is not None}
 
     def read_until(
         self, read: Callable[[], T], is_over: Callable[[T], object], timeout_s: float, every_s: float

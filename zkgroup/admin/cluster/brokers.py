@@ -29,7 +29,6 @@ from zkgroup.znodes.brokers import (
     topics_path,
 )
 from zkgroup.znodes.controller import ControllerRegistration
-from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.sessions import is_leftover
 from zkgroup.znodes.stray_replicas import (
     PLACEHOLDER,
@@ -148,13 +147,8 @@ def _leader(path: str, znode: Znode | Code | None) -> int | str:
 
 def registrations(ensemble: Ensemble) -> dict[int, DecodedZnode[BrokerRegistration]]:
     """Every child of `/brokers/ids` that is a broker id, ascending; unreadable and persistent ones too."""
-    names = ensemble.names_below(broker_ids_path())
-    numbers = sorted(number for name in names if (number := number_of(name)) is not None)
-    znodes = ensemble.zk.read_many([BrokerRegistration.path(number) for number in numbers])
-    found = {number: znodes[BrokerRegistration.path(number)] for number in numbers}
-    return {
-        number: decode_ephemeral(znode, BrokerRegistration.decode) for number, znode in found.items() if znode
-    }
+    found = ensemble.find_each(ensemble.numbers_below(broker_ids_path()), BrokerRegistration.path)
+    return {number: decode_ephemeral(znode, BrokerRegistration.decode) for number, znode in found.items()}
 
 
 def readable(entries: Mapping[int, DecodedZnode[BrokerRegistration]]) -> dict[int, BrokerRegistration]:
@@ -261,10 +255,8 @@ def topic_names(ensemble: Ensemble) -> tuple[str, ...]:
 
 def read_topics(ensemble: Ensemble, names: Sequence[str]) -> dict[str, DecodedZnode[Topic]]:
     """Those of these topics that exist, in one bulk read."""
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
-    return {
-        name: decode_or_error(znode, Topic.decode) for name in names if (znode := znodes[Topic.path(name)])
-    }
+    found = ensemble.find_each(names, Topic.path)
+    return {name: decode_or_error(znode, Topic.decode) for name, znode in found.items()}
 
 
 def readable_topics(ensemble: Ensemble, names: Sequence[str]) -> dict[str, Topic]:
@@ -441,13 +433,13 @@ def plan_forgetting(ensemble: Ensemble, broker: int) -> ForgettingPlan:
             topics.append(StrayTopic(record.topic, 0, record.partitions, record.epoch))
     if not znodes:
         raise NotFoundError(f"{StrayReplicas.path(broker)}: nothing is recorded of broker {broker}")
-    there = ensemble.zk.read_many([Topic.path(each.topic) for each in topics])
+    there = ensemble.find_each((each.topic for each in topics), Topic.path)
     left = [
         LeftReplicas(
             topic=each.topic,
             czxid=each.czxid or None,
             partitions=each.partitions,
-            is_there=(now := there[Topic.path(each.topic)]) is not None and now.stat.czxid == each.czxid,
+            is_there=each.topic in there and there[each.topic].stat.czxid == each.czxid,
         )
         for each in sorted(topics)
     ]

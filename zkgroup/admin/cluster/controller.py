@@ -248,17 +248,10 @@ def describe_controller(ensemble: Ensemble) -> tuple[AsOf, ControllerDescription
 
 def controller_history(ensemble: Ensemble) -> tuple[AsOf, tuple[PastController, ...], tuple[str, ...]]:
     """The epochs of controllers of zkgroup, the latest first, and the records that cannot be read."""
-    names = ensemble.names_below(controller_history_path())
-    epochs = sorted(
-        (epoch for name in names if (epoch := ControllerRecord.epoch_of(name)) is not None), reverse=True
-    )
-    znodes = ensemble.zk.read_many([ControllerRecord.path(epoch) for epoch in epochs])
+    epochs = ensemble.numbers_below(controller_history_path(), ControllerRecord.epoch_of)
     rows: list[PastController] = []
     unreadable = []
-    for epoch in epochs:
-        znode = znodes[ControllerRecord.path(epoch)]
-        if znode is None:
-            continue
+    for epoch, znode in ensemble.find_each(reversed(epochs), ControllerRecord.path).items():
         entry = decode_or_error(znode, ControllerRecord.decode)
         if entry.value is None:
             unreadable.append(str(entry.error))
@@ -395,10 +388,9 @@ def _broker(what: str) -> int | None:
 
 def _changes(ensemble: Ensemble) -> list[tuple[int, int]]:
     """Returns what any controller processes at once: topics that were written, brokers that have started."""
-    names = ensemble.names_below(topics_path())
-    topics = ensemble.zk.read_many([Topic.path(name) for name in names])
+    topics = ensemble.find_each(ensemble.names_below(topics_path()), Topic.path)
     return [
-        *((znode.stat.mzxid, znode.stat.mtime) for znode in topics.values() if znode),
+        *((znode.stat.mzxid, znode.stat.mtime) for znode in topics.values()),
         *((entry.stat.czxid, entry.stat.ctime) for entry in registrations(ensemble).values()),
     ]
 
@@ -536,8 +528,7 @@ def _refuse_others(info: ControllerInfo) -> ControllerRegistration:
 
 def _notes(ensemble: Ensemble, info: ControllerInfo, controller: int) -> Iterator[str]:
     """The notes about the brokers that may be elected after `controller`."""
-    names = ensemble.names_below(standby_controllers_path())
-    waiting = sorted(number for name in names if (number := number_of(name)) is not None)
+    waiting = ensemble.numbers_below(standby_controllers_path())
     hosts = sorted(
         number for number, one in info.brokers.items() if number != controller and not is_controller_only(one)
     )

@@ -195,19 +195,10 @@ def _read(ensemble: Ensemble, topics: Sequence[str], partitions: Sequence[TopicP
 
 def _finished(ensemble: Ensemble) -> dict[TopicPartition, FinishedReassignment]:
     """The last record of each partition that controllers of zkgroup have left."""
-    parent = finished_reassignments_path()
-    names = ensemble.names_below(parent)
-    numbers = sorted(
-        number for name in names if (number := FinishedReassignment.sequence_of(name)) is not None
-    )
-    znodes = ensemble.zk.read_many([FinishedReassignment.path(number) for number in numbers])
-    found = {}
-    for number in numbers:
-        znode = znodes[FinishedReassignment.path(number)]
-        record = value_of(znode, FinishedReassignment.decode)
-        if record:
-            found[record.topic_partition] = record
-    return found
+    numbers = ensemble.numbers_below(finished_reassignments_path(), FinishedReassignment.sequence_of)
+    found = ensemble.find_each(numbers, FinishedReassignment.path).values()
+    records = (value_of(znode, FinishedReassignment.decode) for znode in found)
+    return {record.topic_partition: record for record in records if record}
 
 
 def _status(seen: _Snapshot, tp: TopicPartition, target: tuple[int, ...]) -> ReassignmentStatus:

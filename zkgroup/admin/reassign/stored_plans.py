@@ -162,13 +162,8 @@ def running_plans(ensemble: Ensemble) -> tuple[str, ...]:
 
 def _stored(ensemble: Ensemble) -> dict[str, DecodedZnode[StoredPlan]]:
     """Every plan by name, in the order of names."""
-    names = sorted(ensemble.names_below(plans_path()))
-    znodes = ensemble.zk.read_many([StoredPlan.path(name) for name in names])
-    return {
-        name: decode_or_error(znode, StoredPlan.decode)
-        for name in names
-        if (znode := znodes[StoredPlan.path(name)])
-    }
+    found = ensemble.find_each(sorted(ensemble.names_below(plans_path())), StoredPlan.path)
+    return {name: decode_or_error(znode, StoredPlan.decode) for name, znode in found.items()}
 
 
 def final_moves(stored: StoredPlan) -> tuple[Move, ...]:

@@ -243,10 +243,8 @@ def order_is_known(topic: Topic, partition: int, former: Sequence[int]) -> bool:
 
 def topics_named(ensemble: Ensemble, names: Sequence[str]) -> dict[str, Topic]:
     """Topics by name; one that does not exist is left out. Raises CorruptZnodeError."""
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
-    return {
-        name: Topic.decode(znode.path, znode.data) for name in names if (znode := znodes[Topic.path(name)])
-    }
+    found = ensemble.find_each(names, Topic.path)
+    return {name: Topic.decode(znode.path, znode.data) for name, znode in found.items()}
 
 
 def _check_partitions(moves: Sequence[Move], topics: Mapping[str, Topic]) -> None:

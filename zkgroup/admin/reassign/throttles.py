@@ -29,7 +29,6 @@ from zkgroup.znodes.config_settings import (
     parse_throttled_replicas,
     throttled_replicas,
 )
-from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.notifications import NotifyFormat
 
 Lists = Mapping[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -115,9 +114,7 @@ def plan_throttle(
 def read_throttles(ensemble: Ensemble, topics: Iterable[str]) -> Throttled:
     """The rates of all brokers, and throttled replicas of these topics; what is unreadable is left out."""
     parent = entities_path("brokers")
-    names = ensemble.names_below(parent)
-    numbers = sorted(number for name in names if (number := number_of(name)) is not None)
-    brokers = {number: f"{parent}/{number}" for number in numbers}
+    brokers = {number: f"{parent}/{number}" for number in ensemble.numbers_below(parent)}
     paths = {topic: TopicConfig.path(topic) for topic in sorted(set(topics))}
     znodes = ensemble.zk.read_many([*brokers.values(), *paths.values()])
 

@@ -288,8 +288,7 @@ class PendingDeletion:
 def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> dict[str, PendingDeletion]:
     """Those of the topics that are to be deleted. One request where none is."""
     listed = ensemble.names_below(delete_topics_path())
-    found = ensemble.zk.read_many([TopicDeletion.path(name) for name in sorted(topics.keys() & set(listed))])
-    markers = {path.rpartition("/")[2]: znode for path, znode in found.items() if znode is not None}
+    markers = ensemble.find_each(sorted(topics.keys() & set(listed)), TopicDeletion.path)
     if not markers:
         return {}
     info = read_controller_health(ensemble)
