@@ -210,8 +210,8 @@ def wait_for_election(ensemble: Ensemble, plan: ElectionPlan, timeout_s: float) 
     def read() -> tuple[bool, bool]:
         ensemble.zk.sync("/")
         waiting = ensemble.zk.exists(PreferredElection.path()) is not None
-        znodes = ensemble.zk.read_many([PartitionState.path(tp) for tp in preferred])
-        states = [PartitionState.decode(znode.path, znode.data) for znode in znodes.values() if znode]
+        znodes = ensemble.find_each(preferred, PartitionState.path).values()
+        states = [PartitionState.decode(znode.path, znode.data) for znode in znodes]
         return waiting, [state.leader for state in states] == list(preferred.values())
 
     waiting, led = ensemble.read_until(read, lambda found: not found[0], timeout_s, POLL_S)

@@ -18,7 +18,7 @@ from zkgroup.admin.persistent import plan_removal, remove_persistent_change
 from zkgroup.admin.reassign.cancellation import Execution, cancel_reassignments_change, plan_cancel
 from zkgroup.admin.reassign.execution import reassign_change
 from zkgroup.admin.reassign.stored_plans import cancel_plan_change, resume_plan_change
-from zkgroup.admin.reassign.submission import plan_reassignment
+from zkgroup.admin.reassign.submission import plan_reassignment, topics_named
 from zkgroup.admin.topics.deletion import delete_topic_change, plan_topic_deletion, texts_of_lists
 from zkgroup.admin.undo_records import UndoFolder, UndoRecord
 from zkgroup.errors import (
@@ -160,18 +160,14 @@ def check_untouched(ensemble: Ensemble, record: UndoRecord) -> None:
             raise ConflictError(f"{path}: has changed since {record.undo_id}; --force undoes it all the same")
     if not record.targets or ensemble.zk.exists(Reassignment.path()) is not None:
         return
-    names = sorted({tp.topic for tp in record.targets})
-    znodes = ensemble.zk.read_many([Topic.path(name) for name in names])
-    for name in names:
-        znode = znodes[Topic.path(name)]
-        topic = Topic.decode(znode.path, znode.data) if znode else Topic({})
-        for tp, replicas in record.targets.items():
-            now = topic.partitions.get(tp.partition)
-            if tp.topic == name and now != replicas:
-                raise ConflictError(
-                    f"{Topic.path(name)}: {tp} is on {list(now or ())}, {record.undo_id} asked for "
-                    f"{list(replicas)}; --force moves it back all the same"
-                )
+    topics = topics_named(ensemble, sorted({tp.topic for tp in record.targets}))
+    for tp, replicas in sorted(record.targets.items()):
+        now = topics[tp.topic].partitions.get(tp.partition) if tp.topic in topics else None
+        if now != replicas:
+            raise ConflictError(
+                f"{Topic.path(tp.topic)}: {tp} is on {list(now or ())}, {record.undo_id} asked for "
+                f"{list(replicas)}; --force moves it back all the same"
+            )
 
 
 def _is_as_left(znode: Znode | None, data: bytes | None, made_at: int | None) -> bool:

@@ -9,9 +9,7 @@ from zkgroup.placement.balancing import TOLERANCE, even_out_counts, even_out_siz
 from zkgroup.placement.model import ClusterSnapshot, LeaderPlacement, ReplicaPlacement, racks_of
 
 
-def place_new(
-    placement: ReplicaPlacement, wanted: Mapping[TopicPartition, int], tolerance: float = TOLERANCE
-) -> None:
+def place_new(placement: ReplicaPlacement, wanted: Mapping[TopicPartition, int]) -> None:
     """Places so many new replicas of each partition, the largest first, and evens out what was placed.
 
     Of those alike the ones without a leader go first, so that each newcomer finds some to lead.
@@ -28,7 +26,7 @@ def place_new(
             assert target is not None, "the caller counted the brokers"
             placement.add(tp, target)
     if placement.by_size:
-        even_out_sizes(placement, tolerance)
+        even_out_sizes(placement, TOLERANCE)
     else:
         even_out_counts(placement)
 

@@ -16,7 +16,7 @@ from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_inf
 from zkgroup.admin.znodes import PATHS_AT_ONCE, join
 from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.snapshot import decode_or_error, value_of
+from zkgroup.groups.snapshot import value_of
 from zkgroup.model.requests import Code
 from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment
@@ -248,9 +248,7 @@ def _count(ensemble: Ensemble, hidden: set[str]) -> Counts:
     names = sorted(listed[topics_path()] or ())
     paths = [*map(Topic.path, names), Reassignment.path(), PreferredElection.path()]
     found = _allowed(ensemble.zk.read_each(paths), hidden)
-    topics = [
-        decode_or_error(znode, Topic.decode).value for name in names if (znode := found[Topic.path(name)])
-    ]
+    topics = [value_of(found[Topic.path(name)], Topic.decode) for name in names]
     request, election = found[Reassignment.path()], found[PreferredElection.path()]
     moves = value_of(request, Reassignment.decode)
     return Counts(

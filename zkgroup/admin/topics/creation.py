@@ -380,11 +380,7 @@ def check_slots(slots: int, partitions: int) -> None:
 NO_SLOTS_DELETED = "the slots of group coordinators are not deleted"
 
 
-def create_topic_change(
-    ensemble: Ensemble,
-    new: NewTopic,
-    progress: Callable[[int, int], object] = nothing,
-) -> AdminChange[NewTopic, int | None, LeadersSeen]:
+def create_topic_change(ensemble: Ensemble, new: NewTopic) -> AdminChange[NewTopic, int | None, LeadersSeen]:
     """Creates a topic; what is written is the zxid. The wait is for leaders.
 
     Raises ConflictError where the topic exists.
@@ -404,7 +400,7 @@ def create_topic_change(
         check=lambda: check_new(ensemble, topic),
         write=lambda by: create_topic(ensemble, new),
         made_at=lambda zxid: zxid,
-        wait=None if new.unhosted else until_led(ensemble, topic, new.assignment, progress),
+        wait=None if new.unhosted else until_led(ensemble, topic, new.assignment, nothing),
     )
 
 
