@@ -1,4 +1,4 @@
-"""Who ruled at a zxid, and what he was asked for: lookups in the facts of a history."""
+"""Finds the controller at a zxid, and the requests to it: lookups in the facts of a history."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def replicas_at(facts: Facts, topic_partition: TopicPartition, zxid: int) -> tup
 
 
 def is_requested(facts: Facts, topic_partition: TopicPartition, zxid: int) -> bool:
-    """Whether a move of the partition was asked for and not done, once this zxid was applied."""
+    """Returns whether a move of the partition was asked for and not done, once this zxid was applied."""
     return any(
         move.partition == topic_partition.partition
         and move.from_zxid <= zxid
@@ -70,7 +70,7 @@ def controller_name(life: Life) -> str:
 
 
 def absences(facts: Facts, broker: int, since: ChangeStamp, to: ChangeStamp | None) -> Iterator[Absence]:
-    """When a broker was not registered, between two moments; None for the end of the history.
+    """Yields when a broker was not registered, between two moments; None for the end of the history.
 
     Of a history that does not begin with a whole tree nothing is said of the time before a registration.
     """
@@ -94,7 +94,7 @@ def absences(facts: Facts, broker: int, since: ChangeStamp, to: ChangeStamp | No
 
 
 def ending_text(facts: Facts, owner: int, zxid: int, session: int) -> str:
-    """How an ephemeral ended.
+    """Returns how an ephemeral ended.
 
     Args:
         owner: the session whose it was.

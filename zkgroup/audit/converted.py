@@ -37,7 +37,8 @@ from zkgroup.zkfiles.zxids import Hole, hole_between
 
 @dataclass(slots=True)
 class StoredTables:
-    """What was converted of one ensemble. All methods raise ConfigError for Parquet that cannot be read."""
+    """Holds what was converted of one ensemble. All methods raise ConfigError for Parquet that cannot be
+    read."""
 
     folder: str
     ensemble: str
@@ -60,7 +61,7 @@ class StoredTables:
         return [(zxid, time // 1000) for zxid, time in zip(table["zxid"].to_pylist(), times, strict=True)]
 
     def seeds(self) -> Columns:
-        """What stood before the first transaction."""
+        """Returns what stood before the first transaction."""
         batch = self.converted.seed_batch
         files = [] if batch is None else [each for each in self._of_batch(batch) if each.table == SEEDS]
         table = self._read(files, [column.name for column in ROWS], AS_CODES)
@@ -90,7 +91,7 @@ class StoredTables:
 
 
 def stored_tables(folder: Path, ensemble: str, converted: Converted) -> StoredTables:
-    """What was converted of one ensemble to a folder on a path."""
+    """Returns what was converted of one ensemble to a folder on a path."""
     return StoredTables(
         str(folder),
         ensemble,
@@ -231,7 +232,7 @@ class ConvertedSource:
 
 
 class LogTimes(NamedTuple):
-    """What the transactions of one log say about time."""
+    """Holds what the transactions of one log say about time."""
 
     first_ms: int
     """Of the first one."""

@@ -1,4 +1,4 @@
-"""Where servers of one ensemble do not have the same: in the records, or in their digests alone."""
+"""Finds where servers of one ensemble do not have the same: in the records, or in their digests alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Disagreement(NamedTuple):
     folders: Sides
     """Servers that have the same, together; those of the record that counts first."""
     is_of_digests_only: bool
-    """Whether the records are the same, and what a server made of them is not."""
+    """True if the records are the same, and what a server made of them is not."""
 
     @property
     def sides(self) -> str:

@@ -47,12 +47,12 @@ def incident_fields(numbered_one: NumberedIncident) -> dict[str, Any]:
 
 
 def counts_of(findings: Iterable[Finding]) -> dict[str, int]:
-    """How many there are of each name, the most first."""
+    """Returns how many there are of each name, the most first."""
     return dict(Counter(one.finding for one in findings).most_common())
 
 
 def cause_fields(cause: Cause) -> dict[str, Any] | None:
-    """What the log shows of a cause; None where it shows none."""
+    """Returns what the log shows of a cause; None where it shows none."""
     if cause.kind in ("state", "note"):
         return None
     return {

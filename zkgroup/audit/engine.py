@@ -24,7 +24,7 @@ class Skipped(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What an audit found, and what it could not search for."""
+    """Holds what an audit found, and what it could not search for."""
 
     findings: list[Finding]
     skipped: list[Skipped]
@@ -101,7 +101,7 @@ class AskedRows(Protocol):
 
 
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
-    """Why a rule cannot be asked of an input; None where it can."""
+    """Returns why a rule cannot be asked of an input; None where it can."""
     if isinstance(rule, WholeRule) and not has_files:
         return "needs the files of a server"
     return "needs a log" if "log" in rule.needs and not facts.has_log else None

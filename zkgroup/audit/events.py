@@ -29,7 +29,7 @@ class Event(NamedTuple):
     time_ms: int
     """The leader's clock, since 1970. For durations only: it can step back."""
     session: int
-    """Who did it. A seed has its ephemeralOwner, or 0: a snapshot does not say who wrote."""
+    """Names who did it. A seed has its ephemeralOwner, or 0: a snapshot does not say who wrote."""
     cxid: int
     """0 where a closeSession is an expiry, and for rows that came of it."""
     op: Op

@@ -26,9 +26,9 @@ class Life(NamedTuple):
 
     path: str
     session: int
-    """Who created it; for an ephemeral its owner."""
+    """Names who created it; for an ephemeral its owner."""
     data: bytes | None
-    """What it was created with."""
+    """Holds what it was created with."""
     from_zxid: int
     from_ms: int
     to_zxid: int | None = None
@@ -48,7 +48,7 @@ class SessionLife(NamedTuple):
     to_zxid: int | None = None
     to_ms: int | None = None
     expired: bool | None = None
-    """Whether the server ended it (closeSession with cxid 0); None while it lives."""
+    """True if the server ended it (closeSession with cxid 0); None while it lives."""
 
 
 class Requested(NamedTuple):
@@ -61,7 +61,7 @@ class Requested(NamedTuple):
 
 
 class DataChange(NamedTuple):
-    """What a znode held from a zxid on; None for its deletion."""
+    """Holds what a znode held from a zxid on; None for its deletion."""
 
     zxid: int
     time_ms: int
@@ -74,7 +74,7 @@ class Facts:
     """The small things of one history. All sequences are ordered by zxid."""
 
     start_zxid: int = 0
-    """Where the log begins; seeds are before it."""
+    """Says where the log begins; seeds are before it."""
     start_ms: int = 0
     end_zxid: int = 0
     end_ms: int = 0
@@ -85,14 +85,14 @@ class Facts:
     """False where what stood before the log is not known: no snapshot, nor the ensemble's first record."""
     sessions: Mapping[int, SessionLife] = field(default_factory=dict)
     open_by_server: Mapping[int, int] = field(default_factory=dict)
-    """How many sessions live at the end, by the `myid` of the server that issued them."""
+    """Says how many sessions live at the end, by the `myid` of the server that issued them."""
     controllers: tuple[Life, ...] = ()
     """The lives of `/controller`."""
     controller_epochs: tuple[DataChange, ...] = ()
     brokers: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
     """The lives of `/brokers/ids/<id>`, by id."""
     topics: Mapping[str, tuple[DataChange, ...]] = field(default_factory=dict)
-    """What `/brokers/topics/<topic>` held, by topic."""
+    """Holds what `/brokers/topics/<topic>` held, by topic."""
     slots_zxid: int | None = None
     """Since when `__consumer_offsets` has the slots of zkgroup's group coordinators; None: never."""
     moves: Mapping[str, tuple[Requested, ...]] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Facts:
     operator_acts: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By group, the zxids of transactions with a reset marker or an audit record (recipes 6 and 18)."""
     derived: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
-    """What rules computed of the other fields, kept for the next one that needs it."""
+    """Holds what rules computed of the other fields, kept for the next one that needs it."""
 
 
 def server_of(session: int) -> int:
@@ -124,12 +124,13 @@ def facts_of(events: Iterable[Event]) -> Facts:
 
 @lru_cache(maxsize=1 << 18)
 def is_fact_path(path: str) -> bool:
-    """Whether what is applied to a path changes facts. Results are cached: logs have the same paths."""
+    """Returns whether what is applied to a path changes facts. Results are cached: logs have the same
+    paths."""
     return _kept(path) is not None or _acted_on(path) is not None
 
 
 def _kept(path: str) -> PathKind | None:
-    """What a path is of, where its lives or contents are facts."""
+    """Returns what a path is of, where its lives or contents are facts."""
     place = path_kind(path)
     match place.kind:
         case "member" | "controller" | "controller_epoch":

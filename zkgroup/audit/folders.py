@@ -67,7 +67,7 @@ class Folders:
         return self._rows(past.tree, _seen(past), to_zxid, is_whole=past.account.is_whole)
 
     def _rows(self, seeds: Tree, seen: SeenTree, to_zxid: int | None, *, is_whole: bool) -> Rows:
-        """What comes behind a tree; `is_whole` where it has all that stood then."""
+        """Returns what comes behind a tree; `is_whole` where it has all that stood then."""
         after = seen.zxid
 
         def parts(
@@ -113,7 +113,7 @@ class Folders:
         return zxid_range(start, end, self.history.zxid_at)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
-        """What differs at and below a path (of the servers) between two moments, in either order.
+        """Returns what differs at and below a path (of the servers) between two moments, in either order.
 
         The range is replayed once, in one tree. Raises NotFoundError where the files begin later.
         """
@@ -229,7 +229,7 @@ class Folders:
         return self._rows(nothing, seen, to_zxid, is_whole=False)
 
     def _has_anything(self, to_zxid: int | None) -> bool:
-        """Whether the files have a transaction or a snapshot.
+        """Returns whether the files have a transaction or a snapshot.
 
         Where all that follows is read anyway, the end of the newest log is enough, if it shows a record.
         """
@@ -242,7 +242,7 @@ class Folders:
         return any(server.files.logs for server in self.history.ensemble.servers)
 
     def _leads_on_from(self, from_zxid: int) -> bool:
-        """Whether there is a record from a zxid on; where names tell, nothing is read."""
+        """Returns whether there is a record from a zxid on; where names tell, nothing is read."""
         servers = self.history.ensemble.servers
         if any(log.zxid >= from_zxid for server in servers for log in server.files.logs):
             return True

@@ -1,4 +1,4 @@
-"""Which groups a history has, and the rows of one of them."""
+"""Finds the groups that a history has, and the rows of one of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMED = 8
 
 
 def is_of_groups(place: PathKind) -> bool:
-    """Whether a znode belongs to some group, whose name is then that of the place."""
+    """Returns whether a znode belongs to some group, whose name is then that of the place."""
     return place.kind in ("member", "owner", "offset", "group")
 
 

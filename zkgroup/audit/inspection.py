@@ -1,4 +1,4 @@
-"""How far each file of an input is good."""
+"""Finds how far each file of an input is good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audit needs beside zkgroup's own requirements: the extras `audit` and `spark`."""
+"""Names the packages that the audit needs beyond those of zkgroup: the extras `audit` and `spark`."""
 
 from __future__ import annotations
 

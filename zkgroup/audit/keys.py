@@ -1,4 +1,5 @@
-"""How rows are brought together: by group, by partition of a group, by topic, by session, or all in one."""
+"""Brings rows together: by group, by partition of a group, by topic, by session, or all in
+one."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """How rows are brought together: a row for which `key` gives None is for none of them.
+    """Says how rows are brought together: a row for which `key` gives None is for none of them.
 
     A key depends only on the row's path, its operation, and whether it was applied or is a seed; that of
     BY_SESSION on the session.
@@ -109,7 +110,8 @@ BY_TOPIC = Keys("topic", _topic, _kinds("topic", "partition_state", "admin"))
 REPLICATION = Keys("replication", _replication, _kinds("topic", "partition_state", "admin", "broker"))
 """The same of all topics, and applied rows of `/brokers/ids/<id>`; one key."""
 BY_DECISION = Keys("decision", _decision, _kinds("topic", "partition_state", "admin", "controller_epoch"))
-"""What only a controller may write: by topic its replica lists and states; below `/admin`; the epoch."""
+"""The rows of what only a controller may write: by topic its replica lists and states; below `/admin`; the
+epoch."""
 BY_SESSION = Keys("session", _session)
 """All rows of a session, failed ones too; key: the session in decimal."""
 BY_SUBTREE = Keys("subtree", _subtree)

@@ -23,10 +23,11 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class LiveTree:
-    """What a walk found."""
+    """Holds what a walk found."""
 
     zxid_before: int
-    """What is not in `changed` is as it was at this zxid, and stood still until it was looked at again."""
+    """Everything outside `changed` is as it was at this zxid, and stood still until it was looked at
+    again."""
     zxid_after: int
     """Nothing in it is newer."""
     znodes: tuple[ExportedZnode, ...]
@@ -81,7 +82,8 @@ class _Found:
         self.znodes: dict[str, Znode] = {}
         self.unreadable: set[str] = set()
         self.unsettled: set[str] = set()
-        """What was seen to differ, or to be gone, since it was read; and the parents of what is gone."""
+        """Holds what was seen to differ, or to be gone, since it was read; and the parents of what is
+        gone."""
         self._zk = zk
         self._paths_at_once = paths_at_once
         self._progress = progress
@@ -167,7 +169,7 @@ class _Found:
             waiting += [join(one, name) for name in self._children.pop(one, ())]
 
     def may_be_newer(self, path: str, zxid: int) -> bool:
-        """Whether what became of this path came after that zxid, or may have."""
+        """Returns whether what became of this path came after that zxid, or may have."""
         if path in self.unreadable:
             return False
         while path not in self.znodes:

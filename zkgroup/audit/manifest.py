@@ -1,4 +1,4 @@
-"""What `audit run` converted to Parquet: the one file that makes a batch part of the tables.
+"""Says what `audit run` converted to Parquet: the one file that makes a batch part of the tables.
 
 A batch is written first and entered here last, so what a killed job left behind is never read, and is written
 over by the next one.
@@ -23,14 +23,14 @@ _ANEW: Final = "convert the folders again, into another output"
 
 @dataclass(frozen=True, slots=True)
 class ConvertedLog:
-    """What was converted of one log; of several servers, from the beginning of one log to the next."""
+    """Holds what was converted of one log; of several servers, from the beginning of one log to the next."""
 
     start: int
     """The zxid where it begins, by the log's name."""
     sizes: tuple[int, ...]
     """Of the files, in bytes; one for each server that has one."""
     is_closed: bool
-    """Whether a later log was there: then it never changes."""
+    """True if a later log was there: then it never changes."""
     last_zxid: int
     """Of the last record; below `start` where there was none."""
     last_offset: int
@@ -43,7 +43,7 @@ class ConvertedLog:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """What stood at a zxid, as seeds of the rows behind it."""
+    """Holds what stood at a zxid, as seeds of the rows behind it."""
 
     zxid: int
     batch: int
@@ -59,12 +59,12 @@ class Converted:
     seed_batch: int | None = None
     """None where nothing stood before the first record."""
     is_exact: bool = True
-    """Whether the tree at `base_zxid` was proved to be the one that servers had."""
+    """True if the tree at `base_zxid` was proved to be the one that servers had."""
     detail: str = ""
-    """What keeps it from being exact."""
+    """Holds what keeps it from being exact."""
     logs: tuple[ConvertedLog, ...] = ()
     buckets: int = 0
-    """How many there are for groups."""
+    """Says how many there are for groups."""
     chroot: str = ""
     """The path that clients have as their root: by the paths below it rows are in their buckets."""
     states: tuple[StoredState, ...] = ()
@@ -144,7 +144,7 @@ def name_of(number: int) -> str:
 
 
 def is_converted(path: Path) -> bool:
-    """Whether a folder is one that `audit run` wrote to. Raises nothing."""
+    """Returns whether a folder is one that `audit run` wrote to. Raises nothing."""
     try:
         return newest(each.name for each in (path / FOLDER).iterdir()) is not None
     except OSError:

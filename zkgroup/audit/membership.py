@@ -36,13 +36,13 @@ class TimeRange(NamedTuple):
         return cls(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
 
     def ms(self, facts: Facts) -> int:
-        """How long it was, up to the end of the history; below 0 after a step of the clock."""
+        """Returns how long it was, up to the end of the history; below 0 after a step of the clock."""
         return (facts.end_ms if self.to_ms is None else self.to_ms) - self.from_ms
 
 
 @lru_cache(maxsize=1 << 14)
 def registration_of(data: bytes | None) -> Registration | None:
-    """What a registration asks for; None where a JVM member could not read it."""
+    """Returns what a registration asks for; None where a JVM member could not read it."""
     try:
         return Registration.decode("registration", data)
     except CorruptZnodeError:
@@ -77,12 +77,12 @@ def lives_by_session(facts: Facts, group: str) -> dict[int, list[Life]]:
 
 
 def is_alive(life: Life, zxid: int) -> bool:
-    """Whether it lived at a zxid, or in the same transaction."""
+    """Returns whether it lived at a zxid, or in the same transaction."""
     return life.from_zxid <= zxid and (life.to_zxid is None or zxid <= life.to_zxid)
 
 
 def hides_internal(registration: Registration) -> bool:
-    """Whether its wildcard leaves internal topics out; Kafka's default where it does not say."""
+    """Returns whether its wildcard leaves internal topics out; Kafka's default where it does not say."""
     return registration.exclude_internal is not False
 
 
@@ -97,7 +97,7 @@ def topics_wanted(registration: Registration, topics: Iterable[str]) -> Mapping[
 def evaluated(
     registrations: Mapping[str, Registration], topics: Sequence[str]
 ) -> list[EvaluatedMember] | None:
-    """Members with their subscriptions evaluated; None where one of them cannot be: nobody knows the plan."""
+    """Members with their subscriptions evaluated; None where one cannot be: then the plan is not known."""
     found = []
     for member, registration in sorted(registrations.items()):
         wanted = topics_wanted(registration, topics)
@@ -243,7 +243,7 @@ def expected_owners(
     actual: Owners,
     plan: StoredAssignment | None,
 ) -> ExpectedOwners | None:
-    """The plan of these members; None where nobody can know it.
+    """The plan of these members; None where it cannot be known.
 
     That is so where a wildcard cannot be evaluated, where round robin meets unequal subscriptions, and for
     `sticky` while no plan of just this membership is stored.
@@ -269,10 +269,10 @@ def least_moves(
     before: Owners,
     moved: int | None = None,
 ) -> int | None:
-    """How many partitions have to change hands, at the least, for an assignment as even as can be.
+    """Returns how many partitions have to change hands, at the least, for an assignment as even as can be.
 
-    Not more than were `moved`, for range may do with an assignment less even. A partition that nobody owned
-    before moves to nobody's cost. None where the plan cannot be known, or would take long to search for: a
+    Not more than were `moved`, for range may do with an assignment less even. A partition without an owner
+    before moves without cost. None where the plan cannot be known, or would take long to search for: a
     registration may ask for any number of threads.
     """
     members = evaluated(registrations, sorted(partitions))
@@ -285,7 +285,8 @@ def least_moves(
 
 
 def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
-    """Whether it is a large group whose members want different things; for equals there is a formula."""
+    """Returns whether it is a large group whose members want different things; for equals there is a
+    formula."""
     topics = {topic for member in members for topic in member.threads}
     if all(member.threads.keys() == topics and len({*member.threads.values()}) == 1 for member in members):
         return False

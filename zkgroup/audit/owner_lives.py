@@ -20,7 +20,7 @@ class OwnerLife(NamedTuple):
     thread: str
     """The text of the znode, what is no UTF-8 replaced."""
     session: int
-    """Who created it; 0 for one of a snapshot that is not ephemeral."""
+    """Names who created it; 0 for one of a snapshot that is not ephemeral."""
     from_zxid: int
     from_ms: int
     to_zxid: int | None = None
@@ -32,7 +32,7 @@ class OwnerLife(NamedTuple):
     """False for one that no session holds: `persistent_znode` reports it."""
 
     def is_of(self, member: str) -> bool:
-        """Whether the text names this member."""
+        """Returns whether the text names this member."""
         return member in members_named(self.thread)
 
 
@@ -89,13 +89,13 @@ def owner_lives(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[Owner
 
 
 def is_session_end(facts: Facts, event: Event) -> bool:
-    """Whether a deletion came of the end of a session, and was not asked for by itself."""
+    """Returns whether a deletion came of the end of a session, and was not asked for by itself."""
     life = facts.sessions.get(event.session)
     return event.synthetic or (life is not None and life.to_zxid == event.zxid)
 
 
 def _ended(life: OwnerLife, event: Event, facts: Facts) -> OwnerLife:
-    """The life, over. A create ends it only where the log has a hole: nobody is known to have deleted it."""
+    """The life, over. A create ends it only where the log has a hole: its deletion is not known."""
     if event.op == "create":
         return life._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by="session_end")
     how: EndedBy = "deleted_by_other"

@@ -27,7 +27,8 @@ class OffsetWrite(NamedTuple):
     offset: int | None
     """None where it is no number; negative means "none"."""
     previous: int | None
-    """What the znode held before, in the same life; None where it held nothing, or that is not known."""
+    """Holds what the znode held before, in the same life; None where it held nothing, or that is not
+    known."""
     holder: OwnerLife | None
     holder_known: bool
     """False as long as no row of the owner was seen: it may have no owner, or one from before the history."""
@@ -51,16 +52,16 @@ class PartitionStep(NamedTuple):
 
     event: Event
     is_owner: bool
-    """Whether the row is of the owner znode; it is of the offset otherwise."""
+    """True if the row is of the owner znode; it is of the offset otherwise."""
     write: OffsetWrite | None
     ended: OwnerLife | None
     """The ownership that the row ended."""
     holder: OwnerLife | None
-    """Who owns the partition behind the row."""
+    """Names who owns the partition behind the row."""
     value: int | None
     """The offset behind the row."""
     exists: bool
-    """Whether there is an offset znode behind the row."""
+    """True if there is an offset znode behind the row."""
 
 
 class PartitionOffsets:
@@ -72,15 +73,15 @@ class PartitionOffsets:
         self._holder_known = False
         self.value: int | None = None
         self.exists = False
-        """Whether there is an offset znode."""
+        """True if there is an offset znode."""
 
     @property
     def holder(self) -> OwnerLife | None:
-        """Who owns the partition, by its owner znode."""
+        """Returns who owns the partition, by its owner znode."""
         return self._lives.current
 
     def is_owner(self, event: Event) -> bool:
-        """Whether a row is of the owner znode; it is of the offset otherwise."""
+        """Returns whether a row is of the owner znode; it is of the offset otherwise."""
         return event.path.startswith(self._owners)
 
     def see_owner(self, event: Event) -> OwnerLife | None:

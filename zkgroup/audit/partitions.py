@@ -24,16 +24,16 @@ _Value = TypeVar("_Value")
 
 
 class ChangeStamp(NamedTuple):
-    """When a transaction changed something. Of what the history began with: where its log begins."""
+    """The moment of a change. For what the history began with it is the beginning of its log."""
 
     zxid: int
     ms: int
     session: int = 0
-    """Who did it; 0 for what the history began with."""
+    """Names who did it; 0 for what the history began with."""
 
 
 class PartitionView(NamedTuple):
-    """What is known of a partition."""
+    """Holds what is known of a partition."""
 
     replicas: tuple[int, ...] | None
     """None where the topic does not name it, or cannot be read."""
@@ -42,9 +42,9 @@ class PartitionView(NamedTuple):
     life: int
     """The czxid of its state; 0 where there is none."""
     is_moving: bool
-    """Whether the topic itself says so, which Kafka does from 2.4 on."""
+    """True if the topic itself says so, which Kafka does from 2.4 on."""
     is_deleting: bool
-    """Whether the deletion of its topic is asked for: a controller then takes leaders and replicas away."""
+    """True if the deletion of its topic is asked for: a controller then takes leaders and replicas away."""
 
 
 def decoded(decode: Callable[[str, bytes | None], _Value], path: str, data: bytes | None) -> _Value | None:
@@ -87,7 +87,8 @@ def history_end(facts: Facts) -> ChangeStamp:
 
 
 def history_start(facts: Facts) -> ChangeStamp:
-    """Where the log begins; the end, where there is none: then all that is known is of that moment."""
+    """Returns where the log begins; the end, where there is none: then all that is known is of that
+    moment."""
     return ChangeStamp(facts.start_zxid, facts.start_ms) if facts.has_log else history_end(facts)
 
 
@@ -118,7 +119,7 @@ class TopicViews:
         return changes
 
     def end(self) -> Sequence[ViewChange]:
-        """What the last transaction changed."""
+        """Returns what the last transaction changed."""
         changes: list[ViewChange] = []
         touched, self._touched = self._touched, {}
         for partition, at in sorted(touched.items()):
@@ -191,7 +192,7 @@ class FaultInterval(NamedTuple):
     detail: str
 
     def ms(self, end: ChangeStamp) -> int:
-        """How long, by the leader's clock; never below 0."""
+        """Returns how long, by the leader's clock; never below 0."""
         return max((self.to or end).ms - self.since.ms, 0)
 
 

@@ -19,7 +19,7 @@ class PointInTime(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """What is known of a history: its first logged transaction and its last one."""
+    """Holds what is known of a history: its first logged transaction and its last one."""
 
     first_zxid: int | None
     """None where there is no log."""
@@ -95,7 +95,8 @@ def unlogged_part(
     to_zxid: int | None,
     end: PointInTime | None,
 ) -> Hole | None:
-    """What a range asks for of zxids that are later than all records, as a snapshot shows; None for nothing.
+    """Returns what a range asks for of zxids that are later than all records, as a snapshot shows; None for
+    nothing.
 
     Args:
         from_zxid, to_zxid: of `zxid_range`, and its `end`: by a time behind the last record all may be meant.
@@ -108,6 +109,6 @@ def unlogged_part(
 
 
 def is_within(from_zxid: int | None, to_zxid: int | None, zxids: tuple[int, int | None]) -> bool:
-    """Whether something was at some time of a range; None is before all and to the end."""
+    """Returns whether something was at some time of a range; None is before all and to the end."""
     first, last = zxids
     return (to_zxid is None or to_zxid >= first) and (last is None or (from_zxid or 0) <= last)

@@ -1,4 +1,4 @@
-"""What a long step calls while it goes on."""
+"""The function that a long step calls while it goes on."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Freed(NamedTuple):
     zxid: int
     time_ms: int
     session: int
-    """Who deleted it."""
+    """Names who deleted it."""
 
 
 class GroupReplay:
@@ -112,14 +112,14 @@ class GroupReplay:
         )
 
     def is_at_rest(self, zxid: int) -> bool:
-        """Whether every member owns exactly what it is assigned."""
+        """Returns whether every member owns exactly what it is assigned."""
         if not self.owners and self._is_to_be_owned(zxid):
             return False
         plan = self.expected_owners(zxid)
         return plan is not None and plan.owners == self.threads()
 
     def _is_to_be_owned(self, zxid: int) -> bool:
-        """Whether an assignment, if it can be known, has an owner for something. False: perhaps."""
+        """Returns whether an assignment, if it can be known, has an owner for something. False: perhaps."""
         if self._assignment is not None and not self._assignment.owners:
             return False
         partitions = partitions_at(self._facts, zxid)
@@ -183,7 +183,7 @@ Cause = Literal[
 
 
 class Trigger(NamedTuple):
-    """What set a rebalance off, or happened in it.
+    """Holds what set a rebalance off, or happened in it.
 
     `expiry` is the end of a session whose member came back later in the history, `crash` of one that did
     not. `removal` is a registration that another session deleted, `unreadable registration` one that stops
@@ -205,7 +205,8 @@ class PartitionChange(NamedTuple):
     """The thread that owned it before the rebalance."""
     after: str | None
     down_ms: int | None
-    """How long no member owned it, since its last owner; None where none does at the end, or none did."""
+    """Says how long no member owned it, since its last owner; None where none does at the end, or none
+    did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,7 @@ class Rebalance:
     members: int
     """Registered at its end."""
     retaken_by_zkgroup: int
-    """How many of these by zkgroup members; the JVM's always release everything."""
+    """Says how many of these by zkgroup members; the JVM's always release everything."""
     is_sticky: bool
     moved: int
     """Partitions that have another thread than before; not those that only one side has."""
@@ -240,7 +241,7 @@ class Rebalance:
 
     @property
     def unowned(self) -> int:
-        """How many of the partitions touched have no owner at its end."""
+        """Returns how many of the partitions touched have no owner at its end."""
         return sum(change.after is None for change in self.changes)
 
 
@@ -296,13 +297,14 @@ class Rebalances:
         return None if self._open is None else self._close(self._open)
 
     def _is_over(self, current: _Open, event: Event, place: PathKind) -> bool:
-        """Whether a row of a later transaction begins another one."""
+        """Returns whether a row of a later transaction begins another one."""
         if event.time_ms - current.to_ms >= self._quiet_ms:
             return True
         return self._is_trigger(event, place) and self._replay.is_at_rest(current.to_zxid)
 
     def _is_trigger(self, event: Event, place: PathKind) -> bool:
-        """Whether it asks for one: a change of the membership, or a claim that its member did not release.
+        """Returns whether it asks for one: a change of the membership, or a claim that its member did not
+        release.
 
         The end of a session may list its claims before its registration.
         """
@@ -364,8 +366,6 @@ class Rebalances:
         if not any(trigger.cause == "stolen claim" and trigger.what == who for trigger in current.triggers):
             current.triggers.append(Trigger("stolen claim", who, event.zxid, event.time_ms))
 
-    # --- what set it off --------------------------------------------------------------------------
-
     def _cause(self, event: Event, member: str) -> Cause | None:
         """Of a row of a member. A registration that is made again at once counts where it is made."""
         was = self._replay.members.get(member)
@@ -404,7 +404,7 @@ class Rebalances:
         return "unsubscribe" if is_less else "subscribe"
 
     def _is_renewal(self, ended_by: int | None, ended_ms: int | None, life: Life) -> bool:
-        """Whether a registration was made again at once by the session that had deleted it."""
+        """Returns whether a registration was made again at once by the session that had deleted it."""
         return ended_ms is not None and ended_by == life.session and life.from_ms - ended_ms < self._quiet_ms
 
     def _next_life(self, event: Event) -> Life | None:
@@ -438,8 +438,6 @@ class Rebalances:
             if member.registration is not None
             for topic in topics_wanted(member.registration, names) or ()
         }
-
-    # --- the result -------------------------------------------------------------------------------
 
     def _close(self, current: _Open) -> Rebalance:
         self._open = None

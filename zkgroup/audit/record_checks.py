@@ -25,13 +25,13 @@ class Step(NamedTuple):
 
 
 class RecordChecks:
-    """What the records of a history look like from outside."""
+    """The records of a history, seen from outside."""
 
     def __init__(self) -> None:
         self.elections: list[Step] = []
         """The last record of an epoch and the first of the next one."""
         self.steps_back: list[Step] = []
-        """Where the leader's clock read less than at the record before."""
+        """Says where the leader's clock read less than at the record before."""
         self.holes: list[tuple[Hole, Step]] = []
         """Zxids that are missing, and the records on both sides."""
         self.first: tuple[int, int] | None = None

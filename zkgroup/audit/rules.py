@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 
 class _Again(Protocol):
-    """What can be iterated over more than once."""
+    """Rows that can be iterated over more than once."""
 
     def __iter__(self) -> Iterator[Event]: ...
 
@@ -82,7 +82,7 @@ def finding_at(
     topic: str | None = None,
     partition: int | None = None,
 ) -> Finding:
-    """What one row did, as a finding of its session and its moment."""
+    """Returns what one row did, as a finding of its session and its moment."""
     return Finding(
         name,
         severity,
@@ -122,9 +122,9 @@ class Rule:
     """The worst that it says."""
     question: str
     needs: Sequence[Input]
-    """What it cannot do without: a snapshot alone, or the log."""
+    """Holds what it cannot do without: a snapshot alone, or the log."""
     act: str
-    """What an operator does about it."""
+    """Says what an operator does about it."""
     keys: Keys
     find: Find
     """Gets the rows of one key in order; its docstring is the text of the finding's section."""

@@ -136,7 +136,7 @@ def _are_fact_paths(paths: Sequence[str]) -> Flags:
 def find_screened(
     rules: Sequence[Rule], columns: Columns, facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
-    """What the rules find in the rows that their screens keep."""
+    """Yields what the rules find in the rows that their screens keep."""
     return AuditedColumns(columns, facts).find(rules, bounds)
 
 
@@ -150,7 +150,7 @@ class AuditedColumns:
         """The rows of each key of a selection that several rules see, or the report."""
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        """What the rules find in the rows that their screens keep."""
+        """Yields what the rules find in the rows that their screens keep."""
         screened = [_screened(rule, self.tables, bounds[rule.name]) for rule in rules]
         wanted: Flags = np.zeros(len(self.columns), np.bool_)
         for each in screened:

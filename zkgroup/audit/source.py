@@ -1,4 +1,4 @@
-"""What the questions of an audit are asked of: the port that folders, trees and Parquet implement."""
+"""The port that folders, trees and Parquet implement, of which the questions of an audit are asked."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class SeenTree(NamedTuple):
     time_ms: int | None
     """Of the transaction with that zxid; None where it is not known."""
     is_exact: bool
-    """Whether it is proved to be the one that servers had."""
+    """True if it is proved to be the one that servers had."""
     is_damaged: bool
-    """Whether something is missing or wrong, and not only unproved."""
+    """True if something is missing or wrong, and not only unproved."""
     detail: str
-    """What keeps it from being exact; empty where nothing does."""
+    """Holds what keeps it from being exact; empty where nothing does."""
 
 
 class Difference(NamedTuple):
-    """What differs between two moments."""
+    """Holds what differs between two moments."""
 
     changes: Sequence[ZnodeChange]
     from_zxid: int
@@ -41,7 +41,7 @@ class Difference(NamedTuple):
     time_ms: int | None
     """Of the last transaction that was replayed."""
     is_exact: bool
-    """Whether both trees are proved to be those that servers had."""
+    """True if both trees are proved to be those that servers had."""
 
 
 class Rows(NamedTuple):
@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     session_parts: Callable[[int], SessionParts] | None = None
     """The same, perhaps without creates and sets of offsets, and all transactions."""
     is_one_tree: bool = False
-    """Whether `seen` is all there is: an export, or what a walk found."""
+    """True if `seen` is all there is: an export, or what a walk found."""
 
     def ended(self, facts: Facts) -> Facts:
         """The facts of these rows. What stands in one tree has stood until it was read, which may be long
@@ -75,7 +75,7 @@ class Rows(NamedTuple):
 
 
 class Source(Protocol):
-    """What the questions are asked of."""
+    """A source of which the questions are asked."""
 
     @property
     def chroot(self) -> str:
@@ -92,7 +92,7 @@ class Source(Protocol):
         ...
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        """What happened from one moment to another, both included, on top of the state before."""
+        """Returns what happened from one moment to another, both included, on top of the state before."""
         ...
 
     def zxids(
@@ -102,11 +102,11 @@ class Source(Protocol):
         ...
 
     def damages(self) -> list[str]:
-        """What is wrong with what was read so far."""
+        """Returns what is wrong with what was read so far."""
         ...
 
     def notes(self) -> list[str]:
-        """What else is to be known of what was read so far."""
+        """Returns what else is to be known of what was read so far."""
         ...
 
 

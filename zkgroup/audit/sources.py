@@ -80,7 +80,7 @@ class OneTree:
 
 
 def inconsistency_of(changed: Sequence[str], unreadable: Sequence[str], zxid_after: int) -> str:
-    """What keeps a walked tree from being one moment's; empty where nothing does."""
+    """Returns what keeps a walked tree from being one moment's; empty where nothing does."""
     found = []
     if changed:
         found.append(f"{len(changed)} paths changed while it was read, up to {zxid_after:#x}: {few(changed)}")

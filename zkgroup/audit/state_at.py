@@ -1,4 +1,4 @@
-"""What stood at a moment, from the rows before it: the seeds of a range that begins later."""
+"""Finds what stood at a moment, from the rows before it: the seeds of a range that begins later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Key = str | int
 
 
 def key_of(event: Event) -> Key | None:
-    """What a row says something about; None for a row that leaves everything as it is."""
+    """Returns what a row says something about; None for a row that leaves everything as it is."""
     if event.op in ("createSession", "closeSession"):
         return event.session
     is_change = event.applied and event.op in ("create", "set", "setACL", "delete")

@@ -49,7 +49,7 @@ class StoredFile:
     last_zxid: int
 
     def has_any(self, after_zxid: int, to_zxid: int | None) -> bool:
-        """Whether it can have rows of the transactions behind one zxid, up to another."""
+        """Returns whether it can have rows of the transactions behind one zxid, up to another."""
         return self.last_zxid > after_zxid and (to_zxid is None or self.first_zxid <= to_zxid)
 
 

@@ -1,4 +1,4 @@
-"""How findings say who it was and how long it took."""
+"""The words of findings for sessions, members, counts and durations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def session_text(session: int) -> str:
 
 
 def session_digits(sessions: Iterable[int]) -> int:
-    """How many last digits, two or more, differ between all these sessions."""
+    """Returns how many last digits, two or more, differ between all these sessions."""
     texts = {session_text(session) for session in sessions}
     return next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
 
@@ -63,7 +63,7 @@ def only_group(facts: Facts, session: int) -> str | None:
 
 
 def is_member(facts: Facts, group: str, session: int) -> bool:
-    """Whether a session ever registered in a group."""
+    """Returns whether a session ever registered in a group."""
     return any(life.session == session for life in facts.members.get(group, ()))
 
 

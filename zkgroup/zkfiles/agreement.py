@@ -138,14 +138,14 @@ class Piece:
 
 
 def holes_in(last: int, zxids: Numbers) -> list[Hole]:
-    """What is missing between records, the first of which comes behind a zxid."""
+    """Returns what is missing between records, the first of which comes behind a zxid."""
     before = np.append([last], zxids[:-1])
     found = (hole_between(int(before[at]), int(zxids[at])) for at in np.flatnonzero(zxids != before + 1))
     return [hole for hole in found if hole is not None]
 
 
 def pieces(ensemble: EnsembleFiles, from_zxid: int = 0, to_zxid: int | None = None) -> Iterator[Piece]:
-    """What `EnsembleFiles.transactions` gives, and noted as there, in pieces.
+    """Yields what `EnsembleFiles.transactions` gives, and noted as there, in pieces.
 
     Memory: a piece of a log of each server. Raises MixedEnsembleError.
     """
@@ -204,7 +204,7 @@ class _Head:
         self._first = 0
 
     def has_records(self) -> bool:
-        """Whether there is one more; the next piece is read where this one is used up."""
+        """Returns whether there is one more; the next piece is read where this one is used up."""
         if self._held is None or self._first == len(self._held.zxids):
             self._held, self._first = next(self._pieces, None), 0
         return self._held is not None
@@ -307,7 +307,7 @@ def _piece(parts: dict[int, Held]) -> Piece:
 
 
 def _is_taken(ensemble: EnsembleFiles, some: dict[int, Held], is_kept: bool) -> bool:
-    """Whether servers have the same records, and all of them count."""
+    """Returns whether servers have the same records, and all of them count."""
     first, *others = some.values()
     if not all(_are_equal(first, each) for each in others):
         return False
@@ -323,7 +323,7 @@ def _marks(held: Held) -> Numbers:
 
 
 def _are_equal(one: Held, other: Held) -> bool:
-    """Whether two servers have the same records, byte by byte."""
+    """Returns whether two servers have the same records, byte by byte."""
     if len(one.zxids) != len(other.zxids) or one.zxids[0] != other.zxids[0]:
         return False
     raw = one.raw

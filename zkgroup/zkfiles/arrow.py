@@ -36,7 +36,7 @@ _TYPES: Final[dict[ColumnType, Any]] = {
     ),
 }
 _LAST_MS: Final = (2**63 - 1) // 1000
-"""What still fits a timestamp; a file can hold more than that, a clock cannot."""
+"""The last millisecond that fits a timestamp; a file can hold more than that, a clock cannot."""
 
 
 def schema(columns: Sequence[Column]) -> Any:

@@ -45,7 +45,8 @@ Packed = FixedWidth | Slices | Coded | Same
 
 
 class Records(NamedTuple):
-    """What a batch of which rows are left out tells of each record that has rows: lists or numpy arrays."""
+    """Holds what a batch of which rows are left out says of each record that has rows: lists or numpy
+    arrays."""
 
     rows: int
     """Of all of them, those that are left out included."""

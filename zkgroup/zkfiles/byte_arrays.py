@@ -26,7 +26,7 @@ class Bytes:
         self._words = self.view("=i8")
 
     def view(self, type_: str) -> Numbers:
-        """What would be read as this type from each place on."""
+        """Returns what would be read as this type from each place on."""
         layout = np.dtype(type_)
         return np.ndarray((max(len(self.raw) - layout.itemsize + 1, 0),), layout, self.raw, strides=(1,))
 
@@ -35,7 +35,7 @@ class Bytes:
         return self._ints[places].astype(np.int64)
 
     def begin_with(self, prefix: bytes, starts: Numbers, ends: Numbers) -> Numbers:
-        """Which of the pieces do.
+        """Returns which of the pieces do.
 
         Eight bytes at a time: to compare numbers costs a tenth of comparing rows of bytes.
         """
@@ -49,11 +49,11 @@ class Bytes:
         return fits
 
     def are_ascii(self, starts: Numbers, ends: Numbers) -> bool:
-        """Whether all the pieces are, none of which is empty or reaches the end of the bytes."""
+        """Returns whether all the pieces are, none of which is empty or reaches the end of the bytes."""
         bounds = np.stack((starts, ends), axis=1).reshape(-1)
         return bool((np.bitwise_or.reduceat(self.bytes, bounds)[::2] < 0x80).all())
 
     @cached_property
     def slashes(self) -> Numbers:
-        """Where they are."""
+        """Returns where they are."""
         return np.flatnonzero(self.bytes == SLASH)

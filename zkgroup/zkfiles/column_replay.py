@@ -26,7 +26,7 @@ COLUMNS: Final = (
     *("zxid", "sub", "session", "time", "type", "path", "data", "version", "ephemeral"),
     *("timeout_ms", "parent_cversion", "acl", "applied", "digest"),
 )
-"""What a stretch is made of."""
+"""Holds what a stretch is made of."""
 _STRETCH_ROWS: Final = 1 << 18
 """That many are given at a time: a znode that changes is looked up and written back once for all of them."""
 
@@ -37,7 +37,7 @@ class Sees(Protocol):
     def see(self, transaction: Transaction) -> None: ...
 
     def takes_stretch(self, first: int, last: int) -> bool:
-        """Whether `see_stretch` is to be tried for records from one zxid to another."""
+        """Returns whether `see_stretch` is to be tried for records from one zxid to another."""
         ...
 
     def see_stretch(self, rows: Stretch, paths: CompiledPaths) -> bool:
@@ -46,7 +46,7 @@ class Sees(Protocol):
 
     @property
     def looks_at_tree(self) -> bool:
-        """Whether anybody looks at the znodes of the tree when all records were given."""
+        """True if anybody looks at the znodes of the tree when all records were given."""
         ...
 
 
@@ -55,7 +55,7 @@ class NoKernelError(Exception):
 
 
 def has_kernel() -> bool:
-    """Whether `replay` can be asked."""
+    """Returns whether `replay` can be asked."""
     try:
         from zkgroup.zkfiles import compiled_replay  # noqa: F401
     except ImportError:
@@ -88,7 +88,7 @@ class _Rows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Returns how many rows there are."""
         return sum(batch.rows for batch in self.batches)
 
 

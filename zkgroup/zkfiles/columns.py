@@ -31,7 +31,7 @@ Take = Callable[[LogChunk, int, Wanted], Taken | None]
 
 
 class LogWay(NamedTuple):
-    """How records of logs are found and made columns, and how many bytes of them at a time."""
+    """Says how records of logs are found and made columns, and how many bytes of them at a time."""
 
     find: Find
     take: Take
@@ -126,7 +126,7 @@ def snapshot_columns(
 
 
 def _faster() -> Faster | None:
-    """How many znodes at a time are made columns of here."""
+    """Returns how many znodes at a time are made columns of here."""
     try:
         from zkgroup.zkfiles import snapshot_arrays
     except ImportError:

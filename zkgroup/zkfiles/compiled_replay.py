@@ -148,18 +148,18 @@ def _is_counted(path: str | None) -> TypeGuard[str]:
 
 
 class _Replayed(NamedTuple):
-    """What rows made of the znodes that they touch."""
+    """Holds what rows made of the znodes that they touch."""
 
     znodes: Numbers
     """The numbers of each."""
     digest: Numbers
-    """How each row changed the digest."""
+    """Says how each row changed the digest."""
     owners: Numbers
     """Of each row that made or dropped an ephemeral: its session, the row, and 1 or -1."""
 
 
 class _Events:
-    """What happened to each znode, one after the other: first what it was, then each row about it."""
+    """Holds what happened to each znode, one after the other: first what it was, then each row about it."""
 
     def __init__(self, rows: Stretch, own: Numbers, above: Numbers, before: Numbers) -> None:
         acts = np.flatnonzero(rows.act > 0)
@@ -183,7 +183,7 @@ class _Events:
         return found
 
     def field(self, field: int, last: Numbers, values: Any) -> Numbers:
-        """What a field is behind each event, where events at `last` give it these values."""
+        """Returns what a field is behind each event, where events at `last` give it these values."""
         found = np.empty(len(self.row), np.int64)
         found[:] = values
         found[self.begins] = self._before[field]
@@ -253,7 +253,7 @@ def _require_plain(kind: Numbers, fields: Sequence[Numbers]) -> None:
 
 
 def _crcs(fields: Sequence[Numbers], begins: Flags, before: Numbers) -> Numbers:
-    """What each znode adds to the digest behind each event."""
+    """Returns what each znode adds to the digest behind each event."""
     crcs = np.zeros(len(begins), np.int64)
     crcs[begins] = before[:, _CRC]
     counted = np.flatnonzero(~begins & (fields[_IS_THERE] != 0))
@@ -344,7 +344,7 @@ class _Znodes:
         return numbers
 
     def owned(self, sessions: Numbers) -> Numbers:
-        """How many znodes of each session are there."""
+        """Returns how many znodes of each session are there."""
         if not len(sessions):
             return np.zeros(0, np.int64)
         is_owned = self._is_loaded & (self._numbers[:, _IS_THERE] != 0) & (self._numbers[:, _OWNER] != 0)

@@ -1,7 +1,7 @@
 """The bytes of a file, whatever it is packed in: plain, gzip, or the JVM's snappy stream.
 
 Source: SnapStream.java of ZooKeeper 3.9. Servers compress snapshots only; logs are gzipped by those who
-archive them. What a file is packed in is told by its first bytes, for copies are renamed.
+archive them. The first bytes show what a file is packed in, for copies are renamed.
 
 Files are read in order and in pieces, not mapped: a server that cuts its log back while it is mapped would
 end this process, and packed files can be read in no other way. Nothing is inflated before it is asked for.
@@ -21,7 +21,7 @@ from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileE
 from zkgroup.zkfiles import snappy
 
 PIECE_BYTES: Final = 256 * 1024
-"""What is read at a time."""
+"""Bytes that are read at a time."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
@@ -64,7 +64,7 @@ class FileBytes:
             raise
 
     def is_as_long_as(self, end: int) -> bool:
-        """Whether the file on the disk has so many bytes by now."""
+        """Returns whether the file on the disk has so many bytes by now."""
         if end > self.size:
             self.size = self._raw.size_now()
         return end <= self.size
@@ -77,7 +77,8 @@ class FileBytes:
         return True
 
     def has_changed(self, offset: int, seen: bytes) -> bool:
-        """Whether other bytes than those seen stand at an offset by now; packed files are not written to."""
+        """Returns whether other bytes than those seen stand at an offset by now; packed files are not written
+        to."""
         return self.compression is None and self._raw.at_offset(offset, len(seen)) != seen
 
     def read(self, most: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What proves a replay where servers wrote no digests: before 3.6, or with digests off.
+"""Proves a replay where servers wrote no digests: before 3.6, or with digests off.
 
 Records hold what the leader computed from its own tree when it prepared them: the version after a set, the
 parent's count of creates after a create. A replay that went wrong, or a log that lacks something, does not

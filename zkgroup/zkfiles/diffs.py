@@ -1,4 +1,4 @@
-"""What differs between two trees, and what a range of the log changed in one.
+"""Finds what differs between two trees, and what a range of the log changed in one.
 
 `Journal` remembers how each znode was before it was first touched, so a range of any length needs one tree
 and the znodes that it touched.
@@ -16,7 +16,7 @@ from zkgroup.zkfiles.tree import Tree
 Kind = Literal["added", "removed", "changed"]
 
 CHILDREN_FIELDS: Final = frozenset(("cversion", "children_count", "pzxid"))
-"""What changes in a znode when a child of it comes or goes."""
+"""Holds what changes in a znode when a child of it comes or goes."""
 
 
 class State(NamedTuple):
@@ -41,7 +41,7 @@ class ZnodeChange(NamedTuple):
 
     @property
     def is_of_children_only(self) -> bool:
-        """Whether the znode itself is as it was, and only children of it came or went."""
+        """True if the znode itself is as it was, and only children of it came or went."""
         return self.change == "changed" and CHILDREN_FIELDS.issuperset(self.fields)
 
     def reversed(self) -> ZnodeChange:
@@ -51,7 +51,7 @@ class ZnodeChange(NamedTuple):
 
 
 def diff_trees(before: Tree, after: Tree, below: str = "/") -> Iterator[ZnodeChange]:
-    """What differs between two trees at and below a path, by path."""
+    """Yields what differs between two trees at and below a path, by path."""
     for path in sorted({*before.paths(below), *after.paths(below)}):
         change = _compared(path, _state(before, path), _state(after, path))
         if change is not None:
@@ -59,7 +59,7 @@ def diff_trees(before: Tree, after: Tree, below: str = "/") -> Iterator[ZnodeCha
 
 
 class Journal:
-    """What the transactions given to `note` change in a tree. Each is noted before it is applied."""
+    """Holds what the transactions given to `note` change in a tree. Each is noted before it is applied."""
 
     def __init__(self, tree: Tree, below: str = "/") -> None:
         self._tree = tree
@@ -73,7 +73,7 @@ class Journal:
                 self._before[path] = _state(self._tree, path)
 
     def changes(self) -> Iterator[ZnodeChange]:
-        """What differs between the beginning and now, by path."""
+        """Yields what differs between the beginning and now, by path."""
         for path in sorted(self._before):
             change = _compared(path, self._before[path], _state(self._tree, path))
             if change is not None:

@@ -86,7 +86,7 @@ class EnsembleFiles:
         return self._certain_until
 
     def is_certain(self, zxid: int) -> bool:
-        """Whether it is within `certain_until`; where names alone tell, nothing is read."""
+        """Returns whether it is within `certain_until`; where names alone tell, nothing is read."""
         return any(zxid <= (each.newest_snapshot or 0) for each in self.servers) or zxid <= self.certain_until
 
     @property
@@ -101,7 +101,7 @@ class EnsembleFiles:
 
     @property
     def _majority(self) -> int | None:
-        """How many servers are most of them; None where one folder says nothing about the others."""
+        """Returns how many servers are most of them; None where one folder says nothing about the others."""
         if self.voters is None and len(self.servers) == 1:
             return None
         return (self.voters or len(self.servers)) // 2 + 1
@@ -109,7 +109,7 @@ class EnsembleFiles:
     def transactions(
         self, from_zxid: int = 0, to_zxid: int | None = None, *, certain_only: bool = False
     ) -> Iterator[Transaction]:
-        """What the servers have together, by zxid, both ends included; each record once.
+        """Yields what the servers have together, by zxid, both ends included; each record once.
 
         Records that the ensemble went on without are left out and noted in `rolled_back`; where records
         differ, the one that most servers have is taken, else that of the server that goes furthest, and
@@ -158,7 +158,7 @@ class EnsembleFiles:
         return min((record for _, record in groups[0]), key=_count_of_errors)
 
     def leaves_out(self, zxid: int, holders: Sequence[int]) -> bool:
-        """Whether the ensemble went on without what only these servers have, which is noted then."""
+        """Returns whether the ensemble went on without what only these servers have, which is noted then."""
         if self.is_kept(zxid, len(holders)):
             return False
         epoch = epoch_of(zxid)
@@ -172,7 +172,8 @@ class EnsembleFiles:
         return went_on
 
     def is_kept(self, zxid: Any, holders: Any) -> Any:
-        """Whether a record that so many servers have counts, whoever they are: False where that depends.
+        """Returns whether a record that so many servers have counts, whoever they are: False where that
+        depends.
 
         Of arrays, a flag for each.
         """

@@ -1,4 +1,5 @@
-"""Which session has which ephemerals: before 3.6 the record of its end does not say what goes with it."""
+"""Follows which session has which ephemerals: before 3.6 the record of its end does not say what goes with
+it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class Ephemerals:
         return (*named, *self.ended(transaction.session))
 
     def ended(self, session: int) -> list[str]:
-        """What a session still has when it ends, sorted; it has nothing then."""
+        """Returns what a session still has when it ends, sorted; it has nothing then."""
         left = sorted(self._paths.pop(session, ()))
         for path in left:
             del self._sessions[path]

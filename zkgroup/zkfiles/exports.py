@@ -130,12 +130,12 @@ _LEVEL: Final = 6
 _PROGRESS_EVERY: Final = 5000
 
 Progress = Callable[[int], None]
-"""How many znodes are done."""
+"""Says how many znodes are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportHeader:
-    """What an export is of, and how far it is one moment's picture."""
+    """Holds what an export is of, and how far it is one moment's picture."""
 
     time_ms: int | None
     """Since 1970: when it was walked, or of the last transaction; None where the files do not tell."""
@@ -144,7 +144,7 @@ class ExportHeader:
     chroot: str = ""
     """Paths are below this; empty for the whole tree."""
     zxid_before: int
-    """What is not in `changed` is as it was at this zxid."""
+    """Everything outside `changed` is as it was at this zxid."""
     zxid_after: int
     """Nothing in it is newer."""
     changed: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class ExportHeader:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is the whole tree of `zxid_before`."""
+        """True if it is the whole tree of `zxid_before`."""
         return not self.changed and not self.unreadable and not self.detail
 
 
@@ -194,7 +194,7 @@ def exported(znode: StoredZnode, children: int) -> ExportedZnode:
 
 
 class ExportSize(NamedTuple):
-    """How big an export became."""
+    """Says how big an export became."""
 
     znodes: int
     bytes: int
@@ -302,7 +302,7 @@ class ExportReader:
 
     @property
     def end(self) -> SnapshotEnd:
-        """Where a replay is exact from, as with a snapshot that was taken while writes went on."""
+        """Returns where a replay is exact from, as with a snapshot that was taken while writes went on."""
         header = self.header
         return SnapshotEnd(last_zxid=header.zxid_after if header.changed else header.zxid_before)
 
@@ -345,7 +345,7 @@ class ExportReader:
 
 
 def is_export(path: Path) -> bool:
-    """Whether it is a file that begins as an export does. Raises nothing."""
+    """Returns whether it is a file that begins as an export does. Raises nothing."""
     try:
         with opened(path) as packed:
             return _BEGINNING.match(packed.read(_SNIFFED)) is not None
@@ -354,7 +354,8 @@ def is_export(path: Path) -> bool:
 
 
 def inspect_export(path: Path) -> FileHealth:
-    """Whether an export is whole. Raises NotZooKeeperFileError where it is none, or may not be read."""
+    """Returns whether an export is whole. Raises NotZooKeeperFileError where it is none, or may not be
+    read."""
     header, damage, records = None, None, 0
     try:
         reader = ExportReader(path)

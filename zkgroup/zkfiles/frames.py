@@ -35,11 +35,11 @@ _NEXT_RECORD: Final = re.compile(
     rb".{28}(?:\0\0\0[\0-\x3f]|\xff\xff\xff[\xf5-\xff])",  # a type behind session, cxid, zxid and time
     re.DOTALL,
 )
-"""What can be the front of a record."""
+"""Bytes that can be the front of a record."""
 _PEEK_BYTES: Final = 64 * 1024
-"""How far zeros have to go to be the end; more may come, but no more of them is read."""
+"""Says how far zeros have to go to be the end; more may come, but no more of them is read."""
 _SEARCH_BYTES: Final = 4 * MAX_RECORD_BYTES
-"""How much is looked through and summed up behind damages, in one file."""
+"""Says how much is looked through and summed up behind damages, in one file."""
 _TYPES: Final = range(-11, 64)
 _MOST_DAMAGES: Final = 1000
 """So many pieces of a file are skipped; one with more is read no further."""
@@ -50,11 +50,11 @@ class LogChunk(NamedTuple):
 
     data: bytes
     base: int
-    """Where `data[0]` stands in the plain file."""
+    """Says where `data[0]` stands in the plain file."""
     starts: Sequence[int]
-    """Where each record's checksum is in `data`; its entry starts FRAME.size further."""
+    """Says where each record's checksum is in `data`; its entry starts FRAME.size further."""
     ends: Sequence[int]
-    """Where each record's entry ends in `data`."""
+    """Says where each record's entry ends in `data`."""
 
 
 class Oversized(NamedTuple):
@@ -68,7 +68,7 @@ class Oversized(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it is, and which servers load it, in words."""
+        """Returns what it is, and which servers load it, in words."""
         return (
             f"{self.zxid:#x} has {self.size:,} bytes: a server loads it only if `jute.maxbuffer` and"
             f" `zookeeper.jute.maxbuffer.extrasize` together are as large (default {MAX_LOADED_BYTES:,})"
@@ -117,12 +117,12 @@ def whole_records(data: bytes, at: int) -> tuple[list[int], list[int], int]:
 
 
 class RecordsEnd(NamedTuple):
-    """Where the records of a log end."""
+    """Says where the records of a log end."""
 
     offset: int
     """Behind the last whole record."""
     is_torn: bool
-    """Whether a part of one more follows: being written, or cut off by a crash."""
+    """True if a part of one more follows: being written, or cut off by a crash."""
 
 
 class Damage(NamedTuple):
@@ -130,7 +130,7 @@ class Damage(NamedTuple):
 
     offset: int
     resumed_at: int | None
-    """Where the next whole record is; None where there is none."""
+    """Says where the next whole record is; None where there is none."""
     expected: str
     found: str
 
@@ -172,7 +172,8 @@ class Frames:
                 return
 
     def _goes_on_behind(self) -> bool:
-        """Where no record is: False at the end, else damage is told and the window stands behind it."""
+        """Returns where no record is: False at the end, else damage is told and the window stands behind
+        it."""
         window = self._window
         offset = window.offset
         window.ensure(_PEEK_BYTES)
@@ -202,7 +203,7 @@ class Frames:
         return resumed_at is not None
 
     def _problem(self) -> _Problem | None:
-        """Why no record stands at `at`; None where one does by now."""
+        """Returns why no record stands at `at`; None where one does by now."""
         window = self._window
         data, at = window.data, window.at
         if len(data) - at < FRAME.size:
@@ -250,7 +251,8 @@ class Frames:
         return False
 
     def _behind_length(self) -> int | None:
-        """Where in `data` a record follows the one at `at`, by its length: its end mark is wrong, then."""
+        """Returns where in `data` a record follows the one at `at`, by its length: its end mark is wrong,
+        then."""
         window = self._window
         if not window.ensure(FRAME.size):
             return None
@@ -263,7 +265,7 @@ class Frames:
         return at if (end := self._end_at(at)) is not None and self._holds(at, end) else None
 
     def _is_record(self) -> bool:
-        """Whether a record that could follow stands at `at`: header, end mark and checksum."""
+        """Returns whether a record that could follow stands at `at`: header, end mark and checksum."""
         window = self._window
         window.ensure(_FRONT.size)
         end = self._end_at(window.at)
@@ -276,7 +278,8 @@ class Frames:
         return self._holds(window.at, window.at + size)
 
     def _end_at(self, at: int) -> int | None:
-        """Where in `data` the entry of a record would end, if what stands there can be a record's front."""
+        """Returns where in `data` the entry of a record would end, if what stands there can be a record's
+        front."""
         data = self._window.data
         if len(data) - at < _FRONT.size:
             return None
@@ -301,11 +304,11 @@ class _Problem(NamedTuple):
     expected: str
     found: str
     is_certain: bool
-    """Whether no write that was cut off looks like it."""
+    """True if no write that was cut off looks like it."""
 
 
 def _length_that_fits(data: bytes) -> int | None:
-    """How long the entry in front of `data` is if its checksum and an end mark agree on it.
+    """Returns how long the entry in front of `data` is if its checksum and an end mark agree on it.
 
     A record that was cut off has no such length; one whose length is damaged has.
     """

@@ -1,4 +1,4 @@
-"""How far a snapshot or log is good."""
+"""The health of a snapshot or log: how far it is good."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def oversized_notes(oversized: Sequence[Oversized]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FileHealth:
-    """What one pass over a file found; the values of `zkgroup audit inspect`."""
+    """Holds what one pass over a file found; the values of `zkgroup audit inspect`."""
 
     path: Path
     kind: str
@@ -49,7 +49,7 @@ class FileHealth:
 
 
 class SeenRecords(NamedTuple):
-    """What one pass over a log found."""
+    """Holds what one pass over a log found."""
 
     first: int | None
     last: int | None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """How a tree was got, and how good it is."""
+    """Says how a tree was got, and how good it is."""
 
     zxid: int
     """Of the last transaction that is in the tree."""
@@ -47,7 +47,7 @@ class Account:
     asked_zxid: int
     """Beyond `zxid` where the files end before, or lack what came between."""
     snapshot: Path | None
-    """Where the replay started; None for the tree before the first transaction."""
+    """Says where the replay started; None for the tree before the first transaction."""
     snapshot_zxid: int
     applied: int
     """Transactions replayed."""
@@ -56,15 +56,15 @@ class Account:
     first_bad_zxid: int | None
     """The first at which the digest was another."""
     is_sure: bool
-    """Whether it is known which part of the snapshot is later than its name says."""
+    """True if it is known which part of the snapshot is later than its name says."""
     is_whole: bool
-    """Whether the snapshot ended before `zxid`; else it has some of what came later."""
+    """True if the snapshot ended before `zxid`; else it has some of what came later."""
     is_in_doubt: bool
-    """Whether nothing tells if the snapshot holds one transaction more than it says, or is wrong."""
+    """True if nothing tells if the snapshot holds one transaction more than it says, or is wrong."""
     is_certain: bool
-    """Whether all of it was committed for certain: `EnsembleFiles.certain_until`."""
+    """True if all of it was committed for certain: `EnsembleFiles.certain_until`."""
     holes: tuple[Hole, ...]
-    """What the files lack of the way, up to what was asked for."""
+    """Holds what the files lack of the way, up to what was asked for."""
     undecided: tuple[int, ...]
     """Transactions on the way that servers have different records of, and as many have one as another."""
     skipped: tuple[str, ...]
@@ -72,13 +72,13 @@ class Account:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the tree is proved to be the one that servers had."""
+        """True if the tree is proved to be the one that servers had."""
         is_proved = self.is_sure and self.is_whole and not self.undecided
         return is_proved and not self.is_damaged
 
     @property
     def is_damaged(self) -> bool:
-        """Whether something is missing or wrong, and not only unproved."""
+        """True if something is missing or wrong, and not only unproved."""
         return bool(self.holes) or self.first_bad_zxid is not None
 
     @property
@@ -111,7 +111,7 @@ class PastTree(NamedTuple):
 
 
 class TreeDifference(NamedTuple):
-    """What differs between two trees of a history, and how they were got."""
+    """Holds what differs between two trees of a history, and how they were got."""
 
     changes: list[ZnodeChange]
     before: Account
@@ -134,7 +134,7 @@ class LeaderTime(NamedTuple):
 
 
 class History:
-    """What the servers with these folders have written. Nothing is read before it is asked for.
+    """Holds what the servers with these folders have written. Nothing is read before it is asked for.
 
     Each of `folders` is the `version-2` of one server, or the folder above. Memory: one tree and one record
     of each server, beside the readers' buffers. Raises NotZooKeeperFileError for a folder that is none, and,
@@ -218,7 +218,7 @@ class History:
     def diff(
         self, before: int | LeaderTime | Tree, after: int | LeaderTime | Tree, below: str = "/"
     ) -> Iterator[ZnodeChange]:
-        """What differs at and below a path between two zxids, times or trees, by path.
+        """Yields what differs at and below a path between two zxids, times or trees, by path.
 
         Between two zxids the log is replayed once, in one tree; a tree on either side is compared whole.
         Raises NotFoundError as `tree_at` does.
@@ -238,7 +238,8 @@ class History:
         digests: bool = True,
         through: Callable[[Iterator[Transaction]], Iterator[Transaction]] = iter,
     ) -> TreeDifference:
-        """What differs at and below a path between the trees after two transactions, the earlier one first.
+        """Returns what differs at and below a path between the trees after two transactions, the earlier one
+        first.
 
         Where the log leads from one to the other it is replayed in one tree, and `through` sees its records;
         where something is missing on the way, both trees are got from what is nearest to each.
@@ -261,7 +262,7 @@ class History:
         return TreeDifference(changes, before.account, after.account, None, after.account.time_ms)
 
     def unlogged_behind(self, zxid: int) -> Hole | None:
-        """What is missing behind the last record, where this is its zxid and a snapshot is later."""
+        """Returns what is missing behind the last record, where this is its zxid and a snapshot is later."""
         hole = self.ensemble.unlogged
         return hole if hole is not None and zxid == self.ensemble.last_record else None
 
@@ -304,12 +305,12 @@ class History:
         return self.tree_at(zxid=self._zxid(point), digests=False).tree
 
     def _is_long_from(self, zxid: int, asked: int) -> bool:
-        """Whether what is read from a zxid on is worth numpy's import, and the kernel is here."""
+        """Returns whether what is read from a zxid on is worth numpy's import, and the kernel is here."""
         is_long = zxid <= asked and any(server.is_long_from(zxid) for server in self.ensemble.servers)
         return is_long and has_kernel()
 
     def _is_behind_logs(self, zxid: int) -> bool:
-        """Whether a snapshot is later than all records. Where names tell, nothing is read."""
+        """Returns whether a snapshot is later than all records. Where names tell, nothing is read."""
         logs = [server.files.logs[-1].zxid for server in self.ensemble.servers if server.files.logs]
         if not logs or zxid <= max(logs):
             return not logs
@@ -342,7 +343,7 @@ class History:
 
 
 def _not_exact(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
-    """Why a replay from there does not give the tree at a zxid; None where it does, or may."""
+    """Returns why a replay from there does not give the tree at a zxid; None where it does, or may."""
     if isinstance(snapshot, SnapshotCandidate):
         return glimpsed_doubt(snapshot, zxid)
     return doubt_of(snapshot, zxid)
@@ -382,18 +383,19 @@ def _loaded(
 
 
 def _is_over(exact_from: int, at: int, asked: int) -> bool:
-    """Whether a replay that came to `at` passed a window; an epoch starts with no record."""
+    """Returns whether a replay that came to `at` passed a window; an epoch starts with no record."""
     return exact_from <= at or (exact_from <= asked and not exact_from & 0xFFFFFFFF)
 
 
 def _missing(at: int, following: int, asked: int) -> Hole | None:
-    """What is missing between two zxids that follow each other in the files, as far as is asked for."""
+    """Returns what is missing between two zxids that follow each other in the files, as far as is asked
+    for."""
     hole = hole_between(at, following)
     return None if hole is None else hole.within(0, asked)
 
 
 def _missing_behind(ensemble: EnsembleFiles, at: int, asked: int) -> list[Hole]:
-    """What is missing behind the last record, where a snapshot is later."""
+    """Returns what is missing behind the last record, where a snapshot is later."""
     hole = None if at >= asked else _missing(at, ensemble.last_zxid + 1, asked)
     return [] if hole is None else [hole]
 
@@ -480,7 +482,7 @@ def _replayed(
 def _ended(
     ensemble: EnsembleFiles, base: Base, skipped: Sequence[str], run: _Replay, *, is_end: bool
 ) -> PastTree:
-    """What a replay came to; `is_end` where no record is behind it."""
+    """Returns what a replay came to; `is_end` where no record is behind it."""
     tree, at, asked, window = base.tree, run.at, run.asked, run.window
     if is_end:
         run.holes += _missing_behind(ensemble, at, asked)

@@ -87,13 +87,12 @@ class Jute:
         return tuple(self.text() for _ in range(self.count(INT.size) or 0))
 
     def count(self, smallest: int) -> int | None:
-        """How many items of at least `smallest` bytes follow; None for null."""
+        """Returns how many items of at least `smallest` bytes follow; None for null."""
         count = count_at(self.raw, self.at, self.end, smallest)
         self.at += INT.size
         return count
 
 
-# --- one value at a place of `raw[:end]` ----------------------------------------------------------------
 # A log is decoded by these: a value with the place behind it costs half of a call of an object that moves.
 
 
@@ -173,7 +172,7 @@ def acl_at(raw: bytes, at: int, end: int) -> tuple[Acl | None, int]:
 
 
 def count_at(raw: bytes, at: int, end: int, smallest: int) -> int | None:
-    """How many items of at least `smallest` bytes follow; None for null."""
+    """Returns how many items of at least `smallest` bytes follow; None for null."""
     count = int_at(raw, at, end)
     if count == -1:
         return None

@@ -1,8 +1,8 @@
-"""What the ephemeralOwner of a znode means: a session, a container, a time to live, or nothing.
+"""Says what the ephemeralOwner of a znode means: a session, a container, a time to live, or nothing.
 
 Source: EphemeralType.java@3.9. Whether a server took owners from 0xff00... on for times to live depends on a
 setting that no file holds (`extendedTypesEnabled`). A session id of server 255 has parts of a clock in the 16
-bits below the top byte, a time to live has zeros there, so they are told apart by these.
+bits below the top byte, a time to live has zeros there, so these distinguish them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CREATE_CONTAINER: Final = int(TransactionType.CREATE_CONTAINER)
 
 
 def lifetime_of(owner: int) -> Lifetime | None:
-    """What ends a znode with this ephemeralOwner (signed); None for a persistent one."""
+    """Returns what ends a znode with this ephemeralOwner (signed); None for a persistent one."""
     if owner == 0:
         return None
     if owner == CONTAINER_OWNER:

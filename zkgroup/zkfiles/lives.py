@@ -26,7 +26,7 @@ class ZnodeLife:
     owner: int = 0
     """The ephemeralOwner as it is stored; 0 for a persistent znode."""
     data: bytes | None = None
-    """What it was created with; where the files begin later, what the snapshot has."""
+    """Holds what it was created with; where the files begin later, what the snapshot has."""
     to_zxid: int | None = None
     """None while it lives, and so are the others about its end."""
     to_ms: int | None = None
@@ -37,11 +37,11 @@ class ZnodeLife:
     ender: int | None = None
     """The session that deleted it, or that ended."""
     is_synthetic: bool = False
-    """Whether no record names the end: an ephemeral that went with its session, before 3.6."""
+    """True if no record names the end: an ephemeral that went with its session, before 3.6."""
 
     @property
     def lifetime(self) -> Lifetime | None:
-        """What ends it; None for a persistent znode."""
+        """Returns what ends it; None for a persistent znode."""
         return lifetime_of(self.owner)
 
 

@@ -1,4 +1,5 @@
-"""Whether all records of a log are whole and in order, by the kernel: how `log_health` reads most logs."""
+"""Checks by the kernel that all records of a log are whole and in order: how `log_health` reads most
+logs."""
 
 from __future__ import annotations
 
@@ -43,5 +44,5 @@ def checked(path: Path) -> SeenRecords | None:
 
 
 def _is_decoded(taken: Taken | None, chunk: LogChunk) -> bool:
-    """Whether each record holds what servers write."""
+    """Returns whether each record holds what servers write."""
     return taken is not None and taken.error is None and taken.until == len(chunk.starts)

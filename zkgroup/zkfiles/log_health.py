@@ -14,7 +14,7 @@ from zkgroup.zkfiles.names import LOG, ServerFile
 
 
 def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
-    """How far a log is good: every checksum is compared and every record decoded.
+    """Returns how far a log is good: every checksum is compared and every record decoded.
 
     `seen` is what a pass over it found, where there was one already: `Server.seen_logs`. Raises
     NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.

@@ -61,7 +61,7 @@ class HopIndex:
         )
 
     def is_of(self, path: Path) -> bool:
-        """Whether a log has this name and still has its last hop where it was.
+        """Returns whether a log has this name and still has its last hop where it was.
 
         False for one that a server has cut back or begun anew. Raises NotZooKeeperFileError for another file.
         """

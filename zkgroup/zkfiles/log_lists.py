@@ -44,10 +44,10 @@ class LeftOutWrites(NamedTuple):
     behind: str
     """and then this, from a slash on."""
     but: str | None = None
-    """What begins with it stays."""
+    """Paths that begin with it stay."""
 
     def has(self, operation: Operation) -> bool:
-        """Whether an operation that was applied is one of these writes."""
+        """Returns whether an operation that was applied is one of these writes."""
         path = operation.path
         if path is None or operation.type not in _PLAIN_WRITES or operation.is_ephemeral:
             return False
@@ -57,7 +57,7 @@ class LeftOutWrites(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which rows and columns of which file."""
+    """Says which rows and columns of which file."""
 
     columns: tuple[Column, ...]
     file: str
@@ -70,15 +70,15 @@ class Wanted(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What was made of records of a chunk."""
+    """Holds what was made of records of a chunk."""
 
     until: int
     """The first record that was not taken, counted in the chunk."""
     batch: Batch | None
     is_past: bool = False
-    """Whether that record lies behind the zxids that are wanted."""
+    """True if that record lies behind the zxids that are wanted."""
     error: JuteError | None = None
-    """Why that record cannot be read."""
+    """Says why that record cannot be read."""
 
 
 def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken:
@@ -161,7 +161,7 @@ def _without(
     bodies: Sequence[Operation],
     applied: Sequence[bool],
 ) -> tuple[Records, list[bool]]:
-    """What is told of the records of some rows, and which of the rows stay."""
+    """Returns what is told of the records of some rows, and which of the rows stay."""
     of_known = (head for head, body in zip(heads, bodies, strict=True) if body.type in OP_NAMES)
     records = [next(same) for _, same in groupby(of_known, key=id)]
     whole = {id(each) for each in (*records[-1:], *sorted(records, key=_TIME, reverse=True)[:1])}

@@ -70,9 +70,9 @@ class LogReader:
         self._find = find
         self._piece_bytes = piece_bytes
         self.end: RecordsEnd | None = None
-        """Where the records end, once they were all read."""
+        """Says where the records end, once they were all read."""
         self.damages: list[Damage] = []
-        """What was skipped, once it was passed."""
+        """Holds what was skipped, once it was passed."""
         self.oversized: dict[int, Oversized] = {} if oversized is None else oversized
         """The records that were passed and are too large for a server by default, by zxid."""
 

@@ -1,4 +1,4 @@
-"""Which files of a folder are ZooKeeper's, told by their names.
+"""Finds the files of a folder that are ZooKeeper's, by their names.
 
 Source: Util.getZxidFromName and SnapStream.java of ZooKeeper 3.9. A snapshot's name has the last zxid that
 was applied when its dump began, a log's that of its first record; hex, so they are sorted as numbers.
@@ -20,14 +20,14 @@ from zkgroup.errors import MissingFileError, NotZooKeeperFileError
 SNAPSHOT: Final = "snapshot"
 LOG: Final = "log"
 DATA_FOLDER: Final = "version-2"
-"""Where a server keeps both kinds, below its dataDir and dataLogDir."""
+"""Says where a server keeps both kinds, below its dataDir and dataLogDir."""
 
 _NAME: Final = re.compile(r"(snapshot|log)\.([0-9a-fA-F]{1,16})(?:\.(gz|snappy))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ServerFile:
-    """One file, as its name tells; nothing was read of it."""
+    """One file, as its name says; nothing was read of it."""
 
     zxid: int
     """Snapshot: the last one applied when the dump began. Log: that of the first record."""
@@ -127,7 +127,7 @@ def _entries(folder: Path) -> Iterator[tuple[ServerFile, bool]]:
 
 
 def _not_listed(folder: Path, error: OSError) -> NotZooKeeperFileError:
-    """Why a folder cannot be listed, in words."""
+    """Returns why a folder cannot be listed, in words."""
     path, expected = str(folder), "a folder"
     if folder.is_symlink() and not folder.is_dir():
         return NotZooKeeperFileError(path, expected, "a link, which is not followed")

@@ -1,7 +1,7 @@
 """One entry of a transaction log as a Transaction.
 
 Sources: zookeeper.jute (TxnHeader and the bodies), SerializeUtils.deserializeTxn and TxnDigest of ZooKeeper
-3.4 to 3.9. A body has no length of its own and no version: what is left behind it tells which sections the
+3.4 to 3.9. A body has no length of its own and no version: what is left behind it shows which sections the
 server wrote, for each can be switched off.
 """
 

@@ -1,4 +1,4 @@
-"""What a transaction log and a snapshot hold, as plain values.
+"""The contents of a transaction log and of a snapshot, as plain values.
 
 Sources: zookeeper.jute, DataTree.java and FileTxnLog.java of ZooKeeper 3.4 to 3.9.
 """
@@ -101,7 +101,7 @@ class Transaction(NamedTuple):
 
     @property
     def is_applied(self) -> bool:
-        """Whether the tree took it: not an error, nor a multi of which one operation failed."""
+        """True if the tree took it: not an error, nor a multi of which one operation failed."""
         return self.type != TransactionType.ERROR and all(
             operation.type != TransactionType.ERROR for operation in self.operations
         )

@@ -1,4 +1,4 @@
-"""Where a replay starts: a snapshot, and from which zxid on what comes of it is exact."""
+"""Says where a replay starts: a snapshot, and from which zxid on what comes of it is exact."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Base:
     exact_from: int
     """A replay up to there, or further, gives the tree that was."""
     is_sure: bool
-    """Whether `exact_from` is known; else it is the newest change that the snapshot shows."""
+    """True if `exact_from` is known; else it is the newest change that the snapshot shows."""
     snapshot: Path | None
     """None for the tree of a server that starts with nothing."""
     digest: TreeDigest | None = None
@@ -52,25 +52,26 @@ class Base:
 class SnapshotWindow:
     """From which transaction on a replay from a base is exact; it is asked after each one, and applies none.
 
-    A dump can hold one transaction more than its end tells without a znode that shows it, where that one
-    deletes a znode or sets an ACL. Replayed up to the told end the tree has another digest then than the
+    A dump can hold one transaction more than its end says without a znode that shows it, where that one
+    deletes a znode or sets an ACL. Replayed up to that end the tree has another digest then than the
     snapshot ends with, and it is right from the next transaction on. A snapshot that is wrong looks the same
-    there; the next transaction's digest tells the two apart.
+    there; the next transaction's digest distinguishes the two.
     """
 
     def __init__(self, base: Base) -> None:
         self.exact_from = base.exact_from
         """One later than the base's where the tree was seen to be ahead."""
         self.is_in_doubt = False
-        """Whether the tree had another digest than the snapshot, and none was compared since."""
+        """True if the tree had another digest than the snapshot, and none was compared since."""
         self.is_wrong = False
-        """Whether the digest compared next was another too: the snapshot is not the tree that was."""
+        """True if the digest compared next was another too: the snapshot is not the tree that was."""
         self._tree = base.tree
         self._own = base.digest if base.digest_zxid == base.exact_from else None
         self._look(base.zxid)
 
     def agrees(self, transaction: Transaction) -> bool | None:
-        """Whether the tree has the digest of what was just applied; None where there is none to compare."""
+        """Returns whether the tree has the digest of what was just applied; None where there is none to
+        compare."""
         zxid = transaction.zxid
         if not self.is_in_doubt:
             self._look(zxid)
@@ -83,7 +84,7 @@ class SnapshotWindow:
         return agrees
 
     def is_over(self, zxid: int) -> bool:
-        """Whether this transaction, and those behind it, have only to be compared with the tree."""
+        """Returns whether this transaction, and those behind it, have only to be compared with the tree."""
         return self._own is None and not self.is_in_doubt and zxid >= self.exact_from
 
     def _look(self, zxid: int) -> None:
@@ -104,7 +105,8 @@ def candidates(ensemble: EnsembleFiles) -> Iterator[SnapshotCandidate]:
 
 
 def begins_with_nothing(ensemble: EnsembleFiles) -> bool:
-    """Whether the logs go back to the first transaction ever, by their names, and the first can be read."""
+    """Returns whether the logs go back to the first transaction ever, by their names, and the first can be
+    read."""
     logged = [server for server in ensemble.servers if server.first_logged is not None]
     first = min((server.first_logged or 0 for server in logged), default=None)
     return first in FIRST_ZXIDS and any(
@@ -137,7 +139,7 @@ def load(candidate: SnapshotCandidate, *, digests: bool = True) -> Base:
 
 
 def glimpsed_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
-    """Why a replay from this snapshot would not give the tree at a zxid; None where it may.
+    """Returns why a replay from this snapshot would not give the tree at a zxid; None where it may.
 
     Told by the file's last bytes and its neighbours' names, so that no snapshot is read in vain.
     """
@@ -149,7 +151,7 @@ def glimpsed_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
 
 
 def doubt_of(base: Base, zxid: int) -> str | None:
-    """Why a replay from there would not give the tree at a zxid; None where it does."""
+    """Returns why a replay from there would not give the tree at a zxid; None where it does."""
     return _doubt(base.snapshot, base.exact_from if base.is_sure else None, zxid)
 
 
@@ -177,7 +179,7 @@ def _usable(candidate: SnapshotCandidate, end: SnapshotEnd) -> tuple[int, TreeDi
 
 
 def _exact_from(candidate: SnapshotCandidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
-    """A server changes the tree before it counts a transaction: it can write one more than it then tells."""
+    """A server changes the tree before it counts a transaction: it can write one more than it then says."""
     told = _told_end(candidate, end)
     if told is None:
         return max(candidate.zxid, tree.newest_zxid()), False
@@ -186,7 +188,7 @@ def _exact_from(candidate: SnapshotCandidate, end: SnapshotEnd, tree: Tree) -> t
 
 
 def _told_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:
-    """Where the window ended, by the file or the names of others; None where neither tells."""
+    """Returns where the window ended, by the file or the names of others; None where neither says."""
     told = end.window_end(candidate.zxid)
     if told is None and candidate.zxid == 0:
         return 0  # written at the first start, before anybody could connect

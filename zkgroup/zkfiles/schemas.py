@@ -116,7 +116,7 @@ OP_NAMES: dict[int, str] = {
     TransactionType.DELETE_CONTAINER: "delete",
     TransactionType.CREATE_TTL: "create",
 }
-"""What the column `op` says of each type."""
+"""Holds what the column `op` says of each type."""
 
 
 def select(

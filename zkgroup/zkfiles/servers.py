@@ -21,11 +21,11 @@ from zkgroup.zkfiles.zxids import epoch_of
 
 _FRONT_BYTES: Final = 4096
 _TAIL_BYTES: Final = 1 << 16
-"""What is read at a time where only the first record of a log is wanted."""
+"""Bytes that are read at a time where only the first record of a log is wanted."""
 
 
 class LogDamage(NamedTuple):
-    """Where a log could not be read."""
+    """Says where a log could not be read."""
 
     path: Path
     offset: int
@@ -34,7 +34,7 @@ class LogDamage(NamedTuple):
 
 
 class LogOrder:
-    """Which records of a server's logs count: each zxid once, in order."""
+    """Says which records of a server's logs count: each zxid once, in order."""
 
     def __init__(self, server: Server, from_zxid: int) -> None:
         self.last = -1
@@ -44,7 +44,7 @@ class LogOrder:
         self._misplaced: set[Path] = set()
 
     def takes(self, log: ServerFile, record: Transaction) -> bool:
-        """Whether the next one of all counts. Raises MixedEnsembleError."""
+        """Returns whether the next one of all counts. Raises MixedEnsembleError."""
         zxid, server = record.zxid, self._server
         if zxid > self.last:
             if zxid < self._from_zxid:
@@ -83,7 +83,7 @@ class Server:
         return self.files.folder
 
     def oversized_in(self, log: Path) -> dict[int, Oversized]:
-        """Where readers of a log note the records that are too large."""
+        """Returns where readers of a log note the records that are too large."""
         return self.oversized.setdefault(log, {})
 
     @property
@@ -93,7 +93,7 @@ class Server:
 
     @property
     def has_readable_front(self) -> bool:
-        """Whether a record of the first log can be read, or it has none and no damage."""
+        """True if a record of the first log can be read, or it has none and no damage."""
         first = self.files.logs[0]
         return self._first_in(first) is not None or not self.has_damage(first.path)
 
@@ -131,7 +131,8 @@ class Server:
         return found
 
     def reaches(self, zxid: int) -> bool:
-        """Whether it has a record or a snapshot at or behind a zxid; nothing is read where names tell."""
+        """Returns whether it has a record or a snapshot at or behind a zxid; nothing is read where names
+        tell."""
         newest = max((file.zxid for file in (*self.files.snapshots[-1:], *self.files.logs[-1:])), default=0)
         return zxid <= newest or zxid <= self.last_zxid
 
@@ -147,7 +148,7 @@ class Server:
         return None
 
     def went_on_without(self, zxid: int) -> bool:
-        """Whether its log, which lacks this record, goes on with the first one of a later epoch.
+        """Returns whether its log, which lacks this record, goes on with the first one of a later epoch.
 
         Whoever takes part in an epoch has all that was committed before it: in its log, or in a snapshot.
         """
@@ -204,11 +205,12 @@ class Server:
                             yield zxid, time_ms
 
     def is_long_from(self, zxid: int) -> bool:
-        """Whether a log that can hold records from a zxid on is worth numpy's import."""
+        """Returns whether a log that can hold records from a zxid on is worth numpy's import."""
         return any(written_bytes(log.path) >= QUICK_BYTES for log in self.files.logs_within(zxid, None))
 
     def _read(self, log: ServerFile, from_zxid: int) -> Iterator[Transaction]:
-        """What is behind damage comes too: the zxids tell what is missing. Nothing before is decoded."""
+        """Also yields what is behind damage: the zxids show what is missing. Nothing before is
+        decoded."""
         start = self._offset_of(log, from_zxid) if log.zxid < from_zxid else None
         oversized = self.oversized_in(log.path)
         reader = LogReader(log.path, from_offset=start, resync=True, oversized=oversized)
@@ -242,7 +244,7 @@ class Server:
         )
 
     def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
-        """Where the first record from a zxid on is; for none the last one of the log."""
+        """Returns where the first record from a zxid on is; for none the last one of the log."""
         offset = None
         reader = _hopping(log.path)
         with self.noting(reader):
@@ -270,7 +272,7 @@ class Server:
         return last
 
     def has_damage(self, log: Path) -> bool:
-        """Whether a damage of a log was noted."""
+        """Returns whether a damage of a log was noted."""
         return any(path == log for path, _ in self.damages)
 
     def note_unreadable(self, path: Path, base: int, start: int, error: JuteError) -> None:
@@ -298,7 +300,8 @@ class Server:
 
 
 def same_record(one: Transaction, other: Transaction) -> bool:
-    """Whether two servers wrote the same; one may lack the digest or the list of ephemerals of the other."""
+    """Returns whether two servers wrote the same; one may lack the digest or the list of ephemerals of the
+    other."""
     return (
         one.session == other.session
         and one.cxid == other.cxid
@@ -312,7 +315,7 @@ def same_record(one: Transaction, other: Transaction) -> bool:
 
 
 def _are_same(one: Sequence[Operation], other: Sequence[Operation]) -> bool:
-    """Whether the operations are the same, as far as both servers have them."""
+    """Returns whether the operations are the same, as far as both servers have them."""
     return one == other or (
         len(one) == len(other)
         and all(

@@ -27,7 +27,7 @@ class SnappyError(ValueError):
 
 
 def plain_length(block: bytes) -> tuple[int, int]:
-    """How many bytes a block becomes, and where its first element starts. Raises SnappyError."""
+    """Returns how many bytes a block becomes, and where its first element starts. Raises SnappyError."""
     length = shift = 0
     for at, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << shift

@@ -57,7 +57,8 @@ def find(data: bytes, base: int) -> Run | None:
 
 
 def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
-    """Which of the places follow one from the other, from the first on, when some only look like znodes."""
+    """Returns which of the places follow one from the other, from the first on, when some only look like
+    znodes."""
     breaks = np.append(np.flatnonzero(~linked), len(starts) - 1)
     pieces, first = [], 0
     while True:
@@ -69,7 +70,7 @@ def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
 
 
 def _places(buffer: Bytes) -> tuple[Numbers, Numbers, Numbers]:
-    """Where a znode may be, and wholly: its path's start and end, and its data's end."""
+    """Returns where a znode may be, and wholly: its path's start and end, and its data's end."""
     size = len(buffer.raw)
     starts = buffer.slashes
     starts = starts[np.searchsorted(starts, INT.size) :]

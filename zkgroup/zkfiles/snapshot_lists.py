@@ -20,7 +20,7 @@ from zkgroup.zkfiles.schemas import Column
 from zkgroup.zkfiles.snapshots import STAT, RawZnode, SnapshotReader, SummedWindow, glimpsed_end, znodes_from
 
 PIECE_BYTES: Final = 1 << 20
-"""What is read at a time: enough for numpy's calls to cost little, and little enough for the caches."""
+"""Bytes that are read at a time: enough for numpy's calls to cost little, few enough for the caches."""
 
 
 class Run(NamedTuple):
@@ -28,19 +28,19 @@ class Run(NamedTuple):
 
     data: bytes
     base: int
-    """Where `data[0]` stands in the plain file."""
+    """Says where `data[0]` stands in the plain file."""
     starts: Sequence[int]
-    """Where each path is in `data`."""
+    """Says where each path is in `data`."""
     path_ends: Sequence[int]
-    """Where each path ends, and the length of the znode's data stands."""
+    """Says where each path ends, and the length of the znode's data stands."""
     data_ends: Sequence[int]
-    """Where each znode's data ends, and its stat starts."""
+    """Says where each znode's data ends, and its stat starts."""
     is_plain: bool
-    """Whether all paths are plain ASCII."""
+    """True if all paths are plain ASCII."""
 
     @property
     def end(self) -> int:
-        """Where the last znode ends."""
+        """Returns where the last znode ends."""
         return int(self.data_ends[-1]) + STAT.size
 
 
@@ -81,7 +81,7 @@ def znodes_of(run: Run) -> Iterator[RawZnode]:
 
 
 BATCH_BYTES: Final = 4 << 20
-"""What the data of a batch may come to, and one znode more."""
+"""Bytes to which the data of a batch may come, and one znode more."""
 
 _STAT: Final = (
     "acl", "czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "pzxid",
@@ -212,7 +212,8 @@ def _texts(raw_paths: Sequence[bytes]) -> list[str]:
 
 
 def _end_zxid(reader: SnapshotReader) -> int | None:
-    """What the end of the file says; None too where it is damaged, for then the znodes before it are told.
+    """Returns what the end of the file says; None too where it is damaged, for then the znodes before it are
+    told.
 
     The last bytes of a plain file tell, if they look like a dialect's; it is compared behind the znodes.
     """

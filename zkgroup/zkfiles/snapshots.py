@@ -38,7 +38,7 @@ _TAIL_BYTES: Final = len(_SLASH) + 3 * SEAL_BYTES + _DIGEST_BYTES + LONG.size
 
 
 class SnapshotEnd(NamedTuple):
-    """What stands behind the znodes; all None before 3.6."""
+    """Holds what stands behind the znodes; all None before 3.6."""
 
     digest_zxid: int | None = None
     digest: TreeDigest | None = None
@@ -47,10 +47,10 @@ class SnapshotEnd(NamedTuple):
     """The last one applied, by servers of 3.9."""
 
     def window_end(self, began: int | None) -> int | None:
-        """The last zxid of which a dump that began at another can hold something; None where it is not told.
+        """The last zxid of which a dump that began at another can hold something; None where it is not known.
 
         A server writes the digest of the last transaction that it applied since it was started. Where it
-        applied none it writes that of zxid 0, which tells nothing but in its very first snapshot; a new
+        applied none it writes that of zxid 0, which says nothing but in its very first snapshot; a new
         leader, whose dump begins at no transaction's zxid, writes that of an epoch before, and nothing came
         in meanwhile (DataTree.serializeZxidDigest and deserializeZxidDigest@3.9.4).
         """
@@ -111,7 +111,8 @@ _LAST_ZXID_BYTES: Final = LONG.size
 _LEAST_BYTES: Final = 128
 """More than the sections behind the znodes can have."""
 _TABLE_BYTES: Final = 32 * 1024 * 1024
-"""What sessions and ACLs may take each, for they are kept in memory: more than two million of either."""
+"""Bytes that sessions and ACLs may take each, for they are kept in memory: more than two million of
+either."""
 
 
 class RawZnode(NamedTuple):
@@ -158,7 +159,7 @@ class SnapshotReader:
 
     @property
     def end(self) -> SnapshotEnd:
-        """What stands behind the znodes. Raises DamagedFileError."""
+        """Returns what stands behind the znodes. Raises DamagedFileError."""
         if self._end is None:
             for _ in self.raw_znodes():
                 pass
@@ -189,7 +190,7 @@ class SnapshotReader:
         return self.read(znodes_from)
 
     def read(self, znodes_of: Callable[[SummedWindow], Iterator[T]]) -> Iterator[T]:
-        """What `znodes_of` makes of the bytes from the first znode on.
+        """Yields what `znodes_of` makes of the bytes from the first znode on.
 
         It has to leave the window behind the terminator. Raises what it does, and as `znodes` does.
         """
@@ -256,7 +257,7 @@ def open_snapshot(path: Path, zxid: int | None = None) -> SnapshotReader:
 
 
 def inspect_snapshot(path: Path) -> FileHealth:
-    """Whether a snapshot is whole: every length, every seal, every path.
+    """Returns whether a snapshot is whole: every length, every seal, every path.
 
     Raises NotZooKeeperFileError where the file cannot be read, or neither name nor front is a snapshot's.
     """
@@ -410,7 +411,7 @@ def znodes_from(window: SummedWindow) -> Iterator[RawZnode]:
 
 
 def _end_from(window: SummedWindow) -> SnapshotEnd:
-    """The seals and the sections between them; what is left in the file tells which there are."""
+    """The seals and the sections between them; what is left in the file shows which there are."""
     _check_seal(window)
     digest_zxid = digest = last_zxid = None
     left = _left(window)

@@ -16,7 +16,7 @@ Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
 
 NOTHING, SET, MAKE, DROP = range(4)
-"""What a row does: nothing to the tree, or it sets, makes or deletes a znode."""
+"""The acts of a row: nothing to the tree, or it sets, makes or deletes a znode."""
 _ODD: Final = -1
 _CLOSE, _ERROR = int(TransactionType.CLOSE_SESSION), int(TransactionType.ERROR)
 _CREATE_SESSION: Final = int(TransactionType.CREATE_SESSION)
@@ -40,7 +40,7 @@ class OddRowsError(Exception):
 
 
 class Compared(NamedTuple):
-    """What the digests of a stretch told."""
+    """Holds what the digests of a stretch showed."""
 
     records: int
     digests: int
@@ -76,7 +76,7 @@ class Stretch:
         return len(self.zxid)
 
     def tells(self, first: int, last: int) -> bool:
-        """Whether the rows are of all records from one zxid to another."""
+        """Returns whether the rows are of all records from one zxid to another."""
         steps = np.diff(self.zxid)
         is_without_holes = bool(((steps == 0) | (steps == 1)).all())
         return is_without_holes and (self.zxid[0], self.zxid[-1]) == (first, last)

@@ -86,7 +86,7 @@ class Node:
 
 
 def are_equal(one: Node, other: Node, *, with_pzxid: bool) -> bool:
-    """Whether data and history are the same, and the ACL as far as both know it."""
+    """Returns whether data and history are the same, and the ACL as far as both know it."""
     return (
         one.data == other.data
         and one.stored()[:-1] == other.stored()[:-1]
@@ -115,9 +115,11 @@ def seen(path: str, node: Node) -> Znode:
 
 _READ_ACL: Final[Acl] = (AclEntry(1, "world", "anyone"),)
 _COUNTED: Final = Struct(">qqqqqiiiq")
-"""What of a znode's history goes into its digest, behind path and data: pzxid third, unlike in a snapshot."""
+"""The part of a znode's history that goes into its digest, behind path and data: pzxid third, unlike in a
+snapshot."""
 _CHARSETS: Final = ("utf-8", "ascii", "latin-1")
-"""What a JVM's default can be, with which a server encodes paths for digests; before Java 18 the locale's."""
+"""Charsets that can be a JVM's default, with which a server encodes paths for digests; before Java 18 the
+locale's."""
 _NOT_COUNTED_BELOW: Final = "/zookeeper/"
 _LARGEST_VERSION: Final = 2**31 - 1
 _CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
@@ -176,22 +178,21 @@ class Tree:
         tree.sessions.update(sessions or {})
         return tree
 
-    # --- what is there ----------------------------------------------------------------------------
-
     @property
     def digest(self) -> int:
         """ZooKeeper's own digest of the whole tree (version 2), unsigned; 0 where digests are not kept."""
         return self._sum
 
     def agrees(self, transaction: Transaction) -> bool | None:
-        """Whether the digest behind this transaction, which was just applied, is that of the tree.
+        """Returns whether the digest behind this transaction, which was just applied, is that of the tree.
 
         None where the record has none, or one of another version.
         """
         return None if transaction.digest is None else self.has(transaction.digest)
 
     def has(self, digest: TreeDigest) -> bool | None:
-        """Whether a digest is that of the tree; None where it is of another version, or none are kept."""
+        """Returns whether a digest is that of the tree; None where it is of another version, or none are
+        kept."""
         if digest.version != DIGEST_VERSION or not self._digests:
             return None
         return digest.value == self._sum or self._agrees_in_another_charset(digest.value)
@@ -260,8 +261,6 @@ class Tree:
         """The paths that will go with this session."""
         return frozenset(self._ephemerals.get(session, ()))
 
-    # --- replay -----------------------------------------------------------------------------------
-
     def apply(self, transaction: Transaction) -> None:
         """Takes the next transaction. Those of a fuzzy snapshot's window may be in the tree already."""
         operations = transaction.operations
@@ -284,11 +283,9 @@ class Tree:
         if act is not None:
             act(self, operation, transaction)
 
-    # --- many transactions at once: `compiled_replay` knows what they make of the nodes ---------------
-
     @property
     def has_orphans(self) -> bool:
-        """Whether some path that was deleted has children, of a later life."""
+        """True if some path that was deleted has children, of a later life."""
         return bool(self._orphans)
 
     def nodes_at(self, paths: Iterable[str]) -> list[Node | None]:
@@ -311,14 +308,12 @@ class Tree:
         self.zxid, self.time_ms, self._sum = max(zxid, self.zxid), time_ms, digest
 
     def keeps_charset(self, differences: int) -> bool:
-        """Whether so many digests that differ, of paths in ASCII, cannot come of another charset."""
+        """Returns whether so many digests that differ, of paths in ASCII, cannot come of another charset."""
         if self._charset_tries:
             if not all(path.isascii() for path in self._nodes):
                 return False
             self._charset_tries = max(self._charset_tries - differences, 0)
         return True
-
-    # --- one operation ----------------------------------------------------------------------------
 
     def arrive(self, transaction: Transaction) -> None:
         """This transaction is applied as a whole."""
@@ -413,7 +408,7 @@ class Tree:
                 del self._ephemerals[owner]
 
     def _agrees_in_another_charset(self, digest: int) -> bool:
-        """Whether the server's default charset is why; tried at the first differences, kept if so."""
+        """Returns whether the server's default charset is why; tried at the first differences, kept if so."""
         if not self._charset_tries:
             return False
         self._charset_tries -= 1
@@ -429,8 +424,6 @@ class Tree:
                 self._charset_tries = 0
                 return True
         return False
-
-    # --- keeping the books ------------------------------------------------------------------------
 
     def _add(self, path: str, node: Node) -> None:
         self._nodes[path] = node
@@ -496,7 +489,7 @@ _ACTS: Final[Mapping[int, Callable[[Tree, Operation, Transaction], None]]] = {
     int(TransactionType.RECONFIG): Tree._set,
     int(TransactionType.SET_ACL): Tree._set_acl,
 }
-"""What has no entry (a check, an error, a type of a later server) changes nothing."""
+"""A type without an entry (a check, an error, one of a later server) changes nothing."""
 
 
 def next_version(version: int) -> int:

@@ -1,4 +1,4 @@
-"""Whether a history is whole and right.
+"""Says whether a history is whole and right.
 
 Told by the servers' own digests, by what records say of each other, and by every snapshot on the way.
 """
@@ -39,7 +39,7 @@ _KEPT: Final = 100
 _NEVER: Final = 2**63
 """Beyond every zxid."""
 _LOCAL: Final = "/zookeeper/"
-"""What each server writes by itself, outside the log."""
+"""Holds what each server writes by itself, outside the log."""
 
 _WRONG_DIGEST: Final = "the digest of the whole tree is another than the server's"
 _OTHER_DIGEST: Final = "its digest is not that of the tree replayed"
@@ -56,20 +56,20 @@ class Doubt(NamedTuple):
 
 
 class SnapshotCheck(NamedTuple):
-    """What became of one snapshot."""
+    """Holds what became of one snapshot."""
 
     path: Path
     zxid: int
     agrees: bool | None
-    """Whether the tree it stands for is the one replayed; None where nothing leads to it, or from it."""
+    """True if the tree it stands for is the one replayed; None where nothing leads to it, or from it."""
     detail: str = ""
     is_damaged: bool = False
-    """Whether it could not be read, which says nothing of the history: it may be a copy of one under way."""
+    """True if it could not be read, which says nothing of the history: it may be a copy of one under way."""
 
 
 @dataclass(slots=True)
 class HistoryVerification:
-    """What a replay of everything showed."""
+    """Holds what a replay of everything showed."""
 
     records: int = 0
     digests_checked: int = 0
@@ -78,7 +78,7 @@ class HistoryVerification:
     first_bad_zxid: int | None = None
     """The first record at which the digest, or what the record says of the tree before it, is wrong."""
     doubts: list[Doubt] = field(default_factory=list)
-    """What records say against each other; at most some."""
+    """Holds what records say against each other; at most some."""
     unchecked: int = 0
     """Records that could not be compared with any tree: behind a hole, or in a snapshot's window."""
     holes: list[Hole] = field(default_factory=list)
@@ -99,7 +99,7 @@ class HistoryVerification:
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing was found wrong or missing. What is uncertain is neither."""
+        """True if nothing was found wrong or missing. What is uncertain is neither."""
         return (
             self.first_bad_zxid is None
             and not self.holes
@@ -141,7 +141,7 @@ def verify_in_columns(ensemble: EnsembleFiles) -> HistoryVerification:
 
 
 def has_known_digest(ensemble: EnsembleFiles, zxid: int) -> bool:
-    """Whether a record's digest is of the version that is computed here, which columns do not say."""
+    """Returns whether a record's digest is of the version that is computed here, which columns do not say."""
     record = next(ensemble.transactions(zxid, zxid), None)
     return record is not None and record.digest is not None and record.digest.version == DIGEST_VERSION
 
@@ -193,7 +193,7 @@ class _Run:
         self._settle(zxid)
 
     def takes_stretch(self, first: int, last: int) -> bool:
-        """Whether records from one zxid to another have only to be compared with the tree."""
+        """Returns whether records from one zxid to another have only to be compared with the tree."""
         return self._tree_within(first, last) is not None
 
     @property
@@ -263,8 +263,6 @@ class _Run:
             self._take(self._next)
             self._next = next(self._snapshots, None)
 
-    # --- records ----------------------------------------------------------------------------------
-
     def _apply(self, transaction: Transaction) -> None:
         zxid, tree, found = transaction.zxid, self._tree, self._found
         for pending in self._pending:
@@ -308,8 +306,6 @@ class _Run:
             else:
                 self._check(pending.candidate, None, "records of its window are missing")
         self._pending.clear()
-
-    # --- snapshots --------------------------------------------------------------------------------
 
     def _take(self, candidate: SnapshotCandidate) -> None:
         """A snapshot that began before the next record: to go on from, or to compare with."""

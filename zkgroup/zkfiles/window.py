@@ -30,9 +30,9 @@ class Window:
         self.data = b""
         self.at = 0
         self.base = 0
-        """Where `data[0]` stands in the plain file."""
+        """Says where `data[0]` stands in the plain file."""
         self._failure: DamagedFileError | None = None
-        """Why no more can be read."""
+        """Says why no more can be read."""
 
     @property
     def path(self) -> str:
@@ -45,7 +45,7 @@ class Window:
         return self.base + self.at
 
     def ensure(self, count: int) -> bool:
-        """Whether at least so many bytes are there from `at` on; False where the file ends before.
+        """Returns whether at least so many bytes are there from `at` on; False where the file ends before.
 
         Raises DamagedFileError where it cannot be read so far.
         """
@@ -89,14 +89,14 @@ class Window:
         return True
 
     def has_changed(self, offset: int, seen: bytes) -> bool:
-        """Whether other bytes than those seen stand at an offset by now."""
+        """Returns whether other bytes than those seen stand at an offset by now."""
         return self._file.has_changed(offset, seen)
 
     def _leave(self) -> None:
         """Called before `data[:at]` is forgotten."""
 
     def fits(self, end: int) -> bool:
-        """Whether a file that tells its size is at least so long by now; others are always."""
+        """Returns whether a file of known size is at least so long by now; others are always."""
         return self._file.compression is not None or self._file.is_as_long_as(end)
 
     def damage(self, expected: str, found: str, offset: int | None = None) -> DamagedFileError:

@@ -1,4 +1,4 @@
-"""What zxids say: the leader's epoch in the upper half, a count within it in the lower."""
+"""The parts of a zxid: the leader's epoch in the upper half, a count within it in the lower."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def epoch_of(zxid: int) -> int:
 
 
 def follows(zxid: int, before: int) -> bool:
-    """Whether nothing can be missing between two zxids: each epoch counts from 1 without a gap."""
+    """Returns whether nothing can be missing between two zxids: each epoch counts from 1 without a gap."""
     return zxid == before + 1 or (epoch_of(zxid) > epoch_of(before) and zxid & 0xFFFFFFFF == 1)
 
 
@@ -28,14 +28,15 @@ class Hole(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is missing, in words."""
+        """Returns what is missing, in words."""
         if self.first_missing == self.last_missing:
             return f"zxid {self.first_missing:#x} is missing"
         return f"zxids {self.first_missing:#x} to {self.last_missing:#x} are missing"
 
 
 def hole_between(before: int, zxid: int) -> Hole | None:
-    """What is missing between two zxids that follow each other in the files; None where nothing is."""
+    """Returns what is missing between two zxids that follow each other in the files; None where nothing
+    is."""
     if zxid <= before or follows(zxid, before):
         return None
     first = before + 1 if epoch_of(zxid) == epoch_of(before) else epoch_of(zxid) << 32 | 1

@@ -19,7 +19,7 @@ from zkgroup.audit.source import Rows
 
 
 class RowLimits(NamedTuple):
-    """How many rows are in memory at a time."""
+    """Says how many rows are in memory at a time."""
 
     most_rows: int = 1_500_000
     """Of a history with more all are written by bucket."""
@@ -71,7 +71,7 @@ class BoundedRows:
         bounds: Mapping[str, Bounds],
         then: Callable[[AuditedColumns], None] | None = None,
     ) -> Iterator[Finding]:
-        """What the rules find; `then` gets all rows, or those of one bucket after the other."""
+        """Yields what the rules find; `then` gets all rows, or those of one bucket after the other."""
         if self._kept is None:
             audited = AuditedColumns(self._columns, self.facts)
             yield from audited.find(rules, bounds)

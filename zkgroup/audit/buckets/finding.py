@@ -1,4 +1,4 @@
-"""What rules find in a history whose rows are in buckets: of each bucket alone, then of all together."""
+"""Asks the rules of a history whose rows are in buckets: of each bucket alone, then of all together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zkgroup.audit.screening import AuditedColumns, find_screened
 
 
 class FoundInBucket(NamedTuple):
-    """What was found in one bucket."""
+    """Holds what was found in one bucket."""
 
     findings: list[Finding]
     tree: Columns

@@ -50,5 +50,5 @@ def numbers_of(paths: Any, count: int, chroot: str = "") -> Numbers:
 
 
 def count_for(size: int) -> int:
-    """How many buckets groups get where the logs have so many bytes at first."""
+    """Returns how many buckets groups get where the logs have so many bytes at first."""
     return max(_FEWEST, min(_MOST, -(-size // _BYTES)))

@@ -28,7 +28,7 @@ class TemporaryTables:
     def __init__(self) -> None:
         self._file = TemporaryFile(prefix="zkgroup-", buffering=0)  # noqa: SIM115
         self._pieces: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        """Where the pieces of each name begin, and their sizes."""
+        """Says where the pieces of each name begin, and their sizes."""
         self.size = 0
         """Bytes of all."""
 
@@ -39,7 +39,7 @@ class TemporaryTables:
         self._write(name, memoryview(stream.getvalue()))
 
     def read(self, name: str, codes: Sequence[str] = ()) -> list[Any]:
-        """What was added to a name, in order, as pyarrow.Tables. Raises ConfigError.
+        """Returns what was added to a name, in order, as pyarrow.Tables. Raises ConfigError.
 
         Args:
             codes: columns that come as codes of their different values.

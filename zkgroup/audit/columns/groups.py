@@ -1,4 +1,4 @@
-"""What screens ask of the rows of groups."""
+"""Says what screens ask of the rows of groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def groups_of_paths(paths: Sequence[str]) -> tuple[list[str], Numbers]:
 
 
 def is_kind(columns: Columns, rows: Numbers, *kinds: Kind) -> Flags:
-    """Whether the path of a row is of one of these kinds."""
+    """Returns whether the path of a row is of one of these kinds."""
     of_path = np.array([path_kind(path).kind in kinds for path in columns.paths], np.bool_)
     found: Flags = of_path[columns.path[rows]]
     return found

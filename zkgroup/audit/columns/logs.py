@@ -52,7 +52,7 @@ _WANTED: Final = (
 
 
 class LoggedRange(NamedTuple):
-    """What is read of the logs of an ensemble's servers, and as whom."""
+    """Holds what is read of the logs of an ensemble's servers, and as whom."""
 
     history: History
     after_zxid: int
@@ -78,7 +78,7 @@ class LoggedParts:
         transactions: TransactionsBuilder | None = None,
     ) -> None:
         self.has_paths = False
-        """Whether a row is within the chroot."""
+        """True if a row is within the chroot."""
         self._of = of
         self._rows_per_part = rows_per_part
         self._left_out = left_out
@@ -148,7 +148,8 @@ class LoggedParts:
 
 
 def estimated(rows: int, done: int, total: int) -> int | None:
-    """How many rows there are in all, by how many zxids are done; None where an election is between them."""
+    """Returns how many rows there are in all, by how many zxids are done; None where an election is between
+    them."""
     return rows * total // done if rows and 0 < done <= total < 1 << 32 else None
 
 
@@ -211,7 +212,8 @@ def with_ends(logged: Sequence[Columns], before: Columns) -> Columns:
 
 
 def all_ends_are_named(columns: Columns, before: Columns) -> bool:
-    """Whether each ephemeral is deleted by a row at the end of its session, or before; False: perhaps.
+    """Returns whether each ephemeral is deleted by a row at the end of its session, or before; False:
+    perhaps.
 
     An ephemeral that is made anew without a delete, and those that stood before, are not looked at.
     """

@@ -122,9 +122,9 @@ class OwnerTable:
                 for life in lives.get((group, session, member), ())
             )
         self.is_registered: Flags = is_registered[inverse]
-        """Whether the member that the claim names was registered in its session from the claim to its end."""
+        """True if the member that the claim names was registered in its session from the claim to its end."""
         self.is_without_member: Flags = is_gone[inverse]
-        """Whether that member is not registered at the end of the history."""
+        """True if that member is not registered at the end of the history."""
 
     def _lives(self) -> tuple[dict[tuple[str, int, str], list[Life]], set[tuple[str, str]]]:
         lives: defaultdict[tuple[str, int, str], list[Life]] = defaultdict(list)

@@ -33,7 +33,7 @@ class PartitionTable:
         self.time_ms = columns.time_ms[numbers]
         self.seed = columns.seed[numbers]
         self.is_first, self.start = begins(keys)
-        """Whether a row is the first of its key; where its key begins."""
+        """True if a row is the first of its key; where its key begins."""
         self.is_last: Flags = np.append(self.is_first[1:], True)[: len(numbers)]
         of_path = np.array([path_kind(path).kind == "owner" for path in columns.paths], np.bool_)
         self.is_owner: Flags = of_path[columns.path[numbers]]
@@ -62,7 +62,7 @@ class PartitionTable:
         previous = self.value[earlier]
         holder = self.holder
         self.by_holder: Flags = (holder >= 0) & (self.session[holder] == self.session)
-        """Whether the row is of the session that owns the partition."""
+        """True if the row is of the session that owns the partition."""
         is_claim = (holder >= 0) & (self.zxid[holder] == self.zxid) & ~self.seed
         is_claim &= ~has_previous | (self.value == previous)
         self.is_claim: Flags = self.is_write & is_claim
@@ -70,9 +70,9 @@ class PartitionTable:
         self.falls: Flags = has_previous & (self.value < previous) & (previous >= 0)
         self.repeats: Flags = has_previous & (self.value == previous)
         self.holder_known: Flags = last_with(self.is_owner, self.start) >= 0
-        """Whether a row of the owner was seen."""
+        """True if a row of the owner was seen."""
         self.exists: Flags = (self.last_write >= 0) & (self.op[self.last_write] != DELETE)
-        """Whether there is an offset znode behind a row."""
+        """True if there is an offset znode behind a row."""
 
     def keys_with(self, mask: Flags) -> Selection:
         """All rows of the keys that have a row in the mask, and of odd ones."""

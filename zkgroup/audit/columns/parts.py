@@ -24,7 +24,7 @@ class Parts(NamedTuple):
     """A range of a history as columns, part by part."""
 
     before: Columns
-    """What stood before it, as seeds."""
+    """Holds what stood before it, as seeds."""
     logged: Iterator[Columns]
     """The rows in order, each part whole transactions. The ephemerals that no record of a session's end names
     are not deleted in them."""
@@ -73,7 +73,7 @@ def compact(columns: Columns) -> Columns:
 
 
 def apart(columns: Columns) -> tuple[Columns, Columns]:
-    """What stood before a history, and its rows."""
+    """Returns what stood before a history, and its rows."""
     return columns.take(np.flatnonzero(columns.seed)), columns.take(np.flatnonzero(~columns.seed))
 
 
@@ -97,7 +97,7 @@ def behind(columns: Columns, zxid: int) -> Columns:
 
 
 def state_of(columns: Columns) -> Columns:
-    """What stands behind rows, as seeds of what follows. Memory: an object a znode and session."""
+    """Returns what stands behind rows, as seeds of what follows. Memory: an object a znode and session."""
     op, path = columns.op, columns.path
     size = len(columns.paths)
     applied = columns.applied

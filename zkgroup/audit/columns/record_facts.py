@@ -27,7 +27,7 @@ class RecordFacts(NamedTuple):
     time_ms: Numbers
     has_digest: Flags
     is_error: Flags
-    """Whether it is a single request that was refused."""
+    """True if it is a single request that was refused."""
 
 
 _noted: WeakKeyDictionary[History, RecordFacts] = WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""Which rows a rule is to see, and of which key each is."""
+"""Says which rows a rule is to see, and of which key each is."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def order_of(codes: Numbers, different: int) -> Numbers:
 
 
 class Keyed:
-    """Which key a row has. A key depends on path, kind of operation, and whether it was applied or a seed.
+    """Says which key a row has. A key depends on path, kind of operation, and whether it was applied or a
+    seed.
 
     So it is asked for once for each combination of these. A session is its own key.
     """

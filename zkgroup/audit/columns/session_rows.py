@@ -1,4 +1,4 @@
-"""What each session did, counted in columns."""
+"""Says what each session did, counted in columns."""
 
 from __future__ import annotations
 

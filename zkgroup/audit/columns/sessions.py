@@ -26,27 +26,27 @@ class SessionTable:
         self.applied, self.time_ms = columns.applied[numbers], columns.time_ms[numbers]
         ends = np.array([_end_of(life) for life in self.lives], np.int64)
         self.is_end: Flags = ends[sessions] == columns.zxid[numbers]
-        """Whether the row is of the transaction in which its session ended."""
+        """True if the row is of the transaction in which its session ended."""
         self.is_close: Flags = self.op == CLOSE_SESSION
         self.is_closed: Flags = rows.keys_with(self.is_close)
         """Of each session."""
 
     @property
     def is_contention(self) -> Flags:
-        """Whether a row is a request that failed because a znode was there."""
+        """True if a row is a request that failed because a znode was there."""
         errors: Numbers = self._columns.error.fill_null(0).to_numpy(zero_copy_only=False)
         contended: Flags = (self.op == ERROR) & (errors[self.selection.rows] == _NODE_EXISTS)
         return contended
 
     @property
     def is_of_ephemerals(self) -> Flags:
-        """Whether a row can make or delete an ephemeral, after the beginning."""
+        """True if a row can make or delete an ephemeral, after the beginning."""
         makes = (self.op == CREATE) & (self._columns.ephemeral[self.selection.rows] == OF_SESSION)
         found: Flags = self.applied & ~self.seed & (makes | (self.op == DELETE))
         return found
 
     def counts(self, mask: Flags) -> Numbers:
-        """How many rows of each session are in a mask."""
+        """Returns how many rows of each session are in a mask."""
         found: Numbers = np.bincount(self.selection.codes[mask], minlength=len(self.lives))
         return found
 

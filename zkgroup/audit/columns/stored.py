@@ -23,7 +23,7 @@ OPERATION_COLUMNS: Final = (
     *("zxid", "sub", "session", "cxid", "time", "op", "path", "data", "version", "ephemeral"),
     *("timeout_ms", "error", "acl", "applied"),
 )
-"""What is read of the operations."""
+"""Holds what is read of the operations."""
 AS_CODES: Final = ("op", "path", "ephemeral")
 """Columns with few different values, which Parquet is to give as codes."""
 

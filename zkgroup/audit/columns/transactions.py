@@ -23,7 +23,7 @@ class Transactions(NamedTuple):
     session: Numbers
     time_ms: Numbers
     opens: Flags
-    """Whether it opens its session."""
+    """True if it opens its session."""
 
 
 class TransactionsBuilder:
@@ -96,7 +96,7 @@ def told_of(batch: Batch, chroot: str) -> Transactions | None:
 
 
 def _are_inside(batch: Batch, chroot: str) -> Flags:
-    """Whether each row has a path within a chroot, or none."""
+    """Returns whether each row has a path within a chroot, or none."""
     if not chroot:
         return np.ones(batch.rows, np.bool_)
     column = next(each for each in batch.columns if each.name == "path")

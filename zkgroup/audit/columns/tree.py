@@ -1,4 +1,4 @@
-"""What stands at the end of a history, as columns."""
+"""Says what stands at the end of a history, as columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TreeTable:
 
 
 def is_last_of_path(columns: Columns, rows: Selection) -> Flags:
-    """Whether a row is the last one of its path among these."""
+    """Returns whether a row is the last one of its path among these."""
     last = last_of_paths(len(columns.paths), columns.path[rows.rows], np.ones(len(rows.rows), np.bool_))
     flags: Flags = np.zeros(len(rows.rows), np.bool_)
     flags[last[last >= 0]] = True

@@ -23,9 +23,6 @@ _CHANGES: Final = frozenset(("create", "set", "delete"))
 _NAMED_MAX: Final = 5
 
 
-# --- broker_flapping ----------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _Broker:
     """One broker id, as far as the history has come."""
@@ -33,7 +30,7 @@ class _Broker:
     name: str
     up: Event | None = None
     leads: set[TopicPartition] = field(default_factory=set)
-    """Whose states name it as leader."""
+    """Says whose states name it as leader."""
     led: set[TopicPartition] = field(default_factory=set)
     """The same, ever since it is up."""
     short: _ShortLife | None = None
@@ -44,7 +41,7 @@ class _ShortLife(NamedTuple):
     up: Event
     down: Event
     led: str
-    """What it led in it, in words."""
+    """Holds what it led in it, in words."""
 
 
 def broker_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -130,9 +127,6 @@ BROKER_FLAPPING: Final = Rule(
     find=broker_flapping,
     bounds={"short_ms": 300_000},
 )
-
-
-# --- preferred_leader_imbalance -----------------------------------------------------------------------
 
 
 def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:

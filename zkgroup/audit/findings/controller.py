@@ -32,7 +32,7 @@ _NAMED_MAX: Final = 5
 
 
 def _from_to(name: str, severity: Severity, since: Event, to: Event | None, detail: str) -> Finding:
-    """What began with one row and ended with another; None where it lasts."""
+    """Returns what began with one row and ended with another; None where it lasts."""
     return Finding(
         name,
         severity,
@@ -47,9 +47,6 @@ def _from_to(name: str, severity: Severity, since: Event, to: Event | None, deta
 
 def _lasted_ms(since: Event, to: Event | None, facts: Facts) -> int:
     return max((to.time_ms if to else facts.end_ms) - since.time_ms, 0)
-
-
-# --- controller_election ------------------------------------------------------------------------------
 
 
 def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -113,7 +110,7 @@ def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms:
 
 
 def _raised_epoch(life: Life, facts: Facts) -> int | None:
-    """What the session of a controller raised the epoch to."""
+    """Returns what the session of a controller raised the epoch to."""
     until = facts.end_zxid if life.to_zxid is None else life.to_zxid
     raised = [
         change.zxid
@@ -175,9 +172,6 @@ CONTROLLER_ELECTION: Final = Rule(
     find=controller_election,
     bounds={"gap_ms": 30_000, "storm_elections": 5, "storm_gap_ms": 1_000},
 )
-
-
-# --- controller_epoch_gap -----------------------------------------------------------------------------
 
 
 def controller_epoch_gap(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -248,9 +242,6 @@ CONTROLLER_EPOCH_GAP: Final = Rule(
 )
 
 
-# --- deposed_controller_write -------------------------------------------------------------------------
-
-
 class _Decision(NamedTuple):
     """A write that is the controller's business."""
 
@@ -261,7 +252,7 @@ class _Decision(NamedTuple):
     epoch: int | None = None
     """The controller epoch that it carries; None where it carries none."""
     is_request: bool = False
-    """Whether it took off a request, or a part of one."""
+    """True if it took off a request, or a part of one."""
 
 
 def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -360,13 +351,13 @@ def _epoch_decision(event: Event) -> Iterator[_Decision]:
 
 
 def _asked_for(event: Event) -> frozenset[TopicPartition] | None:
-    """Whose moves a request asks for; None where it is gone or cannot be read."""
+    """Returns whose moves a request asks for; None where it is gone or cannot be read."""
     value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
     return None if value is None else frozenset(value.targets)
 
 
 def _other_controller(event: Event, facts: Facts) -> str | None:
-    """Who was controller, if it was not the writer; None also where that is not known."""
+    """Returns who was controller, if it was not the writer; None also where that is not known."""
     controller = life_at(facts.controllers, event.zxid)
     if controller is None:
         began = facts.controllers and facts.controllers[0].from_zxid <= event.zxid
@@ -404,15 +395,12 @@ DEPOSED_CONTROLLER_WRITE: Final = Rule(
 )
 
 
-# --- stuck_reassignment -------------------------------------------------------------------------------
-
-
 class _Request(NamedTuple):
     """`/admin/reassign_partitions` from its create on."""
 
     made: Event
     targets: Mapping[TopicPartition, tuple[int, ...]] | None
-    """What is left of it; None where it cannot be read."""
+    """Holds what is left of it; None where it cannot be read."""
     since: Mapping[TopicPartition, Event]
     """The write that asked for each first."""
 
@@ -500,7 +488,7 @@ def _request_text(request: _Request, facts: Facts) -> str:
 
 
 def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:
-    """Whether its replica list has changed since it was asked for."""
+    """Returns whether its replica list has changed since it was asked for."""
     now = change_at(facts.topics.get(partition.topic, ()), facts.end_zxid)
     return now is not None and replicas_at(facts, partition, since) != replicas_at(facts, partition, now.zxid)
 
@@ -518,9 +506,6 @@ STUCK_REASSIGNMENT: Final = Rule(
     find=stuck_reassignment,
     bounds={"standing_ms": 600_000, "endless_ms": 1_000},
 )
-
-
-# --- stuck_topic_deletion -----------------------------------------------------------------------------
 
 
 def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:

@@ -18,8 +18,6 @@ from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
-# --- growth -------------------------------------------------------------------------------------------
-
 
 class _Seen(NamedTuple):
     """One snapshot, as far as it is compared. Memory: path and number for each znode."""
@@ -113,9 +111,6 @@ GROWTH: Final = WholeRule(
 )
 
 
-# --- ensemble_election --------------------------------------------------------------------------------
-
-
 def ensemble_election(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Elections of ZooKeeper's own leader, and how long nothing was written.
 
@@ -147,9 +142,6 @@ ENSEMBLE_ELECTION: Final = WholeRule(
     " a time clients cannot write, and sessions can expire at its end.",
     find=ensemble_election,
 )
-
-
-# --- history_hole -------------------------------------------------------------------------------------
 
 
 def history_hole(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -206,9 +198,6 @@ HISTORY_HOLE: Final = WholeRule(
 )
 
 
-# --- oversized_transaction ----------------------------------------------------------------------------
-
-
 def oversized_transaction(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A record of a log that a server with the default `jute.maxbuffer` does not load.
 
@@ -248,9 +237,6 @@ OVERSIZED_TRANSACTION: Final = WholeRule(
 )
 
 
-# --- split_history ------------------------------------------------------------------------------------
-
-
 def split_history(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """One zxid, and different records on two servers.
 
@@ -282,9 +268,6 @@ SPLIT_HISTORY: Final = WholeRule(
     " server is wrong, stop it, and let it start with an empty data folder.",
     find=split_history,
 )
-
-
-# --- clock_step ---------------------------------------------------------------------------------------
 
 
 def clock_step(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -320,9 +303,6 @@ CLOCK_STEP: Final = WholeRule(
     find=clock_step,
     bounds={"least_ms": 1},
 )
-
-
-# --- digest_mismatch ----------------------------------------------------------------------------------
 
 
 _DOUBTS_TOLD = 20

@@ -33,11 +33,8 @@ _CHANGE: Final = 2 | 4 | 8 | 16
 _PROTECTED: Final = (brokers_path(), consumers_path())
 
 
-# --- how rows are brought together ----------------------------------------------------------------------
-
-
 def _area(event: Event) -> Key | None:
-    """What a write is a write to: of a group its ids, owners or offsets, else the first two names."""
+    """Returns what a write is a write to: of a group its ids, owners or offsets, else the first two names."""
     if event.seed or event.op == "check":
         return None
     if not event.applied:
@@ -74,18 +71,15 @@ def _protected(event: Event) -> Key | None:
 
 
 BY_AREA: Final = Keys("area", _area)
-"""What was written, and what was refused; key: the subtree, or that it was refused."""
+"""The rows of what was written, and of what was refused; key: the subtree, or that it was refused."""
 BY_WATCHED: Final = Keys("watched", _watched, frozenset(("member", "broker", "topic", "controller")))
-"""What comes and goes below paths that many watch; key: the path, and the group where it is one's."""
+"""Rows of what comes and goes below paths that many watch; key: the path, and the group, if it is of one."""
 ACLS: Final = Keys("acl", _protected)
-"""What gives or takes rights below `/brokers` and `/consumers`, and every change of an ACL; one key."""
-
-
-# --- znode_bloat --------------------------------------------------------------------------------------
+"""Rows that give or take rights below `/brokers` and `/consumers`, and changes of an ACL; one key."""
 
 
 class _Children(NamedTuple):
-    """What a list of children holds."""
+    """Holds what a list of children holds."""
 
     number: int = 0
     size: int = 0
@@ -189,9 +183,6 @@ ZNODE_BLOAT: Final = Rule(
 )
 
 
-# --- herd_size ----------------------------------------------------------------------------------------
-
-
 def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """How many clients one change wakes up, estimated."""
     lives = _watchers(key, facts)
@@ -224,7 +215,7 @@ def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
 
 
 def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
-    """Who watches a path by the recipes of Kafka's clients."""
+    """Returns who watches a path by the recipes of Kafka's clients."""
     if len(key) > 1:
         return facts.members.get(key[1], ())
     by_name = facts.brokers if key == (ControllerRegistration.path(),) else facts.members
@@ -245,11 +236,8 @@ HERD_SIZE: Final = Rule(
 )
 
 
-# --- write_hot_spot -----------------------------------------------------------------------------------
-
-
 class _Minute:
-    """What happened in one minute of the leader's clock."""
+    """Holds what happened in one minute of the leader's clock."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -272,10 +260,10 @@ class _BusiestMinute(NamedTuple):
     operations: int
     size: int
     session: int
-    """Who wrote most."""
+    """Names who wrote most."""
     most: int
     minutes: int
-    """How many minutes had enough."""
+    """Says how many minutes had enough."""
     biggest: int
     """Rows of the transaction that had most of them here, at any time."""
 
@@ -349,7 +337,7 @@ def _hot_spot_finding(
 
 
 def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
-    """How many of the transactions of that time were refused; nothing where an election lay in it."""
+    """Returns how many of the transactions of that time were refused; nothing where an election lay in it."""
     if epoch_of(from_zxid) != epoch_of(to_zxid):
         return ""
     return f"; {refused / (to_zxid - from_zxid + 1):.0%} of all transactions in that time"
@@ -382,9 +370,6 @@ WRITE_HOT_SPOT: Final = Rule(
     bounds={"per_minute": 600},
     screen=_write_hot_spot_screen,
 )
-
-
-# --- open_acl -----------------------------------------------------------------------------------------
 
 
 class _Rights(Enum):

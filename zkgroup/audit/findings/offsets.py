@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 _MINUTE_MS: Final = 60_000
 
 
-# --- offset_regression --------------------------------------------------------------------------------
-
-
 def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit lower than the one before."""
     group, topic, partition = key
@@ -80,9 +77,6 @@ OFFSET_REGRESSION: Final = Rule(
     find=offset_regression,
     screen=_offset_regression_screen,
 )
-
-
-# --- zombie_commit ------------------------------------------------------------------------------------
 
 
 def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -140,9 +134,6 @@ ZOMBIE_COMMIT: Final = Rule(
     find=zombie_commit,
     screen=_zombie_commit_screen,
 )
-
-
-# --- no_commit_at_handover ----------------------------------------------------------------------------
 
 
 def no_commit_at_handover(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -241,9 +232,6 @@ NO_COMMIT_AT_HANDOVER: Final = Rule(
 )
 
 
-# --- stalled_offset -----------------------------------------------------------------------------------
-
-
 def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owned partition whose offset has stood still up to the end."""
     group, topic, partition = key
@@ -298,9 +286,6 @@ STALLED_OFFSET: Final = Rule(
     bounds={"still_ms": 600_000},
     screen=_stalled_offset_screen,
 )
-
-
-# --- commit_rate --------------------------------------------------------------------------------------
 
 
 class _Counts(NamedTuple):
@@ -389,9 +374,6 @@ COMMIT_RATE: Final = Rule(
 )
 
 
-# --- dead_group ---------------------------------------------------------------------------------------
-
-
 def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A group that has offsets, but has had no member for long."""
     lives = facts.members.get(key[0], ())
@@ -449,9 +431,6 @@ DEAD_GROUP: Final = Rule(
     bounds={"idle_ms": 7 * 86_400_000},
     screen=_dead_group_screen,
 )
-
-
-# --- offset_of_missing_partition ----------------------------------------------------------------------
 
 
 def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ def _partition_of(key: Key) -> tuple[str, str, int]:
 
 
 def _is_known(facts: Facts, session: int) -> bool:
-    """Whether everything that a session ever made is in the history or in its seeds."""
+    """Returns whether everything that a session ever made is in the history or in its seeds."""
     life = facts.sessions.get(session)
     return facts.is_whole or (life is not None and life.from_zxid is not None)
 
@@ -48,9 +48,6 @@ def _is_known(facts: Facts, session: int) -> bool:
 def _held(rows: KeyRows, key: Key, facts: Facts) -> list[OwnerLife]:
     """The ownerships that a session holds: one that none holds is `persistent_znode`."""
     return [owner for owner in rows.once(owner_lives, key, facts) if owner.is_ephemeral]
-
-
-# --- orphan_owner -------------------------------------------------------------------------------------
 
 
 def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -100,9 +97,6 @@ ORPHAN_OWNER: Final = Rule(
     bounds={"grace_ms": 10_000},
     screen=_orphan_owner_screen,
 )
-
-
-# --- orphan_owner_interval ----------------------------------------------------------------------------
 
 
 def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -155,9 +149,6 @@ ORPHAN_OWNER_INTERVAL: Final = Rule(
 )
 
 
-# --- owner_session_mismatch ---------------------------------------------------------------------------
-
-
 def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A claim by a session that is not the one in which its member is registered.
 
@@ -186,7 +177,7 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
 
 
 def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
-    """Whether a member was registered at a claim; for one of a snapshot, in that snapshot."""
+    """Returns whether a member was registered at a claim; for one of a snapshot, in that snapshot."""
     start = facts.start_zxid if facts.has_log else facts.end_zxid + 1
     if owner.from_zxid < start:
         return member.from_zxid < start
@@ -194,7 +185,8 @@ def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
 
 
 def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life]) -> str:
-    """Which session claimed, and what it was; `lives` are all registrations that it ever had in the group."""
+    """Returns which session claimed, and what it was; `lives` are all registrations that it ever had in the
+    group."""
     claim = f"{owner.thread!r} was claimed by session {session_text(owner.session)}"
     named = [life for life in there if owner.is_of(member_of(life))]
     if named:
@@ -224,9 +216,6 @@ OWNER_SESSION_MISMATCH: Final = Rule(
     find=owner_session_mismatch,
     screen=_unregistered_claim_screen,
 )
-
-
-# --- double_ownership ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -276,7 +265,7 @@ def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 
 
 def _lost_it(life: OwnerLife, facts: Facts) -> bool:
-    """Whether an ownership ended without a release."""
+    """Returns whether an ownership ended without a release."""
     if life.ended_by == "deleted_by_other":
         return True
     session = facts.sessions.get(life.session)
@@ -342,9 +331,6 @@ DOUBLE_OWNERSHIP: Final = Rule(
 )
 
 
-# --- claim_stolen -------------------------------------------------------------------------------------
-
-
 def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owner znode that another session deleted before the owner's session ended.
 
@@ -386,9 +372,6 @@ CLAIM_STOLEN: Final = Rule(
     find=claim_stolen,
     screen=_claim_stolen_screen,
 )
-
-
-# --- unowned_interval ---------------------------------------------------------------------------------
 
 
 class _Unowned(NamedTuple):
@@ -484,9 +467,6 @@ UNOWNED_INTERVAL: Final = Rule(
 )
 
 
-# --- never_owned --------------------------------------------------------------------------------------
-
-
 def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition that members subscribe to and no member owns, at the end of the history.
 
@@ -537,7 +517,7 @@ def _never_owned_finding(
 
 
 def _never_owned_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """What says who is registered, who owns what, and since when nobody does, at the end."""
+    """Returns what says who is registered at the end, who owns what, and since when no member does."""
     return Screened(tables.last_memberships)
 
 

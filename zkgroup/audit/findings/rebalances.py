@@ -28,9 +28,6 @@ _TRIGGERS_NAMED: Final = 4
 _IDLE_NAMED: Final = 3
 
 
-# --- rebalance ----------------------------------------------------------------------------------------
-
-
 def rebalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Each rebalance of a group: why, how long, what moved, what that cost.
 
@@ -71,14 +68,14 @@ def _rebalance_text(about: Rebalance) -> str:
 
 
 def _moves_text(about: Rebalance) -> str:
-    """How many moved, and how many had to."""
+    """Returns how many moved, and how many had to."""
     if about.least is None or about.least == about.moved:
         return f"{about.moved} moved"
     return f"{about.moved} moved where {about.least} would have done"
 
 
 def _triggers_text(about: Rebalance) -> str:
-    """What set it off, in words."""
+    """Returns what set it off, in words."""
     if not about.triggers:
         return "no cause in the log"
     names = [f"{trigger.cause} ({trigger.what})" for trigger in about.triggers]
@@ -99,9 +96,6 @@ REBALANCE: Final = Rule(
     find=rebalance,
     bounds={"quiet_ms": QUIET_MS},
 )
-
-
-# --- rebalance_storm ----------------------------------------------------------------------------------
 
 
 def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -158,9 +152,6 @@ REBALANCE_STORM: Final = Rule(
 )
 
 
-# --- needless_move ------------------------------------------------------------------------------------
-
-
 def needless_move(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Partitions that a rebalance took from a thread for nothing.
 
@@ -196,9 +187,6 @@ NEEDLESS_MOVE: Final = Rule(
     find=needless_move,
     bounds={"quiet_ms": QUIET_MS},
 )
-
-
-# --- skew ---------------------------------------------------------------------------------------------
 
 
 def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -267,7 +255,7 @@ def _extremes(counts: Mapping[str, int]) -> str:
 
 
 def _skew_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """What says who is registered and who owns what at the end."""
+    """Returns what says who is registered and who owns what at the end."""
     return Screened(tables.last_memberships)
 
 
@@ -285,9 +273,6 @@ SKEW: Final = Rule(
     bounds={"grace_ms": 10_000},
     screen=_skew_screen,
 )
-
-
-# --- handover_time ------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -327,7 +312,7 @@ class _Handovers:
         self._registered: dict[str, Life] = {}
         """The registrations that stand, by path."""
         self._wrote: dict[int, int] = {}
-        """When a session last wrote something of the group."""
+        """Says when a session last wrote something of the group."""
         self.open: dict[int, _Handover] = {}
         """Those that are not done, by the session that ended."""
         self._waits_for: dict[TopicPartition, int] = {}
@@ -441,9 +426,6 @@ HANDOVER_TIME: Final = Rule(
     bounds={"patience_ms": 10_000},
     screen=_handover_time_screen,
 )
-
-
-# --- member_flapping ----------------------------------------------------------------------------------
 
 
 def member_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:

@@ -18,8 +18,6 @@ from zkgroup.znodes.sessions import effect_without_session, lacks_session
 if TYPE_CHECKING:
     from zkgroup.audit.columns.tables import ScreenTables
 
-# --- persistent_znode ---------------------------------------------------------------------------------
-
 _KINDS: Final[frozenset[Kind]] = frozenset(("member", "owner", "group", "broker", "controller", "other"))
 
 
@@ -89,9 +87,6 @@ PERSISTENT_ZNODE: Final = Rule(
 )
 
 
-# --- foreign_owner_format -----------------------------------------------------------------------------
-
-
 def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Owners in another client's format, at the end of the history: a consumer id alone, without a thread.
 
@@ -112,7 +107,7 @@ def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
 
 
 def _foreign_format_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """What says who is registered, and who owns what, at the end."""
+    """Returns what says who is registered, and who owns what, at the end."""
     return Screened(tables.last_memberships)
 
 

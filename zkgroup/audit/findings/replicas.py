@@ -31,8 +31,6 @@ from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
-# --- leader_not_in_isr --------------------------------------------------------------------------------
-
 
 def leader_not_in_isr(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition led by a broker that its state does not count as in sync.
@@ -63,9 +61,6 @@ LEADER_NOT_IN_ISR: Final = Rule(
     keys=BY_TOPIC,
     find=leader_not_in_isr,
 )
-
-
-# --- isr_outside_assignment ---------------------------------------------------------------------------
 
 
 def isr_outside_assignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -113,9 +108,6 @@ ISR_OUTSIDE_ASSIGNMENT: Final = Rule(
 )
 
 
-# --- under_replicated ---------------------------------------------------------------------------------
-
-
 class _Away(NamedTuple):
     """The time that a broker was missing in one interval of a partition."""
 
@@ -144,7 +136,7 @@ class _Sum:
 
     @property
     def ms(self) -> int:
-        """How long it was missing somewhere: times of several partitions count once."""
+        """Returns how long it was missing somewhere: times of several partitions count once."""
         total, counted_to = 0, min((since for since, _ in self.pieces), default=0)
         for since, until in sorted(self.pieces):
             total += max(until - max(since, counted_to), 0)
@@ -232,9 +224,6 @@ UNDER_REPLICATED: Final = Rule(
 )
 
 
-# --- offline_partition --------------------------------------------------------------------------------
-
-
 def offline_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition without a leader: its state names none, or one that was not registered.
 
@@ -311,9 +300,6 @@ OFFLINE_PARTITION: Final = Rule(
 )
 
 
-# --- unclean_election ---------------------------------------------------------------------------------
-
-
 def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A leader that was not in sync when it was elected: what only the others had is lost.
 
@@ -347,9 +333,6 @@ UNCLEAN_ELECTION: Final = Rule(
     keys=BY_TOPIC,
     find=unclean_election,
 )
-
-
-# --- leader_epoch_not_rising --------------------------------------------------------------------------
 
 
 def leader_epoch_not_rising(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -386,9 +369,6 @@ LEADER_EPOCH_NOT_RISING: Final = Rule(
     keys=BY_TOPIC,
     find=leader_epoch_not_rising,
 )
-
-
-# --- isr_flapping -------------------------------------------------------------------------------------
 
 
 class _Flaps(NamedTuple):
@@ -449,7 +429,7 @@ def _isr_flaps(changes: Sequence[ViewChange], facts: Facts, within_ms: float) ->
 
 
 def _stayed(broker: int, since: ChangeStamp, until: ChangeStamp, facts: Facts) -> bool:
-    """Whether a broker was not started again in between."""
+    """Returns whether a broker was not started again in between."""
     life = life_at(facts.brokers.get(str(broker), ()), until.zxid)
     return life is None or life.from_zxid <= since.zxid
 

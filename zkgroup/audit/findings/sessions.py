@@ -43,9 +43,6 @@ def _of_full_window(name: str, session: int, full: FullWindow, detail: str, fact
     )
 
 
-# --- session_end --------------------------------------------------------------------------------------
-
-
 def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """How sessions ended that took something with them, or did not mean to end.
 
@@ -83,7 +80,7 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
 
 
 def _back_after_ms(facts: Facts, close: Event) -> int | None:
-    """How long after the end of a session a member of it registered again; None where none did."""
+    """Returns how long after the end of a session a member of it registered again; None where none did."""
     times = []
     for lives in facts.members.values():
         paths = {life.path for life in lives if life.session == close.session}
@@ -111,9 +108,6 @@ SESSION_END: Final = Rule(
     find=session_end,
     screen=_session_end_screen,
 )
-
-
-# --- session_leak -------------------------------------------------------------------------------------
 
 
 def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -175,9 +169,6 @@ SESSION_LEAK: Final = Rule(
 )
 
 
-# --- failed_claims ------------------------------------------------------------------------------------
-
-
 def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that fail to create owner znodes again and again, because other owners have them."""
     session = int(key[0])
@@ -230,9 +221,6 @@ FAILED_CLAIMS: Final = Rule(
 )
 
 
-# --- ephemeral_churn ----------------------------------------------------------------------------------
-
-
 def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that make and drop ephemerals all the time, or live for moments only."""
     session = int(key[0])
@@ -261,7 +249,7 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
 
 
 def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
-    """Where a session made an ephemeral, or deleted one of its own."""
+    """Yields where a session made an ephemeral, or deleted one of its own."""
     mine: set[str] = set()  # those that others delete stay in it
     for event in rows:
         if event.seed or not event.applied:

@@ -93,7 +93,7 @@ def attributed(findings: Iterable[Finding], facts: Facts) -> Iterator[tuple[Find
 
 
 class Causes:
-    """What caused each of some findings."""
+    """Holds what caused each of some findings."""
 
     def __init__(
         self, ordered: Sequence[Finding], facts: Facts, foreign_writes: Mapping[int, Cause] | None = None
@@ -172,7 +172,7 @@ def _with_place(cause: Cause, findings: Sequence[Finding]) -> Cause:
 
 
 class _Span(NamedTuple):
-    """When an incident was; the names are those of `Incident`."""
+    """The time of an incident; the names are those of `Incident`."""
 
     from_zxid: int | None
     to_zxid: int | None

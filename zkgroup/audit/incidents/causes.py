@@ -111,8 +111,6 @@ class ClusterCauses:
             return cause
         return Cause("note", what=one.finding) if one.severity == "info" else Cause("state", what=one.finding)
 
-    # --- brokers and replicas ---------------------------------------------------------------------
-
     def _of_replica(self, one: Finding) -> Cause | None:
         storm = self._storms.at(one.from_zxid or 0)
         if storm is not None:
@@ -144,8 +142,6 @@ class ClusterCauses:
             if departure is not None:
                 return departure.cause
         return next((cause for cause in self._controllers.values() if cause.session == session), None)
-
-    # --- controllers ------------------------------------------------------------------------------
 
     def _of_controller(self, one: Finding) -> Cause | None:
         zxid = one.from_zxid or 0
@@ -192,7 +188,7 @@ class ClusterCauses:
         return Cause("controller change", None, "", before.session, before.to_zxid, before.to_ms)
 
     def _is_foreign(self, life: Life) -> bool:
-        """Whether no broker has this session; where none is known that says nothing."""
+        """Returns whether no broker has this session; where none is known that says nothing."""
         return bool(self._broker_sessions) and life.session not in self._broker_sessions
 
 
@@ -307,10 +303,9 @@ class GroupCauses:
         zxid, ms = (first.from_zxid, first.from_ms) if first else (None, None)
         return Cause("foreign write", self._group, "owners", session, zxid, ms)
 
-    # --- one kind each ----------------------------------------------------------------------------
-
     def _writer(self, one: Finding) -> int:
-        """Who wrote it: the claimant, or who deleted a claim. Of a member that deleted one, its claimant."""
+        """Returns who wrote it: the claimant, or who deleted a claim. Of a member that deleted one, its
+        claimant."""
         zxid, session = one.from_zxid or 0, one.session or 0
         if one.finding != "claim_stolen":
             return session
@@ -357,7 +352,8 @@ class GroupCauses:
         return Cause("membership change", self._group) if rebalance is None else self._of_rebalance(rebalance)
 
     def _of_rebalance(self, one: Finding) -> Cause:
-        """What began it: a foreign write, a registration or an expiry in it, else the membership itself."""
+        """Returns what began it: a foreign write, a registration or an expiry in it, else the membership
+        itself."""
         rebalance = self._rebalances.at(one.from_zxid or 0) or one
         start = rebalance.from_zxid or 0
         if start not in self._of_begun:
@@ -396,8 +392,6 @@ class GroupCauses:
 
     def _of_storm(self, one: Finding) -> Cause:
         return Cause("rebalance storm", self._group, "", None, one.from_zxid, one.from_ms)
-
-    # --- sessions of members ----------------------------------------------------------------------
 
     def _expiry(self, life: SessionLife) -> Cause:
         names = sorted({member_of(one) for one in self._members if one.session == life.session})

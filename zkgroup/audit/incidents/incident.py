@@ -15,7 +15,7 @@ from zkgroup.audit.texts import duration_text, session_text
 from zkgroup.znodes.controller import ControllerRegistration
 
 CONTROLLER = ControllerRegistration.path()
-"""What a foreign write was to, where it was no group's."""
+"""The target of a foreign write, where it was no group's."""
 
 CauseKind = Literal[
     "foreign write",
@@ -40,7 +40,7 @@ CauseKind = Literal[
 
 
 class Cause(NamedTuple):
-    """What made an incident; findings with equal causes are one incident."""
+    """Holds what made an incident; findings with equal causes are one incident."""
 
     kind: CauseKind
     group: str | None = None
@@ -48,12 +48,12 @@ class Cause(NamedTuple):
     """The member, brokers, znode or finding that it is about."""
     session: int | None = None
     zxid: int | None = None
-    """Where it begins; None where the log does not show it."""
+    """Says where it begins; None where the log does not show it."""
     time_ms: int | None = None
 
 
 class PartitionDamage(NamedTuple):
-    """What an incident cost one partition."""
+    """Holds what an incident cost one partition."""
 
     group: str | None
     topic: str
@@ -61,9 +61,9 @@ class PartitionDamage(NamedTuple):
     delivered_again: int = 0
     """Records at least: how far offsets were set back."""
     unowned_ms: int = 0
-    """How long no member owned it."""
+    """Says how long no member owned it."""
     leaderless_ms: int = 0
-    """How long it had no leader that was registered."""
+    """Says how long it had no leader that was registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Incident:
     to_ms: int | None
     damage: tuple[PartitionDamage, ...]
     act: str
-    """What to do."""
+    """Says what to do."""
     findings: tuple[Finding, ...]
     """In the order of the audit."""
 
@@ -102,7 +102,7 @@ class NumberedFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundIncidents:
-    """What an audit found, brought together. Findings are in the order of the audit."""
+    """Holds what an audit found, brought together. Findings are in the order of the audit."""
 
     incidents: Sequence[NumberedIncident]
     findings: Sequence[NumberedFinding]
@@ -127,7 +127,7 @@ def cause_text(cause: Cause) -> str:
 
 
 def damage_text(damage: Sequence[PartitionDamage]) -> str:
-    """What it cost, summed, with the partitions that cost most; empty where nothing is known."""
+    """Returns what it cost, summed, with the partitions that cost most; empty where nothing is known."""
     parts = []
     for attribute, what in (
         ("delivered_again", "records delivered again at least"),
@@ -166,7 +166,7 @@ def rewind_of(one: Finding) -> Rewind | None:
 
 
 def length_ms(one: Finding, facts: Facts) -> int:
-    """How long a finding lasted, up to the end of the history; never below 0."""
+    """Returns how long a finding lasted, up to the end of the history; never below 0."""
     if one.from_ms is None:
         return 0
     return max((facts.end_ms if one.to_ms is None else one.to_ms) - one.from_ms, 0)

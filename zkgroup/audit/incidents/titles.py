@@ -92,7 +92,7 @@ NOTES: Mapping[str, tuple[str, str]] = {
 
 
 def called(name: str, count: int) -> str:
-    """What so many findings of a name are called, without the number."""
+    """Returns what so many findings of a name are called, without the number."""
     return NOTES[name][0 if count == 1 else 1]
 
 
@@ -118,8 +118,6 @@ class Titles:
             return sentence
         return sentence if from_ms is None else f"{self._clock(from_ms)} {sentence}"
 
-    # --- group ------------------------------------------------------------------------------------
-
     def _foreign_write(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
         if cause.what == CONTROLLER:
             return self._foreign_controller(cause, findings)
@@ -136,7 +134,7 @@ class Titles:
         return f"{sentence}{self._went_on(findings, bool(taken))}{_rewinds(findings)}{_waited(damage)}"
 
     def _foreign_offsets(self, cause: Cause, findings: Sequence[Finding]) -> str:
-        """Which partitions were set back, and which were written without that."""
+        """Returns which partitions were set back, and which were written without that."""
         names = self._members(cause.group, cause.session)
         who = f"member {_few(names)}" if names else self._session(cause.session)
         everywhere = _partitions(findings)
@@ -147,7 +145,7 @@ class Titles:
         return f"{who} {did} {where} without owning {_it(everywhere)}{also}{_rewinds(findings)}"
 
     def _went_on(self, findings: Sequence[Finding], taken: bool) -> str:
-        """Who committed all the same."""
+        """Returns who committed all the same."""
         commits = [one for one in findings if one.finding in _COMMITS and one.severity != "info"]
         if not commits:
             back = [one for one in findings if one.finding == "claim_stolen"]
@@ -162,7 +160,7 @@ class Titles:
         return _few(names) if names else self._session(one.session)
 
     def _members(self, group: str | None, session: int | None) -> list[str]:
-        """What a session ever was in a group."""
+        """Returns what a session ever was in a group."""
         lives = self._facts.members.get(group or "", ())
         return sorted({member_of(life) for life in lives if life.session == session})
 
@@ -216,8 +214,6 @@ class Titles:
 
     def _reset(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
         return f"an operator set the offsets of {_of(cause.group, _partitions(findings))}"
-
-    # --- cluster ----------------------------------------------------------------------------------
 
     def _foreign_controller(self, cause: Cause, findings: Sequence[Finding]) -> str:
         who = self._session(cause.session)
@@ -283,8 +279,6 @@ class Titles:
         what = f"the reassignment of {where}" if where else "a reassignment"
         return f"{what} did not finish: {first.detail}{more}"
 
-    # --- what the log shows no cause of -----------------------------------------------------------
-
     def _state(self, cause: Cause, findings: Sequence[Finding], damage: _Damage) -> str:
         worst = [one for one in findings if one.severity != "info"] or list(findings)
         if len(worst) == 1:
@@ -300,8 +294,6 @@ class Titles:
         if len(findings) > 1:
             return _counted(cause.what, findings)
         return findings[0].detail.removeprefix("not_applicable").removeprefix(" to all").removeprefix(": ")
-
-    # --- texts ------------------------------------------------------------------------------------
 
     def _session(self, session: int | None) -> str:
         return "a session" if not session else f"session …{session_text(session)[2:][-self._digits :]}"
@@ -385,7 +377,7 @@ def _it(where: str) -> str:
 
 
 def _victim(one: Finding) -> str | None:
-    """Whose claim was deleted: the member of the thread in the detail of `claim_stolen`."""
+    """Returns whose claim was deleted: the member of the thread in the detail of `claim_stolen`."""
     thread = _THREAD.match(one.detail)
     return None if thread is None else Owner(thread["thread"]).member or thread["thread"]
 

@@ -37,26 +37,26 @@ _SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What is known of the input beside its rows. All of it is shown and used for nothing else."""
+    """Holds what is known of the input beside its rows. All of it is shown and used for nothing else."""
 
     inputs: Sequence[str]
-    """What was read, as it was named."""
+    """Holds what was read, as it was named."""
     files: Sequence[FileHealth] = ()
     group: str | None = None
     """The only group that was asked about."""
     seen_zxid: int = 0
     """The zxid of the tree before the first row."""
     is_exact: bool = True
-    """Whether that tree is proved to be the one of the servers."""
+    """True if that tree is proved to be the one of the servers."""
     detail: str = ""
-    """Why it is not exact."""
+    """Says why it is not exact."""
     damage: Sequence[str] = ()
     """Damaged or missing files, in words."""
     notes: Sequence[str] = ()
 
 
 class Drawn(NamedTuple):
-    """What is shown beside the findings, shaped and bounded."""
+    """Holds what is shown beside the findings, shaped and bounded."""
 
     owners: Timeline[Partition]
     rebalances: AllRebalances
@@ -239,7 +239,7 @@ def _session_weight(row: SessionRow) -> float:
 
 
 def _role(row: SessionRow) -> str:
-    """What it was, in words; the empty text for nothing."""
+    """Returns what it was, in words; the empty text for nothing."""
     roles = [f"member {member} of {group}" for group, member in row.members]
     roles += [f"broker {broker}" for broker in row.brokers]
     return ", ".join([*roles, "controller"] if row.was_controller else roles)

@@ -41,7 +41,7 @@ _LAST_ZXID: Final = 2**63 - 1
 
 
 class _FirstReading:
-    """What is to be known of all rows before the sections of any bucket: seen while they are read."""
+    """Holds what is to be known of all rows before the sections of any bucket: seen while they are read."""
 
     def begin(self, before: Columns) -> None:
         self.owned: dict[Partition, None] = {}
@@ -100,7 +100,7 @@ class ColumnsDrawing:
         self._sections: _ColumnSections | None = None
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        """What the rules find. The sections are drawn of what was computed for them, once."""
+        """Yields what the rules find. The sections are drawn of what was computed for them, once."""
         sections = self._sections = self._new_sections()
         yield from self._bounded.find(rules, bounds, sections.add)
 
@@ -268,7 +268,7 @@ def _owner_lives(
 
 
 def _ends(facts: Facts, session: int, zxid: int) -> bool:
-    """Whether a session ended with a transaction."""
+    """Returns whether a session ended with a transaction."""
     life = facts.sessions.get(session)
     return life is not None and life.to_zxid == zxid
 

@@ -1,4 +1,4 @@
-"""What keeps a report small, however long its history: bounded lists, names written once, safe texts.
+"""Keeps a report small, however long its history: bounded lists, names written once, safe texts.
 
 All that a report shows comes from a tree that any client may have written to.
 """
@@ -27,7 +27,7 @@ _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
 @dataclass(frozen=True, slots=True)
 class ReportLimits:
-    """How much of each kind a report holds at the most; what is beyond is counted and said."""
+    """Says how much of each kind a report holds at the most; what is beyond is counted and said."""
 
     partitions: int = 20_000
     """Rows of owners, and of offsets, each."""

@@ -136,13 +136,13 @@ class Point(NamedTuple):
 
 
 class DrawnOffsets(NamedTuple):
-    """What the page shows of all offsets."""
+    """Holds what the page shows of all offsets."""
 
     curves: list[tuple[Row, int, list[Point]]]
     """Of each partition by row: how many commits there were, and the points that are drawn."""
     marks: Kept[Mark]
     grain_ms: int
-    """How far curves are thinned; 0 for not at all."""
+    """Says how far curves are thinned; 0 for not at all."""
     refused: int
     """Partitions that there was no room for."""
 
@@ -190,11 +190,11 @@ class Grains:
         return 2 * grain_ms or max(self._length_ms // _FINEST, 1)
 
     def is_last(self, grain_ms: int) -> bool:
-        """Whether nothing is gained by a longer one."""
+        """Returns whether nothing is gained by a longer one."""
         return grain_ms > _COARSEST
 
     def pins(self, grain_ms: int) -> bool:
-        """Whether both sides of falls are kept; not where next to nothing else would be."""
+        """Returns whether both sides of falls are kept; not where next to nothing else would be."""
         return grain_ms < max(self._length_ms // 16, 1)
 
 
@@ -204,7 +204,7 @@ def marks_kept(limits: ReportLimits) -> Kept[Mark]:
 
 
 def mark_weight(mark: Mark) -> int:
-    """How much is lost without it."""
+    """Returns how much is lost without it."""
     return _WEIGHTS[mark.kind]
 
 
@@ -333,7 +333,7 @@ class OffsetColumns:
         )
 
     def offset_at(self, place: int) -> int | None:
-        """What was written."""
+        """Returns what was written."""
         return self.big.get(place, int(self.offset[place])) if self.has_offset[place] else None
 
     def marks(self, limits: ReportLimits) -> Kept[OrderedMark]:
@@ -416,7 +416,7 @@ class OffsetColumns:
         table.add(arrays, columns.zxid[rows], columns.sub[rows], columns.seed[rows], paths)
 
     def _fits(self, sign: int) -> Flags:
-        """Whether an offset (0), or the previous one (-1), needs no more than 64 bits."""
+        """Returns whether an offset (0), or the previous one (-1), needs no more than 64 bits."""
         fits: Flags = np.ones(len(self.places), np.bool_)
         fits[[-place - 1 if sign else place for place in self.big if (place < 0) == bool(sign)]] = False
         return fits
@@ -440,9 +440,9 @@ class Points(NamedTuple):
     place: Numbers
     """Of the write."""
     has_next: Flags
-    """Whether the curve has a later point."""
+    """True if the curve has a later point."""
     is_pinned: Flags
-    """Whether it is beside a fall."""
+    """True if it is beside a fall."""
 
     def thinned(self, grains: Grains, grain_ms: int) -> Points:
         """Those that a grain leaves; points that a shorter one left give the same as all."""

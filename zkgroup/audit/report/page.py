@@ -17,7 +17,7 @@ _TIMELINES: Final = ("owners", "controllers", "brokers", "replication")
 
 
 def packed(data: dict[str, Any]) -> dict[str, Any]:
-    """What `data.gather` gives, as it is written into the page."""
+    """Returns what `data.gather` gives, as it is written into the page."""
     start_ms, start_zxid = data["from"], max(_zxid(data["zxids"][0]), 0)
     found = dict(data)
     for section in _TIMELINES:

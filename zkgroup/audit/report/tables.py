@@ -117,7 +117,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "rebalances": REBALANCES,
     "sessions": SESSIONS,
 }
-"""What a report shows, by name; each has the columns in this order."""
+"""Holds what a report shows, by name; each has the columns in this order."""
 
 
 class RowSink(Protocol):

@@ -32,15 +32,15 @@ class Span(NamedTuple):
     to_ms: int | None
     """None while it lasts."""
     name: str
-    """Who, or what was so."""
+    """Names who, or what was so."""
     session: int
     """0 for none."""
     from_zxid: int
     to_zxid: int | None
     ended: str
-    """How it ended."""
+    """Says how it ended."""
     together: int = 1
-    """How many spans were brought together here; above 1 the name is that of the last one."""
+    """Says how many spans were brought together here; above 1 the name is that of the last one."""
 
 
 class Timeline(Generic[Row]):
@@ -81,7 +81,7 @@ class Timeline(Generic[Row]):
         return sorted(self._rows.items(), key=lambda item: item[0])  # type: ignore[arg-type,return-value]
 
     def notes(self, one: str) -> list[str]:
-        """What the limits left out; `one` is what a row is."""
+        """Returns what the limits left out; `one` is what a row is."""
         texts = []
         if self._refused:
             texts.append(f"{count_text(len(self._refused), one)} more did not fit and are not drawn.")
@@ -93,7 +93,7 @@ class Timeline(Generic[Row]):
         return texts
 
     def _append(self, spans: list[Span], span: Span) -> int:
-        """How many spans there are more."""
+        """Returns how many spans there are more."""
         grain = self._grain(span)
         if grain is None or not spans or spans[-1].to_ms is None or self._grain(spans[-1]) != grain:
             spans.append(span)
@@ -150,7 +150,7 @@ _Fault = tuple[int, ChangeStamp, ChangeStamp | None, str]
 
 
 def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
-    """Who was controller, and every write of the epoch."""
+    """Returns who was controller, and every write of the epoch."""
     timeline: Timeline[str] = timeline_of(facts, limits)
     for life in facts.controllers:
         value = decoded(ControllerRegistration.decode, life.path, life.data)
@@ -173,7 +173,7 @@ def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, A
 
 
 def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
-    """When each broker was registered, and how each registration ended."""
+    """Returns when each broker was registered, and how each registration ended."""
     timeline: Timeline[tuple[int, str]] = timeline_of(facts, limits)
     for broker, lives in facts.brokers.items():
         key = (int(broker) if broker.isdecimal() and len(broker) < 20 else 2**63, f"broker {broker}")

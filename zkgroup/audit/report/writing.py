@@ -30,7 +30,7 @@ FINDINGS = "findings.json"
 
 
 class ReportPlace(NamedTuple):
-    """Where a report is written."""
+    """The places to which a report is written."""
 
     page: Path
     folder: Path
@@ -98,7 +98,7 @@ def json_text(document: dict[str, Any]) -> str:
 
 
 class AuditReport(NamedTuple):
-    """What is written."""
+    """Holds what is written."""
 
     data: dict[str, Any]
     """As the page reads it."""

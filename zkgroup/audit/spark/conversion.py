@@ -43,19 +43,19 @@ from zkgroup.zkfiles.log_index import Hop, HopIndex
 from zkgroup.zkfiles.names import list_files
 
 _TASKS_AT_ONCE = 64
-"""Where the driver writes what tasks made, so many results are in its memory."""
+"""Says where the driver writes what tasks made, so many results are in its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ConversionPlan:
-    """What is to be done for one ensemble."""
+    """Holds what is to be done for one ensemble."""
 
     given: EnsembleInput
     listed: tuple[ListedLog, ...]
     kept: Converted
-    """What was converted and still holds; a new one where all is done anew."""
+    """Holds what was converted and still holds; a new one where all is done anew."""
     seeds: SeenTree | None
-    """What stood before the first operation, where all is done anew."""
+    """Holds what stood before the first operation, where all is done anew."""
     units: tuple[Unit, ...]
 
 
@@ -130,7 +130,7 @@ class Conversion:
         return _ConversionPlan(given, found, kept, seeds, tuple(wanted))
 
     def _decoded(self, wanted: Sequence[Unit], layouts: Mapping[str, RowLayout]) -> Iterator[Decoded]:
-        """What tasks made of logs; files that they could not write are written."""
+        """Yields what tasks made of logs; files that they could not write are written."""
         output, context = self.tables.output, self._spark.sparkContext
         for start in range(0, len(wanted), _TASKS_AT_ONCE if output.folder is None else max(len(wanted), 1)):
             some = wanted[start : start + _TASKS_AT_ONCE] if output.folder is None else wanted
@@ -145,7 +145,7 @@ class Conversion:
                 yield each._replace(written=tuple(map(self.tables.placed, each.written)))
 
     def _seeds(self, plan: _ConversionPlan, number: int) -> Iterator[TaskFile]:
-        """What stood before the first operation, by bucket, and the rows of facts among it."""
+        """Yields what stood before the first operation, by bucket, and the rows of facts among it."""
         assert plan.seeds is not None
         tree, kept, name = plan.seeds.tree, plan.kept, plan.given.name
         columns = columns_of(seeds_of(tree))
@@ -185,7 +185,7 @@ def newest_snapshot(folders: Sequence[Path]) -> int:
 def _still_holds(
     known: Converted, given: EnsembleInput, found: Sequence[ListedLog], newest_snapshot: int
 ) -> bool:
-    """Whether what was converted is a part of what the folders have now."""
+    """Returns whether what was converted is a part of what the folders have now."""
     if known.servers != len(given.folders) or not (found or known.newest_snapshot == newest_snapshot):
         return False
     before = {log.start: log for log in known.logs}
@@ -205,7 +205,7 @@ def _is_done(found: ListedLog, known: ConvertedLog | None) -> bool:
 
 
 def _is_same(found: ListedLog, known: ConvertedLog, given: EnsembleInput) -> bool:
-    """Whether a log still has the record that was its last. Of several servers sizes have to tell."""
+    """Returns whether a log still has the record that was its last. Of several servers sizes have to tell."""
     if not given.is_local or len(given.folders) > 1:
         return not known.is_closed and all(
             now >= then for now, then in zip(found.sizes, known.sizes, strict=False)
@@ -229,7 +229,7 @@ def _unit(given: EnsembleInput, found: ListedLog, known: ConvertedLog | None, *,
 def _entered(
     plan: _ConversionPlan, kept: Converted, found: Mapping[tuple[str, int], Decoded], number: int
 ) -> Converted:
-    """What is known of an ensemble when a batch was written."""
+    """Returns what is known of an ensemble when a batch was written."""
     logs = {log.start: log for log in kept.logs}
     now = {each.start: each for each in plan.listed}
     for unit in plan.units:
@@ -262,7 +262,7 @@ class AuditedEnsemble:
 
     @property
     def converted(self) -> Converted:
-        """What there is of it in the tables."""
+        """Returns what there is of it in the tables."""
         return self.tables.manifest.ensembles[self.name]
 
 
@@ -339,7 +339,7 @@ def closes_between(of: AuditedEnsemble, after_zxid: int, to_zxid: int | None) ->
 
 
 def _is_cut(log: ConvertedLog, part: ZxidRange, base_zxid: int) -> bool:
-    """Whether a part begins or ends within a log. Where all begins is no cut."""
+    """Returns whether a part begins or ends within a log. Where all begins is no cut."""
     bounds = [part.to_zxid] if part.after_zxid <= base_zxid else list(part)
     return any(bound is not None and log.start <= bound < log.last_zxid for bound in bounds)
 

@@ -41,7 +41,7 @@ _DAY_US: Final = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """How the rows of an ensemble are stored."""
+    """Says how the rows of an ensemble are stored."""
 
     batch: int
     buckets: int
@@ -51,7 +51,7 @@ class RowLayout:
 
 
 class Decoded(NamedTuple):
-    """What a task made of a log."""
+    """Holds what a task made of a log."""
 
     ensemble: str
     log: int
@@ -222,7 +222,7 @@ def _around(logs: list[ServerFile], from_zxid: int, to_zxid: int | None) -> list
 def decoded_of(
     spark: SparkSession, units: Sequence[tuple[Unit, RowLayout]], output: TaskOutput
 ) -> list[Decoded]:
-    """What tasks make of logs behind URIs, one a task: Spark brings the content."""
+    """Returns what tasks make of logs behind URIs, one a task: Spark brings the content."""
     context = spark.sparkContext
     tasks = [
         context.binaryFiles(unit.files[0], 1).map(partial(_of_content, unit, layout, output))

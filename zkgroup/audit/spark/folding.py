@@ -42,14 +42,14 @@ class ZxidRange(NamedTuple):
     """The part of a history that is asked about."""
 
     after_zxid: int
-    """What its rows stand on is the tree at this zxid."""
+    """Its rows stand on the tree at this zxid."""
     to_zxid: int | None = None
     """The last transaction; None for all there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketRows:
-    """Where the rows of a bucket are, or of several together."""
+    """Says where the rows of a bucket are, or of several together."""
 
     ensemble: str
     bucket: str
@@ -66,7 +66,7 @@ class BucketRows:
 
     @property
     def cost(self) -> int:
-        """How long a task takes beside others: rules see most rows of the cluster, few of groups."""
+        """Returns how long a task takes beside others: rules see most rows of the cluster, few of groups."""
         return sum(file.rows for file in self.files) * (_COST_OF_CLUSTER if self.bucket == CLUSTER else 1)
 
     def columns(self, source: Source, closes: Columns | None = None) -> Columns:
@@ -99,16 +99,16 @@ def rows_in(files: tuple[StoredFile, ...], source: Source) -> Columns:
 
 
 class Together(NamedTuple):
-    """What tasks need to bring the findings of their buckets together."""
+    """Holds what tasks need to bring the findings of their buckets together."""
 
     buckets: int
     """So many are for groups."""
     of_sessions: Sequence[Finding]
-    """What was found in the sessions of members, which are in several buckets."""
+    """Holds what was found in the sessions of members, which are in several buckets."""
 
 
 class Asked(NamedTuple):
-    """What all tasks of an ensemble know."""
+    """Holds what all tasks of an ensemble know."""
 
     facts: Facts
     closes: Any
@@ -121,7 +121,7 @@ class Asked(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """What a task found."""
+    """Holds what a task found."""
 
     ensemble: str
     findings: list[Finding]
@@ -147,7 +147,7 @@ def fold(rows: BucketRows, asked: Asked, source: Source) -> Folded:
 
 
 class FoldedAlone(NamedTuple):
-    """What a task found that has all rows which are asked about."""
+    """Holds what a task found that has all rows which are asked about."""
 
     ensemble: str
     facts: Facts
@@ -177,7 +177,7 @@ def fold_alone(
 
 
 class Rolled(NamedTuple):
-    """What stands in a bucket at a zxid."""
+    """Holds what stands in a bucket at a zxid."""
 
     ensemble: str
     written: tuple[TaskFile, ...]
@@ -188,7 +188,8 @@ class Rolled(NamedTuple):
 def roll(
     rows: BucketRows, closes: Any, batch: int, chroot: str, source: Source, output: TaskOutput | None
 ) -> Rolled:
-    """What stands in a bucket before the part that is asked about; written where there is an output."""
+    """Returns what stands in a bucket before the part that is asked about; written where there is an
+    output."""
     with without_collector():
         zxid = rows.part.after_zxid
         until = BucketRows(

@@ -53,7 +53,7 @@ _BEHIND_URI: Final = "needs the files on local or shared paths"
 
 
 class Question(NamedTuple):
-    """What is asked of each ensemble."""
+    """Holds what is asked of each ensemble."""
 
     rules: Sequence[AnyRule] = ALL_RULES
     bounds: Mapping[str, Bounds] = bounds_of(ALL_RULES, {})
@@ -108,7 +108,7 @@ def run(
 
 @without_collector()
 def ask(ensembles: Sequence[AuditedEnsemble], question: Question, progress: Progress = quiet) -> list[Found]:
-    """What the rules find in each ensemble, and in its files where it has any on paths."""
+    """Returns what the rules find in each ensemble, and in its files where it has any on paths."""
     search = _searched(ensembles, question, progress)
     return [
         Found(
@@ -122,15 +122,16 @@ def ask(ensembles: Sequence[AuditedEnsemble], question: Question, progress: Prog
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is asked of the ensembles of a job, and what tasks have found; both by the ensemble's name."""
+    """Holds what is asked of the ensembles of a job, and what tasks have found; both by the ensemble's
+    name."""
 
     question: Question
     parts: Mapping[str, ZxidRange]
     progress: Progress
     brings_together: bool
-    """Whether tasks bring together what they find."""
+    """True if tasks bring together what they find."""
     found: dict[str, list[Finding]] = field(default_factory=dict)
-    """What no task brought together."""
+    """Holds what no task brought together."""
     rows: dict[str, list[FoundRows]] = field(default_factory=dict)
     facts: dict[str, Facts] = field(default_factory=dict)
 
@@ -158,7 +159,8 @@ def _searched(
 
 
 def _is_alone(of: AuditedEnsemble, question: Question) -> bool:
-    """Whether one task has all rows: those of a group, or of another chroot than the buckets are of."""
+    """Returns whether one task has all rows: those of a group, or of another chroot than the buckets are
+    of."""
     return question.group is not None or question.chroot != of.converted.chroot
 
 
@@ -225,7 +227,7 @@ def _fold(ensembles: Sequence[AuditedEnsemble], search: _Search) -> None:
 def _states_before(
     ensembles: Sequence[AuditedEnsemble], parts: Mapping[str, ZxidRange], progress: Progress
 ) -> dict[str, list[Columns]]:
-    """What stands before parts that begin later, the rows of facts in it by bucket.
+    """Returns what stands before parts that begin later, the rows of facts in it by bucket.
 
     Of folders that are converted here it is kept, so that the next job begins with it.
     """
@@ -392,7 +394,7 @@ def _source(of: AuditedEnsemble, chroot: str, progress: Progress) -> Source:
 
 
 def _files(spark: SparkSession, of: AuditedEnsemble) -> list[FileHealth]:
-    """How far each file is good, one a task; none where there are no files on paths."""
+    """Returns how far each file is good, one a task; none where there are no files on paths."""
     if of.history is None or of.files is None:
         return []
     files = [

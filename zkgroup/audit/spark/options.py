@@ -102,7 +102,7 @@ _FALSE: Final = ("false", "0", "no")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for. Numbers of zxids are decimal or 0x hex; both ends are included."""
+    """Holds what was asked for. Numbers of zxids are decimal or 0x hex; both ends are included."""
 
     paths: tuple[Path, ...]
     """Files and folders, at least one."""
@@ -112,7 +112,7 @@ class Options:
     to_zxid: int | None = None
     path_prefix: str | None = None
     resync: bool = False
-    """Whether reading goes on behind damage, where it can."""
+    """True if reading goes on behind damage, where it can."""
     records_per_split: int | None = None
     """Logs with more records than that are read in several partitions; None for one partition a file."""
 
@@ -229,7 +229,7 @@ def require_known(given: Mapping[str, str], source: str) -> None:
 
 
 def _paths(given: Mapping[str, str], source: str) -> tuple[Path, ...]:
-    """What load(...) named: one path or several, with globs, and as `file:` URIs."""
+    """Returns what load(...) named: one path or several, with globs, and as `file:` URIs."""
     texts = json.loads(given["paths"]) if "paths" in given else [given.get("path", "")]
     if not all(texts) or not texts:
         raise ConfigError(f"{source}: expected a file or folder, as load(path) or option path")

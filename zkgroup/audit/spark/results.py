@@ -250,7 +250,7 @@ def _make_anew(
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What was found in one ensemble."""
+    """Holds what was found in one ensemble."""
 
     ensemble: str
     rows: MergedRows
@@ -266,7 +266,7 @@ class Audited:
         return replace(self, rows=self.rows.only(names), skipped=skipped)
 
     def count(self, severity: Severity) -> int:
-        """How many findings are so severe."""
+        """Returns how many findings are so severe."""
         return int(pc.sum(pc.equal(self.rows.findings["severity"], severity)).as_py() or 0)
 
     @property
@@ -284,7 +284,7 @@ _ROWS_AT_A_TIME: Final = 1 << 16
 
 
 def document(audited: Sequence[Audited]) -> dict[str, Any]:
-    """What is written as findings.json: the schema `zkgroup.audit_run/1`."""
+    """Returns what is written as findings.json: the schema `zkgroup.audit_run/1`."""
     written: dict[str, Any] = json.loads(_content(audited))
     return written
 

@@ -37,7 +37,7 @@ class EnsembleInput:
 
     @property
     def is_local(self) -> bool:
-        """Whether every worker opens the files by their paths."""
+        """True if every worker opens the files by their paths."""
         return not any(is_uri(folder) for folder in self.folders)
 
     @property
@@ -47,7 +47,7 @@ class EnsembleInput:
 
 
 def is_uri(place: str) -> bool:
-    """Whether a place is read by Hadoop's filesystems."""
+    """Returns whether a place is read by Hadoop's filesystems."""
     return _SCHEME.match(place) is not None
 
 
@@ -131,10 +131,10 @@ def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
 
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-"""Whether readers may be asked to filter. Off by default; a reader that can then fails each query."""
+"""True if readers may be asked to filter. Off by default; a reader that can then fails each query."""
 
 _TOLD_BY_TASK: Final = re.compile(r"^zkgroup\.errors\.\w+: (.+)$", re.MULTILINE)
-"""What an error of zkgroup says, in Python's traceback in Spark's error."""
+"""Holds what an error of zkgroup says, in Python's traceback in Spark's error."""
 
 _LOOPBACK: Final = "127.0.0.1"
 

@@ -337,7 +337,7 @@ TREES: Final = "zookeeper-tree"
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """What the columns that are the same in all rows say."""
+    """Holds what the columns that are the same in all rows say."""
 
     source: str
     zxid: int

@@ -34,16 +34,16 @@ class Tables:
 
     @property
     def is_local(self) -> bool:
-        """Whether every task opens the files by their paths."""
+        """True if every task opens the files by their paths."""
         return not is_uri(self.storage.place)
 
     @property
     def output(self) -> TaskOutput:
-        """What tasks write to."""
+        """Returns what tasks write to."""
         return TaskOutput(self.storage.place if self.is_local else None)
 
     def source(self, name: str) -> Any:
-        """What pyarrow reads of a file, on the driver."""
+        """Returns what pyarrow reads of a file, on the driver."""
         if self.is_local:
             return str(Path(self.storage.place, name))
         return pa.BufferReader(self.storage.read(name))
@@ -97,7 +97,7 @@ class Tables:
         ]
 
     def rows(self, ensemble: str, part: ZxidRange, buckets: Sequence[str] | None = None) -> list[BucketRows]:
-        """Where the rows of each bucket are."""
+        """Returns where the rows of each bucket are."""
         known, state = self.manifest.ensembles[ensemble], self._state(ensemble, part)
         zxid = known.base_zxid if state is None else state.zxid
         seeds = self.files(SEEDS, ensemble) if state is None else self._states(ensemble, state.batch)
@@ -115,7 +115,7 @@ class Tables:
         ]
 
     def together(self, ensemble: str, part: ZxidRange, buckets: Sequence[str] | None = None) -> BucketRows:
-        """Where the rows of several buckets are, as those of one."""
+        """Returns where the rows of several buckets are, as those of one."""
         rows = self.rows(ensemble, part, buckets)
         return replace(
             rows[0],
@@ -125,7 +125,8 @@ class Tables:
         )
 
     def map(self, rows: Sequence[BucketRows], do: Callable[[BucketRows, Source], _Result]) -> list[_Result]:
-        """What `do` gives of the rows of each bucket, in a task each; the longest task begins first."""
+        """Returns what `do` gives of the rows of each bucket, in a task each; the longest task begins
+        first."""
         context = self._spark.sparkContext
         if not rows:
             return []
@@ -184,7 +185,7 @@ class Tables:
 
 
 def is_converted(storage: FolderStorage) -> bool:
-    """Whether a folder is one that `conversion` wrote to."""
+    """Returns whether a folder is one that `conversion` wrote to."""
     return manifest.newest(file.name for file in storage.files(manifest.FOLDER)) is not None
 
 

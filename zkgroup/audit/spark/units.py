@@ -1,4 +1,4 @@
-"""What is converted in one task: the records of one ensemble from one log's name to the next.
+"""Says what is converted in one task: the records of one ensemble from one log's name to the next.
 
 A server alone has its logs one a task. Of several servers the same records of all are read together, since
 which record counts is decided between them (`zkfiles.agreement`).
@@ -29,7 +29,7 @@ OPERATIONS: Final[tuple[Column, ...]] = (
     *LOG,
     Column("log", "long", False, "The zxid in the name of the log that has the record."),
 )
-"""What is stored, beside what Parquet is partitioned by."""
+"""Holds what is stored, beside what Parquet is partitioned by."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def listed(folders: tuple[Path, ...]) -> list[ListedLog]:
 
 
 def logs_of_servers(servers: list[list[tuple[ServerFile, int]]]) -> list[ListedLog]:
-    """What is between the names of all logs; each log comes with its size."""
+    """Returns what is between the names of all logs; each log comes with its size."""
     starts = sorted({log.zxid for logs in servers for log, _ in logs})
     found = []
     for start, following in pairwise([*starts, None]):

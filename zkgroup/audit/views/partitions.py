@@ -94,19 +94,19 @@ class OffsetRow(NamedTuple):
     session: int
     """0 for what a snapshot holds: it does not say who wrote."""
     members: tuple[str, ...]
-    """What this session ever was in the group."""
+    """Holds what this session ever was in the group."""
     kind: OffsetKind
     """`claim`: a claim by zkgroup, which writes what was there. `reset`: an operator's, by its marker."""
     offset: int | None
     """None where it is no number, and for a deletion; negative means "none"."""
     previous: int | None
-    """What the znode held before, in the same life."""
+    """Holds what the znode held before, in the same life."""
     owned: bool | None
-    """Whether the writer owned the partition; None where that is not known."""
+    """True if the writer owned the partition; None where that is not known."""
     owner: str | None
     """The thread that the owner znode named."""
     is_rewind: bool
-    """Whether a commit or a reset is lower than what was there."""
+    """True if a commit or a reset is lower than what was there."""
 
 
 class OffsetRows:
@@ -185,7 +185,7 @@ def _row(write: OffsetWrite, facts: Facts, group: str, members: Members) -> Offs
 
 
 class Members(dict[int, tuple[str, ...]]):
-    """What each session was in the group, looked up once."""
+    """Holds what each session was in the group, looked up once."""
 
     def __init__(self, facts: Facts, group: str) -> None:
         super().__init__()

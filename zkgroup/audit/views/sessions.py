@@ -13,7 +13,7 @@ SessionEnd = Literal["closed", "expired", "open"]
 
 
 class SessionRow(NamedTuple):
-    """What is not known is None: a history may begin after a session did."""
+    """Fields that are not known are None: a history may begin after a session did."""
 
     session: int
     server: int
@@ -41,7 +41,7 @@ class SessionRow(NamedTuple):
 
 @dataclass(slots=True)
 class SessionCounts:
-    """What is counted of one session."""
+    """Holds what is counted of one session."""
 
     writes: int = 0
     last_ms: int | None = None
@@ -50,7 +50,7 @@ class SessionCounts:
 
 
 class _Roles:
-    """What each session was, each once, in order."""
+    """Holds what each session was, each once, in order."""
 
     def __init__(self, facts: Facts) -> None:
         members: dict[int, dict[tuple[str, str], None]] = {}
