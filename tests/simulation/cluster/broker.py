@@ -101,7 +101,7 @@ class SimulatedBroker:
         self.epoch = -1
         self.is_up = self.accepts_requests = False
         self.failure: Exception | None = None
-        self.unfit: set[TopicPartition] = set()
+        self.offline: set[TopicPartition] = set()
         """Partitions that it could not serve: for its controller it is offline there until it restarts or is
         in sync."""
         self.host_tasks: deque[Callable[[], None]] = deque()
@@ -236,11 +236,11 @@ class SimulatedBroker:
         if change.leader is not None and change.role is Role.FOLLOWER:  # nothing opens failed files again
             self.follows[tp] = change.leader.broker
         if change.role is Role.LEADER:
-            self.unfit.discard(tp)
+            self.offline.discard(tp)
         if isinstance(action, BecomeLeader | BecomeFollower) and error == ErrorCode.NONE:
             self._role_taken(tp, action.state.leader, action.state.leader_epoch)
         elif error == ErrorCode.KAFKA_STORAGE_ERROR:
-            self.unfit.add(tp)
+            self.offline.add(tp)
 
     def _role_taken(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
         life = self.lives[tp] = self._world.life(tp.topic)

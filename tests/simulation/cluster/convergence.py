@@ -272,7 +272,7 @@ class ClusterConvergence:
         distinguish that from lost records and refuses; the controller skips the replica until the broker
         restarts, or follows another leader and catches up."""
         brokers = [self._world.brokers[one] for one in replicas if one in self._world.brokers]
-        return any(tp in one.unfit and tp not in one.follows for one in brokers)
+        return any(tp in one.offline and tp not in one.follows for one in brokers)
 
     def _role(self, tp: TopicPartition, broker: int, state: PartitionState) -> str | None:
         process = self._world.brokers.get(broker)

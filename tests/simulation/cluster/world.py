@@ -171,10 +171,10 @@ class ClusterWorld(ClusterEnvironment):
         cluster = self.audit.catch_up()
         found: dict[TopicPartition, set[int]] = {}
         for id_, one in self.brokers.items():
-            for tp in one.unfit:
+            for tp in one.offline:
                 state = cluster.state(tp)
                 leader = None if state is None else self.brokers.get(state.leader)
-                is_led = leader is not None and tp not in leader.unfit
+                is_led = leader is not None and tp not in leader.offline
                 if state is None or id_ not in state.isr or tp not in one.follows or not is_led:
                     found.setdefault(tp, set()).add(id_)
         return found

@@ -288,7 +288,10 @@ def delete_topic(ensemble: Ensemble, plan: TopicDeletionPlan, *, for_client: boo
         refuse_users(plan.topic, users, persistent)
         plan = replace(plan, idle_groups=tuple(sorted({*plan.idle_groups, *idle})))
     guards = [idle_guard(ensemble, group) for group in plan.idle_groups]
-    (_remove_znodes if plan.controller is None else _ask)(ensemble, plan, guards)
+    if plan.controller is None:
+        _remove_znodes(ensemble, plan, guards)
+    else:
+        _ask(ensemble, plan, guards)
 
 
 def refuse_users(topic: str, users: Sequence[tuple[str, str]], persistent: Sequence[str]) -> None:

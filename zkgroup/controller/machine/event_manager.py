@@ -80,7 +80,7 @@ class QueuedEvent(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """Since when an event waits, and where it came from."""
+    """The time since which an event waits, and its origin."""
 
     since_ms: int
     is_own: bool

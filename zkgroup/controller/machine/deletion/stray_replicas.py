@@ -515,9 +515,8 @@ class StrayReplicaDeletion(Feature):
         ]
 
     def _differences(self) -> tuple[list[RecordedStrays], list[RecordedStrays]]:
-        """Returns what is to be added and taken off, of topics that there are. An entry from before a
-        controller of Kafka is renewed as long as its topic is there, so that what comes after it is known
-        to."""
+        """Returns what is to be added and removed, of topics that exist. An entry from before a controller of
+        Kafka is renewed as long as its topic exists, so that later entries are known to be later."""
         recorded = self._pending_deletes.records.owed()
         add = self.of_present(
             each for each in self._strays if each.topic_partition not in self._reassignments
