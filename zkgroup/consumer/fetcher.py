@@ -182,11 +182,6 @@ class Fetcher:
             self.over.set_result(None)
             self._answer_questions()  # those that came after the last round: the consumer is closed
 
-    @property
-    def is_woken(self) -> bool:
-        """Returns whether there was a `wake` since the last `run_pending` began."""
-        return self._work.is_set()
-
     def open(self) -> None:
         """Opens the source, before the first `run_pending`."""
         self._source.wait_with(self._sleeper)

@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 from zkgroup.consumer.callbacks import CallbackDispatcher, CallbackRunner, Callbacks, Revocations
 from zkgroup.consumer.lease import DeliveryPort, Lease, LeaseTable, ProcessedPositions
@@ -398,23 +397,17 @@ class MemberEngine:
         refuse(future, ending_error(self.member, self.failure))
 
 
-@dataclass(eq=False)
-class _Waiter:
-    predicate: Callable[[], bool]
-    future: Future[None]
-
-
 class PendingFutures:
     """The futures of one member that are not done; all of them fail at its end."""
 
     def __init__(self) -> None:
-        self._waiters: list[_Waiter] = []
+        self._waiters: dict[Future[None], Callable[[], bool]] = {}
         self._commits: dict[int, Future[CommitResult]] = {}
         self._questions: set[Future[Outcome]] = set()
 
     def when(self, predicate: Callable[[], bool], future: Future[None]) -> None:
         """Adds a future that is done once the predicate is true; `check_waiters` evaluates it."""
-        self._waiters.append(_Waiter(predicate, future))
+        self._waiters[future] = predicate
 
     def commit(self, commit_id: int, future: Future[CommitResult]) -> None:
         self._commits[commit_id] = future
@@ -432,16 +425,18 @@ class PendingFutures:
         resolve(future, outcome)
 
     def check_waiters(self) -> None:
-        if self._waiters:
-            self._waiters = [waiter for waiter in self._waiters if not _is_resolved(waiter)]
+        for future, predicate in list(self._waiters.items()):
+            if future.done() or predicate():
+                resolve(future, None)
+                self._waiters.pop(future, None)
 
-    def forget(self, future: Future[T]) -> None:
-        self._waiters = [waiter for waiter in self._waiters if waiter.future is not future]
+    def forget(self, future: Future[Any]) -> None:
+        self._waiters.pop(future, None)
 
     def end(self, error: BaseException) -> None:
         """Fails all futures: the member has ended."""
         for waiter in self._waiters:
-            refuse(waiter.future, error)
+            refuse(waiter, error)
         for commit in self._commits.values():
             refuse(commit, error)
         for question in self._questions:
@@ -449,15 +444,6 @@ class PendingFutures:
         self._waiters.clear()
         self._commits.clear()
         self._questions.clear()
-
-
-def _is_resolved(waiter: _Waiter) -> bool:
-    if waiter.future.done():
-        return True
-    if not waiter.predicate():
-        return False
-    resolve(waiter.future, None)
-    return True
 
 
 def resolve(future: Future[T], result: T) -> None:

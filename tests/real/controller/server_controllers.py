@@ -124,7 +124,7 @@ class RunningController(ElectorThread):
                 idle
                 and active is not None
                 and not len(active.parts.events.queue)
-                and not active.parts.requests.queues.waiting
+                and not any(map(len, active.parts.requests.queues._send_queues.values()))
             )
 
         return self.ask(rests)

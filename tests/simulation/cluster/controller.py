@@ -111,11 +111,11 @@ class ControllerProcess:
     def awaited(self) -> list[SimulatedConnection]:
         """Connections with a request or response in flight, and more requests queued."""
         active = self.machine.active
-        waiting = {} if active is None else active.parts.requests.queues.waiting
+        queues = {} if active is None else active.parts.requests.queues._send_queues
         return [
             connection
             for connection in self._world.network.busy(self)
-            if waiting.get(connection.broker, 0) > 1
+            if len(queues.get(connection.broker, ())) > 1
         ]
 
     def transactions(self) -> list[list[Create | SetData | Delete]]:

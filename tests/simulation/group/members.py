@@ -396,7 +396,7 @@ class ConsumingActor(Actor):
         if self.finished is not None:
             return False
         is_due = self._fetch_due_ms is not None and self._clock.now_ms() >= self._fetch_due_ms
-        return is_due or self.member.fetcher.is_woken or self._source.is_rung
+        return is_due or self.member.fetcher._work.is_set() or self._source.is_rung
 
     def fetch(self) -> None:
         """Runs one round of the fetcher."""

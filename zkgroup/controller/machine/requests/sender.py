@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -180,13 +180,6 @@ class SendQueues:
             if deletions:
                 self._deletions[broker] = (*self._deletions.get(broker, ()), *deletions)
             self._core.emit(CloseChannel(broker, known.incarnation))
-
-    @property
-    def waiting(self) -> Mapping[int, int]:
-        """Broker to the number of requests that it has not answered."""
-        return {
-            broker: len(send_queue) for broker, send_queue in self._send_queues.items() if len(send_queue)
-        }
 
     def put(self, requests: Iterable[BrokerRequest]) -> dict[int, frozenset[TopicPartition]]:
         """Queues requests. Returns, by broker, the partitions whose deletion will never be sent."""
