@@ -98,13 +98,13 @@ class LogEvent:
         return " ".join([self.kind, *(f"{name}={_shown(value)}" for name, value in self.fields.items())])
 
 
-def quoted(text: str, length_max: int = LOGGED_MAX, end: int = LOGGED_END) -> str:
+def quoted(text: str, length_max: int = LOGGED_MAX) -> str:
     """The text without control characters, line ends and bidirectional marks, which are escaped.
 
-    The middle of a text above `length_max` characters is left out; `end` of them are its end.
+    The middle of a text above `length_max` characters is left out; `LOGGED_END` of them are its end.
     """
     if (left_out := len(text) - length_max) > 0:
-        text = f"{text[: length_max - end]}...({left_out} characters)...{text[-end:]}"
+        text = f"{text[: length_max - LOGGED_END]}...({left_out} characters)...{text[-LOGGED_END:]}"
     return escaped(text)
 
 

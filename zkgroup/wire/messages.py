@@ -269,16 +269,11 @@ def decode_response(kind: type[ResponseT], payload: bytes, *, version: int = 0) 
     return header.correlation_id, decode_rest(kind, version, payload, at)
 
 
-def decode_part(
-    kind: type[MessageT], version: int, payload: bytes, at: int, items_max: int | None = None
-) -> tuple[MessageT, int]:
-    """The header or body that starts at an offset, and where it ends. Raises CorruptFrameError, also for more
-    items than `items_max`, where that is given."""
+def decode_part(kind: type[MessageT], version: int, payload: bytes, at: int) -> tuple[MessageT, int]:
+    """The header or body that starts at an offset, and where it ends. Raises CorruptFrameError."""
     made: type = kind
     values: list[MessageT] = []
-    if items_max is not None:
-        limit_items(items_max)
-    end = codec_of(made, version, is_counted=items_max is not None).read(payload, at, values)
+    end = codec_of(made, version).read(payload, at, values)
     return values[0], end
 
 

@@ -156,27 +156,14 @@ def _magic_name(magic: int) -> str:
     return f"{magic}, a message set of Kafka before 0.11" if magic < MAGIC else str(magic)
 
 
-def check_records(data: Buffer | bytearray, *, may_be_cut: bool = False) -> list[BatchHeader]:
-    """The headers of all batches of a record set, each checked. Raises CorruptRecordError.
-
-    may_be_cut: the last batch may end too early, as in an answer to Fetch; it is left out then.
-    """
+def check_records(data: Buffer | bytearray) -> list[BatchHeader]:
+    """The headers of all batches of a record set, each checked. Raises CorruptRecordError."""
     found: list[BatchHeader] = []
     at = 0
     while at < len(data):
-        if may_be_cut and _is_cut(data, at):
-            break
         found.append(check_batch(data, at))
         at += found[-1].size
     return found
-
-
-def _is_cut(data: Buffer | bytearray, at: int) -> bool:
-    left = len(data) - at
-    if left < HEADER_BYTES:
-        return True
-    header = read_header(data, at)
-    return header.magic == MAGIC and header.length > left - SIZED.size
 
 
 def stamp(data: bytearray, at: int, base_offset: int, leader_epoch: int) -> None:
