@@ -158,13 +158,18 @@ def transact(
 
 
 def write(
-    ensemble: Ensemble, operations: Sequence[Operation], path: str, data: bytes | None, above: int = -1
+    ensemble: Ensemble,
+    operations: Sequence[Operation],
+    path: str,
+    data: bytes | None,
+    above: int = -1,
+    refusal: Callable[[OperationRefusedError], Exception] = changed_error,
 ) -> None:
     """One transaction, as `transact`; it was applied if `path` holds the data, in a version above `above`.
 
     data: None where the transaction deletes the znode.
     """
-    transact(ensemble, operations, lambda: _holds(ensemble, path, data, above))
+    transact(ensemble, operations, lambda: _holds(ensemble, path, data, above), refusal)
 
 
 def are_gone(ensemble: Ensemble, znodes: Sequence[Znode]) -> bool:
@@ -179,4 +184,4 @@ def _holds(ensemble: Ensemble, path: str, data: bytes | None, above: int) -> boo
     found = ensemble.zk.find(path)
     if found is None or data is None:
         return found is None and data is None
-    return found.data == data and found.stat.version > above
+    return (found.data or b"") == data and found.stat.version > above

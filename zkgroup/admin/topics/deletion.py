@@ -15,7 +15,7 @@ from zkgroup.admin.cluster.controller import (
     read_controller_info,
     refuse_kraft,
 )
-from zkgroup.admin.guards import Guard, changed_error, idle_guard, no_topic_error, to_stop, transact
+from zkgroup.admin.guards import Guard, changed_error, idle_guard, no_topic_error, to_stop, write
 from zkgroup.admin.topics.listing import INTERNAL_TOPICS, NOT_REPORTED, read_pending_deletions
 from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError, RefusedError, ZkGroupError
 from zkgroup.groups.ensemble import AsOf, Ensemble
@@ -308,7 +308,7 @@ def _ask(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -
     path, data = TopicDeletion.path(plan.topic), TopicDeletion(plan.without).encode()
     ensemble.zk.create_missing(delete_topics_path().rpartition("/")[0], delete_topics_path())
     before = [Delete(path, plan.request.stat.version)] if plan.request is not None else []
-    _multi(ensemble, guards, [*before, Create(path, data)], made=(path, data))
+    _multi(ensemble, guards, [*before, Create(path, data)], path, data)
 
 
 def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence[Guard]) -> None:
@@ -328,7 +328,7 @@ def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence
             raise _partly(plan, done, error) if done else error
         deletes: list[Operation] = [Delete(znode.path, znode.stat.version) for znode in batch]
         try:
-            _multi(ensemble, guards, deletes, gone=batch[-1].path)
+            _multi(ensemble, guards, deletes, batch[-1].path, None)
         except ZkGroupError as refused:
             if not done:
                 raise
@@ -348,23 +348,15 @@ def _multi(
     ensemble: Ensemble,
     guards: Sequence[Guard],
     operations: Sequence[Operation],
-    *,
-    made: tuple[str, bytes] | None = None,
-    gone: str | None = None,
+    path: str,
+    data: bytes | None,
 ) -> None:
-    """`made`, path and data, or `gone` shows whether a transaction without an answer was executed."""
-
-    def is_done() -> bool:
-        if made is None:
-            return gone is not None and not ensemble.exists_now(gone)
-        ensemble.zk.sync("/")
-        found = ensemble.zk.find(made[0])
-        return found is not None and (found.data or b"") == made[1]
+    """One transaction behind the guards; `path` and `data` as in `write`."""
 
     def refusal(error: OperationRefusedError) -> Exception:
         if any(guard.refused_by(error) for guard in guards):
             return RefusedError(f"{error.path}: a member has joined ({error.code}); stop it first")
-        if made is not None and error.path == made[0] and error.code == Code.NODE_EXISTS.value:
+        if error.path == path and error.code == Code.NODE_EXISTS.value:
             return ConflictError(
                 f"{error.path}: the controller has been asked already, wait for it; "
                 f"`zkgroup topic describe {error.path.rpartition('/')[2]}` says what it waits for"
@@ -372,7 +364,7 @@ def _multi(
         return changed_error(error)
 
     guarded = [operation for guard in guards for operation in guard.operations]
-    transact(ensemble, [*guarded, *operations], is_done, refusal)
+    write(ensemble, [*guarded, *operations], path, data, refusal=refusal)
 
 
 def _heads(topic: str) -> tuple[str, ...]:
