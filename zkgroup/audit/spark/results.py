@@ -73,7 +73,7 @@ def brought_together(
 
     Args:
         foreign_writes: as of `Causes`.
-        causing: findings of others that show causes of these, `cluster_causes.CAUSING`.
+        causing: findings of others that show causes of these, `causes.CAUSING`.
     """
     ordered = sorted(findings, key=order)
     causes = Causes(sorted((*ordered, *causing), key=order) if causing else ordered, facts, foreign_writes)
