@@ -11,7 +11,7 @@ from typing import Any
 from zkgroup.admin.topics import creation
 from zkgroup.demo.cluster import REPLICATION, ClusterStage, values_in
 from zkgroup.demo.kafka_clients import ClientRecord, LeftOut, PythonClient, installed
-from zkgroup.demo.kafka_tools import ConsoleTools
+from zkgroup.demo.kafka_tools import KafkaTools
 from zkgroup.demo.stage import CheckResult, checked, named
 from zkgroup.errors import SourceError
 from zkgroup.model import TopicPartition
@@ -19,7 +19,7 @@ from zkgroup.model import TopicPartition
 TOPIC = "clients"
 """It has one partition, to which all clients produce at once."""
 TP = TopicPartition(TOPIC, 0)
-KafkaClient = PythonClient | ConsoleTools
+KafkaClient = PythonClient | KafkaTools
 RECORDS = 250
 """Of each client; a record's key is the client's name."""
 _BATCH = re.compile(r"baseOffset: \d+ lastOffset: \d+ count: (\d+) .* isvalid: (true|false)")
@@ -125,7 +125,7 @@ class ClientsStep:
         self.left_out += stage.tools.left_out
         for one in self.left_out:
             stage.log(f"left out: {one.client} ({one.reason})")
-        return [*found, *([] if stage.tools.reason else [ConsoleTools(stage.tools, stage.folder)])]
+        return [*found, *([] if stage.tools.reason else [stage.tools])]
 
     def _call_each(
         self, clients: Sequence[KafkaClient], call: Callable[[KafkaClient, ClientRun], None]

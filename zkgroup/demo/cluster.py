@@ -39,11 +39,8 @@ from zkgroup.znodes.admin_requests import Reassignment
 
 REPLICATION = 3
 SESSION_MS = 4_000
-READ_S = 0.5
-"""Seconds between two checks whether the broker has failed."""
-LEAVE_S = 3
-"""Longest time to leave. ZooKeeper is gone when the demo is, so a signal ends the process then."""
-END_WAIT_S = 10.0
+READ_S = 0.2
+"""Seconds between two checks whether the broker has failed or is to end."""
 REST_MS = 60_000
 """Longest time for the end of a demo. A session of 4 s may expire meanwhile on a slow machine, and another
 broker is controller then: that is no fault.
@@ -66,8 +63,7 @@ class BrokerEventPrinter(BrokerListener):
 
 
 def serve(stopping: Stopping, **broker_fields: Any) -> None:
-    """Serves until SIGTERM, with a controlled shutdown, or the end of its input. Raises its failure."""
-    stopping.limit(LEAVE_S)
+    """Serves until SIGTERM, and leaves by a controlled shutdown. Raises its failure."""
     settings = BrokerSettings(
         session_timeout_ms=SESSION_MS,
         connection_timeout_ms=20_000,
@@ -79,10 +75,9 @@ def serve(stopping: Stopping, **broker_fields: Any) -> None:
     broker = Broker(settings=settings, listener=BrokerEventPrinter(), **broker_fields)
     try:
         broker.start()
-        while not stopping.wait(READ_S):
+        while not stopping.is_requested:
+            time.sleep(READ_S)
             broker.check()
-        if stopping.is_orphan:
-            broker.hurry()
     finally:
         broker.close()
 
@@ -212,7 +207,7 @@ class ClusterStage(MemberStage):
     def open(self) -> None:
         """Starts Maven and the brokers, which import their modules until they get their settings."""
         self.log(self.opening)
-        self.tools = KafkaTools()
+        self.tools = KafkaTools(self.folder)
         for broker in self.broker_ids:
             self.spawn(broker)
 
@@ -288,7 +283,7 @@ class ClusterStage(MemberStage):
         if self.tools.is_fetching:
             self.headline = "Maven fetches Kafka's jars, once"
             self.log(f"{self.headline}, into {self.tools.jars}")
-            self.until("Maven has ended", self.tools.has_ended_in_time)
+        self.until("Maven has ended", self.tools.has_ended_in_time)
 
     def read_last(self) -> int:
         """Reads the state at the end; returns the time since when nothing changes."""
@@ -299,15 +294,12 @@ class ClusterStage(MemberStage):
         return quiet_from_ms
 
     def left_files(self, quiet_from_ms: int) -> LeftFiles:
-        """Stops the brokers, and reads and checks their files and ZooKeeper's log, up to the last read."""
+        """Kills the brokers, and reads and checks their files and ZooKeeper's log, up to the last read."""
         as_of = self.ensemble.as_of()
         logs = [self.folder / "zookeeper" / f"server-{n}" / "version-2" for n in range(self.servers)]
         self.log("nothing changes any more; reading the brokers' files and ZooKeeper's own log")
         for child in self.brokers.values():
-            child.close_stdin()
-        for child in self.brokers.values():
-            child.wait(END_WAIT_S)
-            child.close()
+            child.kill()
         leaders = {n: one.leader for n, one in self.cluster.partitions.items() if one.leader is not None}
         kept = {
             number: tuple(

@@ -17,7 +17,7 @@ from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.demo import kafka_tools
 from zkgroup.demo.cluster import SESSION_MS, ClusterStage
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC, MemberOutput, Reduction, reduce
-from zkgroup.demo.kafka_clients import ClientWork, LeftOut, client_of, installed
+from zkgroup.demo.kafka_clients import CLIENTS, ClientWork, LeftOut, installed
 from zkgroup.demo.members import behind, check_committed, check_result, history_faults
 from zkgroup.demo.processes import Child, Stopping
 from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
@@ -36,8 +36,6 @@ RECORDS_PER_S = 400
 HELD_BACK = 2_000
 """Records that are produced when the ZooKeeper members have taken over the group."""
 CLIENT_SESSION_MS = 6_000
-LEAVE_S = 3
-"""Longest time of a client to leave when the demo is gone; a signal ends the process then."""
 STABLE = "Stable"
 CLUSTER_MIN = {"elections": 1, "leader_changes": 1, "isr_writes": 1, "acknowledged_records": 1}
 """Least contents of the servers' log, by name of the cluster checker's figures."""
@@ -48,17 +46,16 @@ GENERATIONS_MIN = 4
 
 
 def serve(stopping: Stopping, client: str, work: ClientWork, output: str, jars: str) -> None:
-    """A client as a member of the group, until SIGTERM, on which it leaves, or the end of its input.
+    """A client as a member of the group, until SIGTERM, on which it leaves.
 
     `client` is its package, or `java`; `output` is the file for the processed records, one line each.
     """
-    stopping.limit(LEAVE_S)
     work.stopping = stopping
     with open(output, "ab", buffering=0) as work.output:  # noqa: PTH123
         if client == JAVA:
-            kafka_tools.run_member(work, TOPIC, jars)
+            kafka_tools.run_member(work, jars)
         else:
-            client_of(client).run_member(work)
+            next(one for one in CLIENTS if one.name == client).run_member(work)
         work.report()
 
 
@@ -172,7 +169,7 @@ class CoordinatorStage(ClusterStage):
             self.log(f"left out: {one.client} ({one.reason})")
         addresses, jars = self.bootstrap(), str(self.tools.jars)
         for name, client in names.items():
-            work = ClientWork(name, self.group, addresses, CLIENT_SESSION_MS)
+            work = ClientWork(name, self.group, addresses, session_timeout_ms=CLIENT_SESSION_MS)
             output = str(self.folder / f"{name}.processed.jsonl")
             settings = {"client": client, "work": work, "output": output, "jars": jars}
             child = Child(name, "zkgroup.demo.coordinator", self.folder, settings)

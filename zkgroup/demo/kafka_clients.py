@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata, util
 from itertools import chain
@@ -53,22 +54,25 @@ class PolledRecord(NamedTuple):
     value: bytes
 
 
+@dataclass(slots=True)
 class ClientWork:
     """The work of a member: it writes a line for each record, and decides when to commit."""
 
-    def __init__(self, client_id: str, group: str, bootstrap: str, session_timeout_ms: int) -> None:
-        self.client_id, self.group, self.bootstrap = client_id, group, bootstrap
-        self.session_timeout_ms = session_timeout_ms
-        self.output: BinaryIO
-        self.stopping: Stopping
-        self._next: dict[int, int] = {}
-        self._committed: Mapping[int, int] = {}
-        self._assigned: frozenset[int] = frozenset()
-        self._token = 0
-        self._tokens: dict[int, int] = {}
-        """Of partitions whose assignment was not reported."""
-        self._processed = 0
-        self._committed_s = 0.0
+    client_id: str
+    group: str
+    bootstrap: str
+    topic: str = TOPIC
+    session_timeout_ms: int = 6_000
+    output: BinaryIO = field(init=False)
+    stopping: Stopping = field(init=False)
+    _next: dict[int, int] = field(default_factory=dict)
+    _committed: Mapping[int, int] = field(default_factory=dict)
+    _assigned: frozenset[int] = frozenset()
+    _token: int = 0
+    _tokens: dict[int, int] = field(default_factory=dict)
+    """Of partitions whose assignment was not reported."""
+    _processed: int = 0
+    _committed_s: float = 0.0
 
     def assigned(self, partitions: Collection[int]) -> None:
         """Begins a new assignment; its token is greater than those of all earlier ones of any member."""
@@ -76,7 +80,6 @@ class ClientWork:
         self._assigned = frozenset(partitions)
         self._next.clear()
         self._committed = {}
-        print_event("state", state="running")
 
     def revoked(self) -> None:
         self._assigned = frozenset()
@@ -125,46 +128,37 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class PythonClient:
-    """A client for Python: its package, how it produces to partition 0 of a topic, and how it consumes."""
+def member_settings(work: ClientWork) -> dict[str, Any]:
+    """Settings of a member that all clients have, by Java's names."""
+    return {
+        "client.id": work.client_id,
+        "group.id": work.group,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": work.session_timeout_ms,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+    }
 
-    def __init__(
-        self,
-        name: str,
-        produce: Callable[[str, str, Sequence[ClientRecord]], list[int]],
-        consumer: Callable[[str, str | ClientWork], Any],
-    ) -> None:
-        """
-        Args:
-            name: of its package.
-            produce: produces with acks=all, and returns the offsets.
-            consumer: reads a topic, or is a member; it has `poll`, `commit` and `close`.
-        """
-        self.name, self.produce, self._consumer = name, produce, consumer
-        self.version = metadata.version(name)
 
-    def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
-        """Reads so many records of partition 0, by their offsets."""
-        consumer, until_s = self._consumer(bootstrap, topic), time.monotonic() + CALL_S
-        found: dict[int, ClientRecord] = {}
-        try:
-            while len(found) < count and time.monotonic() < until_s:
-                found |= {one.offset: ClientRecord(one.key, one.value) for one in consumer.poll()}
-            return found
-        finally:
-            consumer.close()
+def _settings_of(work: ClientWork, assignor: object) -> dict[str, Any]:
+    """The settings as kafka-python and aiokafka name them."""
+    own = {"metadata.max.age.ms": 5_000, "partition.assignment.strategy": [assignor]}
+    own |= {"bootstrap.servers": work.bootstrap.split(","), "enable.auto.commit": False}
+    return {name.replace(".", "_"): value for name, value in (member_settings(work) | own).items()}
 
-    def run_member(self, work: ClientWork) -> None:
-        """Consumes as a member until it is to leave."""
-        consumer = self._consumer(work.bootstrap, work)
-        try:
-            while not work.stopping.is_requested:
-                for one in consumer.poll():
-                    work.process(one.partition, one.offset, one.value)
-                consumer.commit(work.due())
-            consumer.commit(work.positions())
-        finally:
-            consumer.close()
+
+def _listener(kind: Any, work: ClientWork, commit: Callable[..., Coroutine[Any, Any, None]]) -> Any:
+    """A listener for kafka-python and aiokafka: it awaits its commit before the partitions go."""
+
+    class Listener(kind):  # type: ignore[misc]
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            if positions := work.positions():
+                await commit(positions)
+            work.revoked()
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            work.assigned([each.partition for each in assigned])
+
+    return Listener()
 
 
 def _produce_kafka_python(bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> list[int]:
@@ -181,49 +175,22 @@ def _produce_kafka_python(bootstrap: str, topic: str, records: Sequence[ClientRe
 
 
 class _KafkaPython:
-    def __init__(self, bootstrap: str, what: str | ClientWork) -> None:
+    def __init__(self, work: ClientWork) -> None:
         self._kafka = kafka = kafka_python.load("zkgroup demo")
-        settings = {"bootstrap_servers": bootstrap.split(","), "enable_auto_commit": False}
-        if isinstance(what, str):
-            self._consumer = kafka.KafkaConsumer(**settings, **kafka_python.connecting())
-            self._consumer.assign([kafka.TopicPartition(what, 0)])
-            self._consumer.seek(kafka.TopicPartition(what, 0), 0)
-            return
+        from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
         from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-        self._work = what
-        self._consumer = kafka.KafkaConsumer(
-            **settings, **_member_settings(what, RangePartitionAssignor), **kafka_python.connecting()
-        )
-        self._consumer.subscribe([TOPIC], listener=self._listener())
-
-    def _listener(self) -> object:
-        """Awaits its commit: kafka-python calls listeners on the thread that has to send it."""
-        from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-
-        work, consumer, offsets, kafka = self._work, self._consumer, self._offsets, self._kafka
-
-        class Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-            async def on_partitions_revoked(self, revoked: Any) -> None:
-                if positions := work.positions():
-                    try:
-                        await consumer.commit_async(offsets(positions))
-                    except kafka.errors.KafkaError as error:
-                        work.not_committed(type(error).__name__)
-                work.revoked()
-
-            async def on_partitions_assigned(self, assigned: Any) -> None:
-                work.assigned([each.partition for each in assigned])
-
-        return Listener()
+        self._work = work
+        settings = _settings_of(work, RangePartitionAssignor)
+        self._consumer = kafka.KafkaConsumer(**settings, **kafka_python.connecting())
+        listener = _listener(AsyncConsumerRebalanceListener, work, self._commit)
+        self._consumer.subscribe([work.topic], listener=listener)
 
     def _offsets(self, positions: Mapping[int, int]) -> dict[Any, Any]:
         from kafka.structs import OffsetAndMetadata, TopicPartition
 
-        return {
-            TopicPartition(TOPIC, number): OffsetAndMetadata(offset, self._work.metadata, -1)
-            for number, offset in positions.items()
-        }
+        topic, own = self._work.topic, self._work.metadata
+        return {TopicPartition(topic, n): OffsetAndMetadata(at, own, -1) for n, at in positions.items()}
 
     def poll(self) -> Iterable[Any]:
         try:
@@ -233,28 +200,20 @@ class _KafkaPython:
         return chain.from_iterable(polled.values())
 
     def commit(self, positions: Mapping[int, int]) -> None:
-        if not positions:
-            return
         try:
             self._consumer.commit(self._offsets(positions), timeout_ms=COMMIT_S * 1000)
         except self._kafka.errors.KafkaError as error:
             self._work.not_committed(type(error).__name__)
 
+    async def _commit(self, positions: Mapping[int, int]) -> None:
+        """For a listener: kafka-python calls it on the thread that has to send its commit."""
+        try:
+            await self._consumer.commit_async(self._offsets(positions))
+        except self._kafka.errors.KafkaError as error:
+            self._work.not_committed(type(error).__name__)
+
     def close(self) -> None:
         self._consumer.close(autocommit=False)
-
-
-def _member_settings(work: ClientWork, assignor: object) -> dict[str, object]:
-    """Of kafka-python and aiokafka."""
-    return {
-        "client_id": work.client_id,
-        "group_id": work.group,
-        "auto_offset_reset": "earliest",
-        "session_timeout_ms": work.session_timeout_ms,
-        "heartbeat_interval_ms": HEARTBEAT_MS,
-        "metadata_max_age_ms": 5_000,
-        "partition_assignment_strategy": [assignor],
-    }
 
 
 def _produce_confluent_kafka(bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> list[int]:
@@ -280,37 +239,29 @@ def _produce_confluent_kafka(bootstrap: str, topic: str, records: Sequence[Clien
 
 
 class _ConfluentKafka:
-    def __init__(self, bootstrap: str, what: str | ClientWork) -> None:
-        from confluent_kafka import Consumer, TopicPartition
+    def __init__(self, work: ClientWork) -> None:
+        from confluent_kafka import Consumer
 
-        # group.id has to be set. Where nothing is committed, no group is joined.
-        settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
-        if isinstance(what, str):
-            self._consumer = Consumer(settings)
-            self._consumer.assign([TopicPartition(what, 0, 0)])
-            return
-        self._work = work = what
-        settings |= {
-            "client.id": work.client_id,
-            "group.id": work.group,
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": work.session_timeout_ms,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
+        self._work = work
+        own = {
+            "bootstrap.servers": work.bootstrap,
+            "enable.auto.commit": False,
             "topic.metadata.refresh.interval.ms": 5_000,
             "reconnect.backoff.max.ms": 500,
             "partition.assignment.strategy": "range",
             "log_level": 0,
         }
-        self._consumer = Consumer(settings)
+        self._consumer = Consumer(member_settings(work) | own)
 
         def assigned(_: object, partitions: Iterable[Any]) -> None:
             work.assigned([each.partition for each in partitions])
 
         def revoked(_: object, partitions: object) -> None:
-            self.commit(work.positions())
+            if positions := work.positions():
+                self.commit(positions)
             work.revoked()
 
-        self._consumer.subscribe([TOPIC], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+        self._consumer.subscribe([work.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
 
     def poll(self) -> Iterable[PolledRecord]:
         found = [one for one in self._consumer.consume(RECORDS_AT_ONCE, POLL_S) if one.error() is None]
@@ -319,10 +270,8 @@ class _ConfluentKafka:
     def commit(self, positions: Mapping[int, int]) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
-        if not positions:
-            return
-        own = self._work.metadata
-        offsets = [TopicPartition(TOPIC, number, offset, own) for number, offset in positions.items()]
+        topic, own = self._work.topic, self._work.metadata
+        offsets = [TopicPartition(topic, number, offset, own) for number, offset in positions.items()]
         try:
             stored = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
@@ -356,35 +305,20 @@ def _produce_aiokafka(bootstrap: str, topic: str, records: Sequence[ClientRecord
 class _Aiokafka:
     """Its event loop runs while it is called: a member calls it all the time."""
 
-    def __init__(self, bootstrap: str, what: str | ClientWork) -> None:
+    def __init__(self, work: ClientWork) -> None:
+        self._work = work
         self._runner = asyncio.Runner()
-        self._consumer: Any = self._runner.run(self._start(bootstrap, what))
+        self._consumer: Any = self._runner.run(self._start())
 
-    async def _start(self, bootstrap: str, what: str | ClientWork) -> object:
-        from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+    async def _start(self) -> object:
+        from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
         from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-        settings = {} if isinstance(what, str) else _member_settings(what, RangePartitionAssignor)
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **settings)
-        if isinstance(what, str):
-            await consumer.start()
-            consumer.assign([TopicPartition(what, 0)])
-            consumer.seek(TopicPartition(what, 0), 0)
-            return consumer
-        self._work, self._consumer, work = what, consumer, what
-        commit = self._commit
-
-        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-            async def on_partitions_revoked(self, revoked: Any) -> None:
-                await commit(work.positions())
-                work.revoked()
-
-            async def on_partitions_assigned(self, assigned: Any) -> None:
-                work.assigned([each.partition for each in assigned])
-
-        consumer.subscribe([TOPIC], listener=Listener())
-        await consumer.start()
-        return consumer
+        self._consumer = AIOKafkaConsumer(**_settings_of(self._work, RangePartitionAssignor))
+        listener = _listener(ConsumerRebalanceListener, self._work, self._commit)
+        self._consumer.subscribe([self._work.topic], listener=listener)
+        await self._consumer.start()
+        return self._consumer
 
     def poll(self) -> Iterable[Any]:
         wait_ms = int(POLL_S * 1000)
@@ -399,10 +333,8 @@ class _Aiokafka:
         from aiokafka.errors import KafkaError
         from aiokafka.structs import OffsetAndMetadata
 
-        if not positions:
-            return
-        own = self._work.metadata
-        offsets = {TopicPartition(TOPIC, n): OffsetAndMetadata(at, own) for n, at in positions.items()}
+        topic, own = self._work.topic, self._work.metadata
+        offsets = {TopicPartition(topic, n): OffsetAndMetadata(at, own) for n, at in positions.items()}
         try:
             await asyncio.wait_for(self._consumer.commit(offsets), COMMIT_S)
         except (KafkaError, TimeoutError) as error:
@@ -413,21 +345,59 @@ class _Aiokafka:
         self._runner.close()
 
 
-_CLIENTS: Final[Mapping[str, tuple[str, Any, Any]]] = {
-    "kafka-python": ("kafka", _produce_kafka_python, _KafkaPython),
-    "confluent-kafka": ("confluent_kafka", _produce_confluent_kafka, _ConfluentKafka),
-    "aiokafka": ("aiokafka", _produce_aiokafka, _Aiokafka),
-}
-"""Package to its module, and how it produces and consumes."""
+@dataclass(frozen=True, slots=True)
+class PythonClient:
+    """A client for Python."""
+
+    name: str
+    """Of its package."""
+    module: str
+    produce: Callable[[str, str, Sequence[ClientRecord]], list[int]]
+    """Produces to partition 0 of a topic with acks=all, and returns the offsets."""
+    consumer: Callable[[ClientWork], Any]
+    """Makes a consumer with `poll`, `commit` and `close`."""
+
+    @property
+    def version(self) -> str:
+        return metadata.version(self.name)
+
+    def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
+        """Reads so many records of a topic of one partition, by their offsets, in a group of its own."""
+        consumer = self.consumer(ClientWork(self.name, f"read-{self.name}", bootstrap, topic))
+        until_s, found = time.monotonic() + CALL_S, dict[int, ClientRecord]()
+        try:
+            while len(found) < count and time.monotonic() < until_s:
+                found |= {one.offset: ClientRecord(one.key, one.value) for one in consumer.poll()}
+            return found
+        finally:
+            consumer.close()
+
+    def run_member(self, work: ClientWork) -> None:
+        """Consumes as a member until it is to leave."""
+        consumer = self.consumer(work)
+        try:
+            while not work.stopping.is_requested:
+                for one in consumer.poll():
+                    work.process(one.partition, one.offset, one.value)
+                if due := work.due():
+                    consumer.commit(due)
+            if last := work.positions():
+                consumer.commit(last)
+        finally:
+            consumer.close()
+
+
+CLIENTS: Final = (
+    PythonClient("kafka-python", "kafka", _produce_kafka_python, _KafkaPython),
+    PythonClient("confluent-kafka", "confluent_kafka", _produce_confluent_kafka, _ConfluentKafka),
+    PythonClient("aiokafka", "aiokafka", _produce_aiokafka, _Aiokafka),
+)
 
 
 def installed() -> tuple[list[PythonClient], list[LeftOut]]:
-    """The clients for Python that are installed, and the others. kafka-python is: the demos need it."""
-    there = [name for name, (module, *_) in _CLIENTS.items() if util.find_spec(module) is not None]
-    left_out = [LeftOut(name, f"not installed: pip install {name}") for name in _CLIENTS if name not in there]
-    return [client_of(name) for name in there], left_out
-
-
-def client_of(name: str) -> PythonClient:
-    """The client of a package that is installed."""
-    return PythonClient(name, *_CLIENTS[name][1:])
+    """The clients that are installed, and the others. kafka-python is: the demos need it."""
+    there = [one for one in CLIENTS if util.find_spec(one.module) is not None]
+    left_out = [
+        LeftOut(one.name, f"not installed: pip install {one.name}") for one in CLIENTS if one not in there
+    ]
+    return there, left_out

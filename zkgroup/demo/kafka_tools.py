@@ -9,18 +9,16 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from zkgroup.demo.kafka_clients import CALL_S, HEARTBEAT_MS, ClientRecord, ClientWork, LeftOut
+from zkgroup.demo.kafka_clients import CALL_S, ClientRecord, ClientWork, LeftOut, member_settings
 from zkgroup.errors import SourceError
 from zkgroup.zookeeper.embedded.server import launched
 
 RELEASE = "2.8.2"
 CONSOLE = "Java console clients"
-FETCH_S = 300.0
 MAVEN_S = 60.0
 """Longest wait for Maven when the demo needs its jars; it has begun with the demo."""
 KILL_WAIT_S = 60.0
@@ -53,26 +51,44 @@ def _path(name: str) -> str:
 
 
 class KafkaTools:
-    """The jars, which Maven fetches in a thread meanwhile, and processes that run a class of them."""
+    """Kafka's console producer and consumer, with gzip, and its dump tool: processes of Java.
 
-    def __init__(self) -> None:
-        """Starts the thread, if there is something to fetch."""
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._closed = False
-        self._began_s = time.monotonic()
+    Maven fetches the jars meanwhile, where they are not there.
+    """
+
+    name = CONSOLE
+    version = RELEASE
+
+    def __init__(self, folder: Path) -> None:
+        """Starts Maven, if there is something to fetch. The console producer's input goes to the folder."""
         self.jars = cached_jars()
         self.reason = ""
         """The reason why the tools take no part; empty while they are fetched, and where they are there."""
-        self._thread = threading.Thread(target=self._fetch, name="demo-maven", daemon=True)
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._maven: subprocess.Popen[bytes] | None = None
+        self._began_s = time.monotonic()
         needed = ["java"] if self.jars.is_dir() else ["java", "mvn"]
         if missing := [name for name in needed if shutil.which(name) is None]:
             self.reason = f"no {' and no '.join(missing)} on the PATH"
         elif not self.jars.is_dir():
-            self._thread.start()
+            try:
+                self._start_maven()
+            except OSError as error:
+                self.reason = f"its jars cannot be fetched: {error}"
+
+    def _start_maven(self) -> None:
+        self.jars.parent.mkdir(parents=True, exist_ok=True)
+        self._scratch = tempfile.TemporaryDirectory(prefix=".fetch.", dir=self.jars.parent)
+        pom = Path(self._scratch.name, "pom.xml")
+        pom.write_text(POM, encoding="utf-8")
+        words = [_path("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        with pom.with_name("printed").open("wb") as printed:
+            self._maven = launched("pid", [*words, "-DoutputDirectory=jars"], stderr=printed)
 
     @property
     def is_fetching(self) -> bool:
-        return self._thread.is_alive()
+        return self._maven is not None and self._maven.poll() is None
 
     @property
     def left_out(self) -> list[LeftOut]:
@@ -81,58 +97,66 @@ class KafkaTools:
 
     def has_ended_in_time(self) -> bool:
         """Returns whether Maven has ended; ends it where it takes too long."""
-        if self.is_fetching and time.monotonic() - self._began_s > MAVEN_S:
-            self.give_up()
-        return not self.is_fetching
+        if self.is_fetching and time.monotonic() - self._began_s < MAVEN_S:
+            return False
+        if self._maven is not None:
+            code, fetched = self._maven.poll(), Path(self._scratch.name, "jars")
+            if code is None:
+                self.reason = "Maven has not fetched Kafka's jars in time"
+            elif code:
+                printed = fetched.with_name("printed").read_text(errors="replace")
+                self.reason = f"Maven cannot fetch its jars: {_last_line(printed)}"
+            elif not self.jars.exists():  # another process may have been faster
+                fetched.rename(self.jars)
+            self._end_maven()
+        return True
 
-    def give_up(self) -> None:
-        self.reason = "Maven has not fetched Kafka's jars in time"
-        self._kill()
+    def _end_maven(self) -> None:
+        if self._maven is not None:
+            self._maven.terminate()
+            self._maven.communicate(timeout=KILL_WAIT_S)
+            self._maven = None
+            self._scratch.cleanup()
 
-    def run(self, main: str, *arguments: str, source: Path | None = None) -> str:
+    def run(self, main: str, *arguments: str, source: Path = Path(os.devnull)) -> str:
         """Runs a class; returns its output. Raises SourceError with the end of what it wrote on stderr."""
-        code, out, err = self._run(java(self.jars, main, *arguments), CALL_S, source)
-        if code:
-            raise SourceError(f"{main} ended with {code}: {_last_line(err or out)}")
-        return out
-
-    def close(self) -> None:
-        self._closed = True
-        self._kill()
-        if self._thread.ident is not None:
-            self._thread.join(KILL_WAIT_S)
-
-    def _fetch(self) -> None:
-        try:
-            self.jars.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".fetch.", dir=self.jars.parent) as scratch:
-                pom = Path(scratch, "pom.xml")
-                pom.write_text(POM, encoding="utf-8")
-                words = [_path("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-                code, out, err = self._run([*words, "-DoutputDirectory=jars"], FETCH_S, None)
-                if code:
-                    self.reason = self.reason or f"Maven cannot fetch its jars: {_last_line(out or err)}"
-                elif not self.jars.exists():  # another process may have been faster
-                    Path(scratch, "jars").rename(self.jars)
-        except (OSError, SourceError) as error:
-            self.reason = self.reason or f"its jars cannot be fetched: {error}"
-
-    def _run(self, command: Sequence[str], timeout_s: float, source: Path | None) -> tuple[int, str, str]:
-        """Exit code, output and errors of a command, which ends with this process."""
-        with (source or Path(os.devnull)).open("rb") as given:
+        with source.open("rb") as given:
+            command = java(self.jars, main, *arguments)
             process = launched("output", command, stdin=given, stderr=subprocess.PIPE)
         self._processes.append(process)
-        if self._closed:
-            process.terminate()
         try:
-            out, err = process.communicate(timeout=timeout_s)
+            out, err = process.communicate(timeout=CALL_S)
         except subprocess.TimeoutExpired:
             process.terminate()
             process.communicate(timeout=KILL_WAIT_S)
-            raise SourceError(f"{Path(command[0]).name} has not ended in {timeout_s:g} s") from None
-        return process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
+            raise SourceError(f"java has not ended in {CALL_S:g} s") from None
+        if process.returncode:
+            last = _last_line((err or out).decode(errors="replace"))
+            raise SourceError(f"{main} ended with {process.returncode}: {last}")
+        return out.decode(errors="replace")
 
-    def _kill(self) -> None:
+    def produce(self, bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> None:
+        """Produces with acks=all; the console producer prints no offsets."""
+        source = self._folder / "console-producer.txt"
+        source.write_bytes(b"".join(b"%b\t%b\n" % one for one in records))
+        words = ["--bootstrap-server", bootstrap, "--topic", topic, "--property", "parse.key=true"]
+        words += ["--request-required-acks", "all", "--producer-property", "enable.idempotence=true"]
+        words += ["--compression-codec", "gzip", *PATIENT]
+        self.run("kafka.tools.ConsoleProducer", *words, source=source)
+
+    def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
+        """Reads so many records of partition 0, by their offsets."""
+        words = ["--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0", "--offset", "0"]
+        words += ["--max-messages", str(count), "--timeout-ms", str(int(CALL_S * 500))]
+        words += ["--property", "print.key=true", "--property", "print.offset=true"]
+        found: dict[int, ClientRecord] = {}
+        for line in self.run("kafka.tools.ConsoleConsumer", *words).splitlines():
+            offset, key, value = line.removeprefix("Offset:").split("\t", 2)
+            found[int(offset)] = ClientRecord(key.encode(), value.encode())
+        return found
+
+    def close(self) -> None:
+        self._end_maven()
         for process in self._processes:
             process.terminate()
 
@@ -143,53 +167,19 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else "nothing was printed"
 
 
-class ConsoleTools:
-    """Kafka's console producer and consumer, with gzip."""
-
-    name = CONSOLE
-    version = RELEASE
-
-    def __init__(self, tools: KafkaTools, folder: Path) -> None:
-        self._tools = tools
-        self._folder = folder
-
-    def produce(self, bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> None:
-        """Produces with acks=all; the console producer prints no offsets."""
-        source = self._folder / "console-producer.txt"
-        source.write_bytes(b"".join(b"%b\t%b\n" % one for one in records))
-        words = ["--bootstrap-server", bootstrap, "--topic", topic, "--property", "parse.key=true"]
-        words += ["--request-required-acks", "all", "--producer-property", "enable.idempotence=true"]
-        words += ["--compression-codec", "gzip", *PATIENT]
-        self._tools.run("kafka.tools.ConsoleProducer", *words, source=source)
-
-    def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
-        """Reads so many records of partition 0, by their offsets."""
-        words = ["--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0", "--offset", "0"]
-        words += ["--max-messages", str(count), "--timeout-ms", str(int(CALL_S * 500))]
-        words += ["--property", "print.key=true", "--property", "print.offset=true"]
-        found: dict[int, ClientRecord] = {}
-        for line in self._tools.run("kafka.tools.ConsoleConsumer", *words).splitlines():
-            offset, key, value = line.removeprefix("Offset:").split("\t", 2)
-            found[int(offset)] = ClientRecord(key.encode(), value.encode())
-        return found
-
-
-def run_member(work: ClientWork, topic: str, jars: str) -> None:
+def run_member(work: ClientWork, jars: str) -> None:
     """Java's console consumer as a member: its output is read, and SIGTERM makes it commit and leave.
 
     It does not report assignments: a record that does not follow the one before begins a new one.
     """
-    properties = {
-        "client.id": work.client_id,
-        "auto.offset.reset": "earliest",
-        "auto.commit.interval.ms": "500",
-        "session.timeout.ms": str(work.session_timeout_ms),
-        "heartbeat.interval.ms": str(HEARTBEAT_MS),
-        "metadata.max.age.ms": "5000",
+    properties = member_settings(work) | {
+        "auto.commit.interval.ms": 500,
+        "metadata.max.age.ms": 5000,
         "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor",
     }
-    words = ["--bootstrap-server", work.bootstrap, "--topic", topic, "--group", work.group]
-    words += [word for item in properties.items() for word in ("--consumer-property", "=".join(item))]
+    words = ["--bootstrap-server", work.bootstrap, "--topic", work.topic]
+    for name, value in properties.items():
+        words += ["--consumer-property", f"{name}={value}"]
     words += ["--property", "print.partition=true", "--property", "print.offset=true"]
     command = java(jars, "kafka.tools.ConsoleConsumer", *words)
     process = launched("output", command, stdin=subprocess.DEVNULL)

@@ -23,14 +23,15 @@ def demo(*arguments: str, folder: Path, **environment: str) -> subprocess.Comple
     )
 
 
-def kafka_tools_are_there() -> bool:
+def kafka_tools_are_there(folder: Path) -> bool:
     """Whether Kafka's tools take part. Their jars are fetched first: how long Maven takes is not the demo's.
 
     With ZKGROUP_TEST_INTEROP=required (as in CI wherever Maven is installed) they have to.
     """
-    tools = KafkaTools()
+    tools = KafkaTools(folder)
     try:
         eventually(lambda: not tools.is_fetching, what="Maven has ended")
+        tools.has_ended_in_time()
         assert not tools.reason or os.environ.get("ZKGROUP_TEST_INTEROP") != "required", tools.reason
         return not tools.reason
     finally:

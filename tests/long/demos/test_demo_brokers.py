@@ -19,7 +19,7 @@ from zkgroup.model import TopicPartition
 
 def test_demo_proves_that_no_record_was_lost(tmp_path: Path) -> None:
     """Every check of the whole demo holds, the exit code is 0, and --keep keeps the files of the proof."""
-    java = kafka_tools_are_there()
+    java = kafka_tools_are_there(tmp_path)
     done = demo("demo", "brokers", "--keep", "--format", "json", folder=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr

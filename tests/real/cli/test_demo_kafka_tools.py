@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import eventually, joined
+from zkgroup.demo import kafka_tools
 from zkgroup.demo.kafka_clients import ClientRecord, LeftOut
-from zkgroup.demo.kafka_tools import CONSOLE, ConsoleTools, KafkaTools, cached_jars
+from zkgroup.demo.kafka_tools import CONSOLE, KafkaTools, cached_jars
 from zkgroup.errors import SourceError
 
 Install = Callable[[str, str], None]
@@ -39,12 +40,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 @pytest.fixture
-def made() -> Iterator[Callable[[], KafkaTools]]:
+def made(tmp_path: Path) -> Iterator[Callable[[], KafkaTools]]:
     """Makes the tools of a demo."""
     tools: list[KafkaTools] = []
 
     def make() -> KafkaTools:
-        tools.append(KafkaTools())
+        tools.append(KafkaTools(tmp_path))
         return tools[-1]
 
     yield make
@@ -66,7 +67,7 @@ def test_maven_fetches_once(install: Install, made: Callable[[], KafkaTools]) ->
     install("java", "")
     install("mvn", FETCHING)
     tools = made()
-    eventually(lambda: not tools.is_fetching, what="Maven has ended")
+    eventually(tools.has_ended_in_time, what="Maven has ended")
 
     assert tools.reason == ""
     assert [path.name for path in tools.jars.iterdir()] == ["kafka.jar"]
@@ -79,22 +80,24 @@ def test_maven_that_fails_is_a_reason(install: Install, made: Callable[[], Kafka
     install("java", "")
     install("mvn", "echo no route; echo '[ERROR] it is offline'; exit 1")
     tools = made()
-    eventually(lambda: not tools.is_fetching, what="Maven has ended")
+    eventually(tools.has_ended_in_time, what="Maven has ended")
 
     assert tools.left_out == [LeftOut(TOOLS, "Maven cannot fetch its jars: [ERROR] it is offline")]
     assert list(tools.jars.parent.iterdir()) == []
 
 
 def test_maven_that_takes_too_long_is_ended(
-    install: Install, made: Callable[[], KafkaTools], tmp_path: Path
+    install: Install, made: Callable[[], KafkaTools], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process ends, and its folder is removed."""
     install("java", "")
     install("mvn", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
     tools = made()
     number = int(eventually((tmp_path / "pid").read_text, ignoring=(FileNotFoundError,)))
-    tools.give_up()
-    eventually(lambda: not tools.is_fetching, what="Maven has ended")
+    assert not tools.has_ended_in_time()
+    monkeypatch.setattr(kafka_tools, "MAVEN_S", 0.0)
+
+    assert tools.has_ended_in_time()
 
     assert not Path(f"/proc/{number}").exists()
     assert tools.left_out == [LeftOut(TOOLS, "Maven has not fetched Kafka's jars in time")]
@@ -107,7 +110,7 @@ def test_console_clients_are_run_by_their_classes(
     """The producer reads keys and values; the consumer prints offset, key and value, with tabs between."""
     cached_jars().mkdir(parents=True)
     install("java", f'echo "$@" >{tmp_path}/words; cat >{tmp_path}/input; printf "Offset:5\\tk\\tv 1\\n"')
-    console = ConsoleTools(made(), tmp_path)
+    console = made()
     console.produce("h:1", "t", [ClientRecord(b"k", b"v 1"), ClientRecord(b"k", b"v 2")])
     produced = (tmp_path / "words").read_text()
 
