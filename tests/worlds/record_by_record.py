@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
+from zkgroup.audit.answers.sessions import SessionCounts, SessionRow, session_rows
 from zkgroup.audit.events import SINGLE, Event, Lifetime, Op
 from zkgroup.audit.facts import Facts, SessionLife
 from zkgroup.audit.folders import Folders
@@ -15,10 +16,9 @@ from zkgroup.audit.reading import inside_path, seed_of
 from zkgroup.audit.record_checks import KEPT, RecordChecks, Step
 from zkgroup.audit.source import Source, empty_chroot_text
 from zkgroup.audit.state_at import StateBuilder
-from zkgroup.audit.views.sessions import SessionCounts, SessionRow, session_rows
-from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.lifetimes import lifetime_of
+from zkgroup.zkfiles.lives import Ephemerals
 from zkgroup.zkfiles.records import (
     CREATES,
     DELETES,

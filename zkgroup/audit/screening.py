@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE_SESSION
 from zkgroup.audit.columns.ends import Ends
 from zkgroup.audit.columns.groups import groups_of_paths
@@ -26,7 +27,6 @@ from zkgroup.audit.groups import is_of_groups
 from zkgroup.audit.keys import Key, Keys
 from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened
 from zkgroup.audit.source import Rows
-from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
 

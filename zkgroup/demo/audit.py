@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from zkgroup.audit.answers.partitions import owners_of, rows_by_partition
 from zkgroup.audit.engine import Found
 from zkgroup.audit.inspection import health_of
 from zkgroup.audit.installed import require_columns
@@ -24,7 +25,6 @@ from zkgroup.audit.rules import Finding
 from zkgroup.audit.source import Source
 from zkgroup.audit.sources import open_source
 from zkgroup.audit.texts import session_text
-from zkgroup.audit.views.partitions import owners_of, rows_by_partition
 from zkgroup.demo.flight_data import TOPIC, last_of
 from zkgroup.demo.group import NAMES, DemoGroup, GroupDemoReport
 from zkgroup.demo.stage import (

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import adler32
 
+from zkgroup.zkfiles.compression import MAX_LOADED_BYTES, MAX_RECORD_BYTES, Window
 from zkgroup.zkfiles.operations import HEADER
-from zkgroup.zkfiles.window import MAX_LOADED_BYTES, MAX_RECORD_BYTES, Window
 
 FRAME: Final = struct.Struct(">qi")
 """Adler-32 of the entry, its length."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes
+from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes, Window
 from zkgroup.zkfiles.frames import (
     FRAME,
     Damage,
@@ -23,7 +23,6 @@ from zkgroup.zkfiles.frames import (
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.operations import transaction_of
 from zkgroup.zkfiles.records import Transaction
-from zkgroup.zkfiles.window import Window
 
 MAGIC: Final = b"ZKLG"
 FORMAT_VERSION: Final = 2

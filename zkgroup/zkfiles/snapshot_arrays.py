@@ -16,13 +16,13 @@ import numpy as np
 
 from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Packed, PackedBatch, Same, Slices
 from zkgroup.zkfiles.byte_arrays import Bytes, Flags, Numbers
+from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
 from zkgroup.zkfiles.jute import INT
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.schemas import Column
 from zkgroup.zkfiles.snapshot_lists import Run
 from zkgroup.zkfiles.snapshots import STAT
-from zkgroup.zkfiles.window import MAX_RECORD_BYTES
 
 _WORTH_BYTES: Final = 4096
 """Of less the plain way finds the znodes sooner."""

@@ -16,14 +16,13 @@ from typing import Final, NamedTuple, TypeVar
 from zlib import adler32
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.compression import MAX_LOADED_BYTES, MAX_RECORD_BYTES, FileBytes, Window
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth, oversized_notes
 from zkgroup.zkfiles.jute import INT, LONG, OPEN_ACL, Jute, JuteError, text_of
 from zkgroup.zkfiles.names import SNAPSHOT, ServerFile
 from zkgroup.zkfiles.operations import DIGEST
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
-from zkgroup.zkfiles.window import MAX_LOADED_BYTES, MAX_RECORD_BYTES, Window
 
 _SLASH: Final = b"\0\0\0\1/"
 _CHECKSUM_FRONT: Final = bytes(4)

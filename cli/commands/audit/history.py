@@ -7,11 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.groups import require_group
-from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.points_in_time import PointInTime, is_within
-from zkgroup.audit.views.partitions import (
+from zkgroup.audit.answers.partitions import (
     GroupPartition,
     OffsetRow,
     offsets_of,
@@ -19,7 +15,11 @@ from zkgroup.audit.views.partitions import (
     require_partition,
     rows_by_partition,
 )
-from zkgroup.audit.views.sessions import SessionRow
+from zkgroup.audit.answers.sessions import SessionRow
+from zkgroup.audit.facts import Facts
+from zkgroup.audit.groups import require_group
+from zkgroup.audit.owner_lives import OwnerLife
+from zkgroup.audit.points_in_time import PointInTime, is_within
 from zkgroup.model import TopicPartition
 
 from ...app import fail_check, output

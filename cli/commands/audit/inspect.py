@@ -10,12 +10,11 @@ import click
 
 from zkgroup.audit.inspection import holes_of, inspected
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.compression import FileBytes, bytes_text
 from zkgroup.zkfiles.exports import EXPORT, is_export
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
-from zkgroup.zkfiles.window import bytes_text
 from zkgroup.zkfiles.zxids import Hole
 
 from ...app import command, fail_check, output

@@ -10,6 +10,7 @@ from tests.worlds.golden_data import FOLDER
 from tests.worlds.plain_findings import find
 from tests.worlds.record_by_record import sessions_of
 from tests.worlds.screened_findings import events_in
+from zkgroup.audit.answers.partitions import offsets_of
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import (
@@ -20,7 +21,6 @@ from zkgroup.audit.findings import (
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.rules import Finding, Rule
 from zkgroup.audit.sources import open_source
-from zkgroup.audit.views.partitions import offsets_of
 from zkgroup.model import TopicPartition
 
 REWOUND = [(0x8E, 0), (0x8F, 1), (0x90, 2), (0x91, 3)]

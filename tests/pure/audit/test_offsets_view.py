@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset, owner
-from zkgroup.audit.views.partitions import OffsetRow, offsets_of
+from zkgroup.audit.answers.partitions import OffsetRow, offsets_of
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.records import Operation, TransactionType
 

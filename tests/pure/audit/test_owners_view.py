@@ -7,9 +7,9 @@ import pytest
 from tests.worlds.audit_folders import INCIDENTS, source
 from tests.worlds.audit_log import START_MS, AuditLog, owner
 from tests.worlds.screened_findings import events_in
+from zkgroup.audit.answers.partitions import owners_of
 from zkgroup.audit.facts import facts_of
 from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.views.partitions import owners_of
 from zkgroup.model import TopicPartition
 
 T0 = TopicPartition("t", 0)

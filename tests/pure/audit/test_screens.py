@@ -13,6 +13,7 @@ from tests.worlds.golden_data import FOLDER
 from tests.worlds.random_histories import histories, history_of
 from tests.worlds.record_by_record import checks_of, exact_rows, groups_of, sessions_of
 from tests.worlds.screened_findings import assert_same, bounds_for, events_in
+from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import bounds_of
 from zkgroup.audit.facts import facts_of
@@ -20,7 +21,6 @@ from zkgroup.audit.findings import RULES
 from zkgroup.audit.record_checks import record_checks_of
 from zkgroup.audit.screening import find_screened, partition_rows, session_views
 from zkgroup.audit.sources import open_source
-from zkgroup.audit.views.partitions import rows_by_partition
 from zkgroup.zkfiles.history import History
 
 SCREENED = sorted(rule.name for rule in RULES if rule.screen is not None)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.worlds.audit_log import START_MS, AuditLog
 from tests.worlds.record_by_record import events_of, sessions_of
+from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.facts import facts_of
-from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, B, C = 0x100_0000_0000_000A, 0x200_0000_0000_000B, -0x5F00_0000_0000_0005

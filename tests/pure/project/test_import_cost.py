@@ -101,4 +101,4 @@ def test_the_commands_about_owners_and_sessions_load_no_rule_and_no_client() -> 
     loaded = _loaded("import zkgroup_cli.commands.audit.history")
 
     assert [name for name in UNUSED_BY_HISTORY if name in loaded] == []
-    assert "zkgroup.audit.views.partitions" in loaded
+    assert "zkgroup.audit.answers.partitions" in loaded

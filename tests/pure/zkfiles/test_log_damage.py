@@ -15,11 +15,11 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
+from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
 from zkgroup.zkfiles.frames import END_MARK, RecordsEnd
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.window import MAX_RECORD_BYTES
 
 DATA = b"B\0\0\0\0 like a record's front " * 3
 RECORDS = 6

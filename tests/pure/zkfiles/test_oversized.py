@@ -11,10 +11,10 @@ from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.files import OVERSIZED_TRANSACTION as RULE
 from zkgroup.audit.sources import open_source
+from zkgroup.zkfiles.compression import MAX_LOADED_BYTES
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.snapshots import inspect_snapshot
-from zkgroup.zkfiles.window import MAX_LOADED_BYTES
 
 LIMIT = 2 * 1_048_575
 """`Unreasonable length` is thrown above it (jute.maxbuffer and as much again), for a multi as a whole."""

@@ -12,9 +12,9 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
 from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode, TreeDigest
 from zkgroup.zkfiles.snapshots import SnapshotEnd, inspect_snapshot, open_snapshot
-from zkgroup.zkfiles.window import MAX_RECORD_BYTES
 
 ROOT_STAT = StoredStat(0, 0, 0, 0, 0, 2, 0, 0, 16)
 STAT = StoredStat(3, 4, 1000, 2000, 5, 6, 7, 0, 16)

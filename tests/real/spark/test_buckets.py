@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from tests.worlds.bucket_findings import assert_same
 from tests.worlds.random_histories import histories
+from zkgroup.audit.buckets.finding import SPANNING
 from zkgroup.audit.buckets.names import CLUSTER, bucket_of_group, count_for, names_of, numbers_of
-from zkgroup.audit.buckets.spanning import SPANNING
 from zkgroup.audit.findings import RULES
 
 BUCKETS = 7

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.buckets.splitting import stable_order
+from zkgroup.audit.buckets.names import stable_order
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, CREATE_SESSION, DELETE, ERROR, OF_SESSION
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.screening import fact_rows

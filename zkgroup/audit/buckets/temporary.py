@@ -11,8 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zkgroup.audit.buckets.names import names_of, numbers_of
-from zkgroup.audit.buckets.splitting import by_code
+from zkgroup.audit.buckets.names import by_code, names_of, numbers_of
 from zkgroup.audit.columns.rows import Columns, columns_of
 from zkgroup.audit.columns.stored import AS_CODES, columns_of_rows, table_of
 from zkgroup.audit.stored_files import write_rows

@@ -27,8 +27,8 @@ from zkgroup.zkfiles.agreement import Piece, holes_in, pieces
 from zkgroup.zkfiles.arrow import array_of
 from zkgroup.zkfiles.batches import Batch, Coded
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
-from zkgroup.zkfiles.ephemerals import Ephemerals
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.lives import Ephemerals
 from zkgroup.zkfiles.log_lists import ALL_ZXIDS, LeftOutWrites, Wanted
 from zkgroup.zkfiles.schemas import LOG, select
 from zkgroup.zkfiles.zxids import Hole

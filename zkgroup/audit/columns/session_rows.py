@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 
+from zkgroup.audit.answers.sessions import SessionCounts, SessionRow, session_rows
 from zkgroup.audit.columns.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSION
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.columns.transactions import Transactions, transactions_of
 from zkgroup.audit.facts import Facts
-from zkgroup.audit.views.sessions import SessionCounts, SessionRow, session_rows
 
 _At = tuple[int, int]
 """A session and a zxid."""

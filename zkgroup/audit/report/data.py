@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.documents import counts_of
 from zkgroup.audit.engine import Found
 from zkgroup.audit.events import Event
@@ -27,7 +28,6 @@ from zkgroup.audit.report.tables import Partition
 from zkgroup.audit.report.timelines import Replication, Span, Timeline, brokers, columns, controllers
 from zkgroup.audit.rules import Severity
 from zkgroup.audit.texts import count_text, session_text
-from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.znodes.paths import PathKind
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from zkgroup.audit.answers.partitions import Members, OffsetKind, OffsetRow, OffsetRows
 from zkgroup.audit.buckets.temporary import TemporaryTables
 from zkgroup.audit.columns.codes import DELETE, SET
 from zkgroup.audit.columns.partitions import before, begins
@@ -21,7 +22,6 @@ from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid, number
 from zkgroup.audit.texts import count_text, duration_text, session_text
-from zkgroup.audit.views.partitions import Members, OffsetKind, OffsetRow, OffsetRows
 from zkgroup.znodes.paths import path_kind
 
 SIZE: Final = 50_000

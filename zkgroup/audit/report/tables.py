@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from zkgroup.audit.answers.partitions import OffsetRow
+from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.incidents.incident import NumberedFinding, NumberedIncident
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.rebalances import Rebalance
 from zkgroup.audit.texts import session_text
-from zkgroup.audit.views.partitions import OffsetRow
-from zkgroup.audit.views.sessions import SessionRow
 from zkgroup.zkfiles.schemas import Column
 
 Partition = tuple[str, str, int]

@@ -19,8 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.buckets.known_rows import known_rows
-from zkgroup.audit.buckets.names import names_of, numbers_of
-from zkgroup.audit.buckets.splitting import by_code
+from zkgroup.audit.buckets.names import by_code, names_of, numbers_of
 from zkgroup.audit.collector import without_collector
 from zkgroup.audit.columns.parts import between, inside
 from zkgroup.audit.columns.rows import Columns, Numbers
