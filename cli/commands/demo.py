@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, ProgressEvent, Screen
 
     from ..schema import Document
-
-
-ReportT = TypeVar("ReportT", bound="DemoReport")
 
 NEED_AN_ENSEMBLE = (*CONNECTION_OPTIONS[1:], "connect_timeout")
 """Shared options that say how to connect to an existing ensemble."""
@@ -72,85 +70,51 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
     Example:
       zkgroup demo brokers
     """
+    from .. import demo_documents
+
     options = shared(ctx)
-    demos = {"group": _group, "brokers": _brokers, "coordinator": _coordinator, "audit": _audit}
-    return demos[what](options, keep)
+    order = (_options if what == "group" else _own_servers)(options, keep)
+    documents: dict[str, Document[Any]] = {
+        "group": demo_documents.GROUP_DEMO,
+        "brokers": demo_documents.BROKERS_DEMO,
+        "coordinator": demo_documents.COORDINATOR_DEMO,
+        "audit": demo_documents.AUDIT_DEMO,
+    }
+    show, left = _OUTPUTS[what]
+    out = options.output()
+    with _sigterm_as_ctrl_c(), _screen() as screen:
+        report = import_module(f"zkgroup.demo.{what}").run(order, screen)
+    if not out.document(documents[what].json(report.as_of, report)):
+        show(out, report)
+    for line in left(report):
+        echo_err(line)
+    return 0 if report.passed else EXIT_CHECK_FAILED
 
 
-def _group(options: Shared, keep: bool) -> int:
-    from zkgroup.demo.group import run
-
-    from ..demo_documents import GROUP_DEMO
-
-    def left(report: GroupDemoReport) -> list[str]:
-        start = [f"inspect it: {START} --data {report.folder}/zookeeper"] if report.embedded else []
-        address = "HOST:PORT" if report.embedded else report.zookeeper
-        return _kept(report, *start, f"then: zkgroup -z {address} offsets show {report.group}")
-
-    return _run(options, _options(options, keep), run, GROUP_DEMO, print_report, left)
+def _left_by_group(report: GroupDemoReport) -> list[str]:
+    start = [f"inspect it: {START} --data {report.folder}/zookeeper"] if report.embedded else []
+    address = "HOST:PORT" if report.embedded else report.zookeeper
+    return _kept(report, *start, f"then: zkgroup -z {address} offsets show {report.group}")
 
 
-def _brokers(options: Shared, keep: bool) -> int:
-    from zkgroup.demo import brokers
-
-    from ..demo_documents import BROKERS_DEMO
-
-    def left(report: BrokersDemoReport) -> list[str]:
-        start = f"inspect it: {START} --servers 3 --data {report.folder}/zookeeper"
-        return _kept(report, start, "then: zkgroup -z HOST:PORT controller history")
-
-    order, show = _own_servers(options, keep), print_brokers_report
-    return _run(options, order, brokers.run, BROKERS_DEMO, show, left)
+def _left_by_brokers(report: BrokersDemoReport) -> list[str]:
+    start = f"inspect it: {START} --servers 3 --data {report.folder}/zookeeper"
+    return _kept(report, start, "then: zkgroup -z HOST:PORT controller history")
 
 
-def _coordinator(options: Shared, keep: bool) -> int:
-    from zkgroup.demo import coordinator
-
-    from ..demo_documents import COORDINATOR_DEMO
-
-    def left(report: CoordinatorDemoReport) -> list[str]:
-        start = f"inspect it: {START} --data {report.folder}/zookeeper"
-        return _kept(report, start, f"then: zkgroup -z HOST:PORT coordinator describe {report.group}")
-
-    order, show = _own_servers(options, keep), print_coordinator_report
-    return _run(options, order, coordinator.run, COORDINATOR_DEMO, show, left)
+def _left_by_coordinator(report: CoordinatorDemoReport) -> list[str]:
+    start = f"inspect it: {START} --data {report.folder}/zookeeper"
+    return _kept(report, start, f"then: zkgroup -z HOST:PORT coordinator describe {report.group}")
 
 
-def _audit(options: Shared, keep: bool) -> int:
-    from zkgroup.demo import audit
-
-    from ..demo_documents import AUDIT_DEMO
-
-    def left(report: AuditDemoReport) -> list[str]:
-        inspect = f"inspect it: zkgroup audit findings --input {report.folder}/zookeeper/server-0"
-        return ["", f"report: {report.report[0]}", *_kept(report, inspect)[1:]]
-
-    order, show = _own_servers(options, keep), print_audit_report
-    return _run(options, order, audit.run, AUDIT_DEMO, show, left)
+def _left_by_audit(report: AuditDemoReport) -> list[str]:
+    inspect = f"inspect it: zkgroup audit findings --input {report.folder}/zookeeper/server-0"
+    return ["", f"report: {report.report[0]}", *_kept(report, inspect)[1:]]
 
 
 def _kept(report: DemoReport, *commands: str) -> list[str]:
     """Lines that say where the files of a run are and what to do next, if they were left."""
     return [] if report.folder is None else ["", f"kept: {report.folder}", *commands]
-
-
-def _run(
-    options: Shared,
-    order: DemoOptions,
-    run: Callable[[DemoOptions, Screen], ReportT],
-    document: Document[ReportT],
-    show: Callable[[Output, ReportT], None],
-    left: Callable[[ReportT], list[str]],
-) -> int:
-    """Runs a demo with its live view; prints its report, and the lines about what it has left."""
-    out = options.output()
-    with _sigterm_as_ctrl_c(), _screen() as screen:
-        report = run(order, screen)
-    if not out.document(document.json(report.as_of, report)):
-        show(out, report)
-    for line in left(report):
-        echo_err(line)
-    return 0 if report.passed else EXIT_CHECK_FAILED
 
 
 def _own_servers(options: Shared, keep: bool) -> DemoOptions:
@@ -365,3 +329,12 @@ def print_audit_report(out: Output, report: AuditDemoReport) -> None:
     for title in report.incidents:
         for line in textwrap.wrap(escaped(title), out.width or WIDTH, break_on_hyphens=False):
             out.line(line)
+
+
+_OUTPUTS: Final[Mapping[str, tuple[Callable[[Output, Any], None], Callable[[Any], list[str]]]]] = {
+    "group": (print_report, _left_by_group),
+    "brokers": (print_brokers_report, _left_by_brokers),
+    "coordinator": (print_coordinator_report, _left_by_coordinator),
+    "audit": (print_audit_report, _left_by_audit),
+}
+"""How the report is printed for a person, and the lines about what a demo has left."""

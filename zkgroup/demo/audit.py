@@ -281,9 +281,9 @@ def _check_names(stage: PlantedGroup, findings: Sequence[Finding]) -> CheckResul
 def _check_owners(stage: PlantedGroup, lives: Mapping[int, Sequence[OwnerLife]]) -> CheckResult:
     """Compares the members' output with the files: a token is the zxid of a claim (docs/concepts.md)."""
     worked = Counter(
-        (row.partition, row.token, f"{stage.group}_{output.member}")
-        for output in stage.outputs(stage.members)
-        for row in output.records
+        (row.partition, row.token, f"{stage.group}_{member}")
+        for member, rows in stage.outputs(stage.members).items()
+        for row in rows
     )
     owned = {
         (number, life.from_zxid, member_of_thread(life.thread))

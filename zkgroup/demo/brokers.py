@@ -28,7 +28,7 @@ from zkgroup.demo.cluster import REPLICATION, SESSION_MS, ClusterStage, LeftFile
 from zkgroup.demo.flight_data import TOPIC, reduce
 from zkgroup.demo.kafka_clients import LeftOut
 from zkgroup.demo.members import history_faults
-from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
+from zkgroup.demo.screen import COLORS, beside, frame, progress, state, table
 from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, named, opened
 from zkgroup.history import ClusterFigures
 from zkgroup.history.cluster.replay import finished_reassignments
@@ -122,6 +122,7 @@ class BrokersStage(ClusterStage):
 
     failovers_s: list[float] = field(default_factory=list)
     moved: int = 0
+    interrupted: Interrupted = field(init=False)
     verified: list[tuple[str, str]] = field(default_factory=list)
     """Each partition of each move, and what `reassign verify` said of it."""
 
@@ -129,14 +130,14 @@ class BrokersStage(ClusterStage):
         self._assemble()
         self._kill_the_controller()
         self._kill_another()
-        interrupted = self._move(REPLICATION, SPARE)
+        self._move(REPLICATION, SPARE)
         self._decommission(LEAVER)
         clients = ClientsStep(self)
         clients.run()
         quiet_from_ms = self.ensemble.clock.wall_ms()
         self._drain()
         self.read_last()
-        return self._report(self.unfinished_work(), clients, interrupted, quiet_from_ms)
+        return self._report(self.unfinished_work(), clients, quiet_from_ms)
 
     def _assemble(self) -> None:
         """Starts the brokers. The first becomes controller, so that a leader dies with it later."""
@@ -166,7 +167,6 @@ class BrokersStage(ClusterStage):
 
     def _restart(self, broker: int) -> None:
         """Restarts a broker on its old folder; returns once every replica is in sync again."""
-        self.spawn(broker)
         self._start(broker)
         self.headline = f"broker {broker} is back and catches up"
         back = self.brokers[broker]
@@ -178,9 +178,7 @@ class BrokersStage(ClusterStage):
     def _kill_the_controller(self) -> None:
         victim = self._controller()
         leads = self.cluster.leads(victim)
-        self._kill_controller(
-            victim, f"SIGKILL to the controller, broker {victim}, leader of {leads} partitions"
-        )()
+        self._kill_controller(victim, f"leader of {leads} partitions")
         self._restart(victim)
 
     def _kill_another(self) -> None:
@@ -195,27 +193,25 @@ class BrokersStage(ClusterStage):
         self.log(f"other brokers lead its partitions; broker {victim} starts again", "good")
         self._restart(victim)
 
-    def _kill_controller(self, victim: int, text: str) -> Callable[[], None]:
-        """Kills the controller; returns what waits for another one and a leader of every partition."""
+    def _kill_controller(self, victim: int, text: str, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Kills the controller, and waits for another one and a leader of every partition."""
         epoch = self.cluster.controller_epoch
+        text = f"SIGKILL to the controller, broker {victim}, {text}"
         killed_s = self.kill(self.brokers[victim], text, SESSION_MS)
-
-        def wait() -> None:
-            self.until(
-                "another broker is controller, and every partition has a leader",
-                lambda: (
-                    self.cluster.controller_epoch > epoch
-                    and self.cluster.controller in self._living()
-                    and victim not in self.cluster.registered
-                    and self.cluster.is_led
-                ),
-            )
-            took_s = time.monotonic() - killed_s
-            self.failovers_s.append(took_s)
-            text = f"broker {self.cluster.controller} is controller, epoch {self.cluster.controller_epoch}"
-            self.log(f"{text}, and every partition has a leader, after {took_s:.1f} s", "good")
-
-        return wait
+        meanwhile()
+        self.until(
+            "another broker is controller, and every partition has a leader",
+            lambda: (
+                self.cluster.controller_epoch > epoch
+                and self.cluster.controller in self._living()
+                and victim not in self.cluster.registered
+                and self.cluster.is_led
+            ),
+        )
+        took_s = time.monotonic() - killed_s
+        self.failovers_s.append(took_s)
+        text = f"broker {self.cluster.controller} is controller, epoch {self.cluster.controller_epoch}"
+        self.log(f"{text}, and every partition has a leader, after {took_s:.1f} s", "good")
 
     def _controller(self) -> int:
         """The present controller; waits for one."""
@@ -226,7 +222,7 @@ class BrokersStage(ClusterStage):
     def _living(self) -> set[int]:
         return {number for number, process in self.brokers.items() if not process.ended}
 
-    def _move(self, source: int, target: int) -> Interrupted:
+    def _move(self, source: int, target: int) -> None:
         """Moves all replicas of one broker to another, under a throttle, while the controller is killed.
 
         The throttle ends with the controller. Until then it leaves a slow machine the time to notice that the
@@ -239,18 +235,17 @@ class BrokersStage(ClusterStage):
         most = len(moves) * 9 // 10
         self.until("a tenth of the move is done", lambda: self.cluster.open_moves <= most, FAST_READ_S)
         victim, epoch = self._controller(), self.cluster.controller_epoch
-        text = f"SIGKILL to the controller, broker {victim}, in the middle of it"
-        wait_for_successor = self._kill_controller(victim, text)
-        self.refresh()
-        interrupted = Interrupted(len(moves), self.cluster.open_moves, epoch)
-        self.log(f"{interrupted.open_at_the_kill} of {interrupted.asked} moves are open")
-        wait_for_successor()
+
+        def count_open() -> None:
+            self.refresh()
+            self.interrupted = Interrupted(len(moves), self.cluster.open_moves, epoch)
+            self.log(f"{self.cluster.open_moves} of {len(moves)} moves are open")
+
+        self._kill_controller(victim, "in the middle of it", count_open)
         self._clear_throttles()
-        self.spawn(victim)
         self._start(victim)
         self.headline = "the next controller goes on with the move"
         self._finish(moves, source, f"broker {target} has everything that broker {source} had")
-        return interrupted
 
     def _decommission(self, broker: int) -> None:
         """Moves all replicas off the broker, and stops it."""
@@ -331,9 +326,7 @@ class BrokersStage(ClusterStage):
             found.append(f"broker {LEAVER} has kept {files} files")
         return found
 
-    def _report(
-        self, stuck: Sequence[str], clients: ClientsStep, interrupted: Interrupted, quiet_from_ms: int
-    ) -> BrokersDemoReport:
+    def _report(self, stuck: Sequence[str], clients: ClientsStep, quiet_from_ms: int) -> BrokersDemoReport:
         """Stops the brokers, and checks their files and the ensemble's logs."""
         left = self.left_files(quiet_from_ms)
         reduction = reduce(self.outputs(self.members))
@@ -344,7 +337,7 @@ class BrokersStage(ClusterStage):
             self._check_kept(left),
             self._check_controllers(left, summary.controllers),
             _check_replicas(summary.least_replicas),
-            _check_successor(interrupted, summary.ended),
+            _check_successor(self.interrupted, summary.ended),
             self._check_verified(),
             checked("nothing is stuck", faults=stuck, proof="all led, all in sync, no move open"),
             _check_history(left),
@@ -360,7 +353,7 @@ class BrokersStage(ClusterStage):
             moved=self.moved,
             failovers_s=tuple(self.failovers_s),
             clients=tuple(clients.runs),
-            left_out=tuple(clients.left_out),
+            left_out=tuple(self.left_out),
             dump=clients.dump,
             **self.common(checks),
         )
@@ -414,9 +407,8 @@ class BrokersStage(ClusterStage):
             )
             for start in range(0, len(self.cluster.partitions), rows or 1)
         ]
-        cells: list[RenderableType] = []
-        for name, done in (("acknowledged", len(self.acknowledged)), ("consumed", self.committed)):
-            cells += [Text(f"{name} {done:,}"), bar(done, len(self.lines), 12)]
+        counts = {"acknowledged": len(self.acknowledged), "consumed": self.committed}
+        cells = progress(counts, len(self.lines), 12)
         if moving := self.cluster.open_moves:
             cells.append(Text(f"moving {moving}", style="bold yellow"))
         brokers = table(

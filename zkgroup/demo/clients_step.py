@@ -10,8 +10,8 @@ from typing import Any
 
 from zkgroup.admin.topics import creation
 from zkgroup.demo.cluster import REPLICATION, ClusterStage, values_in
-from zkgroup.demo.kafka_clients import ClientRecord, LeftOut, PythonClient, installed
-from zkgroup.demo.kafka_tools import KafkaTools
+from zkgroup.demo.kafka_clients import ClientRecord, PythonClient
+from zkgroup.demo.kafka_tools import CONSOLE, KafkaTools
 from zkgroup.demo.stage import CheckResult, checked, named
 from zkgroup.errors import SourceError
 from zkgroup.model import TopicPartition
@@ -61,12 +61,8 @@ class SegmentDump:
 
     file: str
     """Broker, folder and name."""
-    lines: tuple[str, ...]
-    """All that the tool printed."""
-
-    @property
-    def batches(self) -> tuple[str, ...]:
-        return tuple(line for line in self.lines if _BATCH.match(line))
+    batches: tuple[str, ...]
+    """The lines about batches."""
 
     @property
     def first_batches(self) -> tuple[str, ...]:
@@ -83,7 +79,6 @@ class ClientsStep:
     """Runs the clients at a cluster, and checks what they did."""
 
     stage: ClusterStage
-    left_out: list[LeftOut] = field(default_factory=list)
     runs: list[ClientRun] = field(default_factory=list)
     dump: SegmentDump | None = None
     """None where Kafka's tools are not there."""
@@ -92,7 +87,8 @@ class ClientsStep:
     def run(self) -> None:
         """All clients produce at once; then each reads everything."""
         stage = self.stage
-        clients = self._clients()
+        clients: list[KafkaClient] = [*stage.find_clients(f"{CONSOLE} and DumpLogSegments")]
+        clients += [] if stage.tools.reason else [stage.tools]
         names = ", ".join(client.name for client in clients)
         stage.headline = f"Kafka's own clients: {names}"
         self.replicas = tuple(sorted(stage.cluster.registered))[:REPLICATION]
@@ -116,16 +112,6 @@ class ClientsStep:
         stage.log(f"{count:,} records in one partition, produced at once by {names}", "good")
         self._call_each(clients, read)
         stage.log(f"each of these clients has read the {count:,} records", "good")
-
-    def _clients(self) -> list[KafkaClient]:
-        """The clients that are there; the others are named."""
-        stage = self.stage
-        stage.wait_for_maven()
-        found, self.left_out = installed()
-        self.left_out += stage.tools.left_out
-        for one in self.left_out:
-            stage.log(f"left out: {one.client} ({one.reason})")
-        return [*found, *([] if stage.tools.reason else [stage.tools])]
 
     def _call_each(
         self, clients: Sequence[KafkaClient], call: Callable[[KafkaClient, ClientRun], None]
@@ -186,7 +172,8 @@ class ClientsStep:
             lines = self.stage.tools.run("kafka.tools.DumpLogSegments", *words).splitlines()
         except SourceError as error:
             lines = [str(error)]
-        self.dump = dump = SegmentDump(f"broker {broker}'s {TP}/{segment.name}", tuple(lines))
+        batches = tuple(line for line in lines if _BATCH.match(line))
+        self.dump = SegmentDump(f"broker {broker}'s {TP}/{segment.name}", batches)
         found: dict[int, ClientRecord] = {}
         faults: list[str] = []
         for line in lines:
@@ -196,7 +183,7 @@ class ClientsStep:
                 batch = _BATCH.match(line)
                 faults += [] if batch and batch[2] == "true" else [line]
         faults += _differences(log, found)
-        text = f"{len(dump.batches)} batches, all valid, in {dump.file}"
+        text = f"{len(batches)} batches, all valid, in {self.dump.file}"
         statement = "Kafka's DumpLogSegments reads the same records"
         return checked(statement, faults=faults, proof=text, enough=bool(log))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -25,6 +25,7 @@ from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.clients import kafka_python
 from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, RecordProducer
 from zkgroup.demo.flight_data import TOPIC, airport_and_delay, bundled_lines, partition_of
+from zkgroup.demo.kafka_clients import LeftOut, PythonClient, installed
 from zkgroup.demo.kafka_tools import KafkaTools
 from zkgroup.demo.members import MemberStage
 from zkgroup.demo.processes import Child, Stopping, print_event
@@ -137,44 +138,6 @@ def values_in(folder: Path, tp: TopicPartition) -> tuple[Record, ...]:
     return tuple(all_records(stored_records(DiskStorage(folder), tp)))
 
 
-class LineProducer:
-    """Produces the lines of the input in their order, as many as are due, each time that it is called.
-
-    A line is a value, and its airport the key. `acknowledged` numbers records by their lines.
-    """
-
-    def __init__(self, ensemble: Ensemble, lines: Sequence[bytes], partitions: int) -> None:
-        self._records = [_record(line, partitions) for line in lines]
-        self._sent = self._first = self._end = 0
-        self._began_s = self._per_s = 0.0
-        self.acknowledged: list[DeliveryReport] = []
-        """Grows on the producer's thread."""
-        self._producer = RecordProducer(ClusterReader(ensemble), TOPIC, self._on_delivery)
-        self.close = self._producer.close
-
-    def start(self, end: int, per_s: float) -> None:
-        """Produces from now on up to the line of this number, so many a second."""
-        self._first, self._end = self._sent, end
-        self._began_s, self._per_s = time.monotonic(), per_s
-
-    def turn(self) -> None:
-        """Sends the records that are due. Raises `RecordsNotAppendedError` if one was not acknowledged."""
-        due = self._first + (time.monotonic() - self._began_s) * self._per_s
-        while self._sent < min(due, self._end):
-            self._producer.send(self._records[self._sent])
-            self._sent += 1
-        self._producer.check()
-
-    def _on_delivery(self, delivery: DeliveryReport) -> None:
-        if delivery.outcome is Outcome.ACKNOWLEDGED:
-            self.acknowledged.append(delivery)
-
-
-def _record(line: bytes, partitions: int) -> NewRecord:
-    airport, _ = airport_and_delay(line)
-    return NewRecord(line, airport.encode("ascii"), partition=partition_of(airport, partitions))
-
-
 class LeftFiles(NamedTuple):
     """The files that the brokers and the servers have left."""
 
@@ -197,11 +160,18 @@ class ClusterStage(MemberStage):
 
     lines: tuple[bytes, ...] = field(default_factory=lambda: tuple(bundled_lines()))
     tools: KafkaTools = field(init=False)
+    left_out: list[LeftOut] = field(default_factory=list)
     brokers: dict[int, Child] = field(default_factory=dict)
     """The newest process of each broker."""
     started: list[tuple[int, Child]] = field(default_factory=list)
     """Every process of a broker."""
-    producer: LineProducer | None = None
+    producer: RecordProducer | None = None
+    acknowledged: list[DeliveryReport] = field(default_factory=list)
+    """Every record acknowledged so far, by its line's number; it grows on the producer's thread."""
+    sent: int = 0
+    """Number of lines that were given to the producer."""
+    due: Callable[[], float] = field(init=False)
+    """Number of lines that are to be sent by now."""
     cluster: ClusterState = field(default_factory=ClusterState)
 
     def open(self) -> None:
@@ -218,11 +188,20 @@ class ClusterStage(MemberStage):
         super().close()
 
     def read(self) -> None:
-        """Reads the cluster and the members' group, and produces what is due."""
+        """Reads the cluster and the members' group, and sends the lines that are due.
+
+        Raises `RecordsNotAppendedError` if one was not acknowledged.
+        """
         self.cluster = read_cluster(self.ensemble)
         super().read()
         if self.producer is not None:
-            self.producer.turn()
+            due = self.due()
+            while self.sent < due:
+                line, self.sent = self.lines[self.sent], self.sent + 1
+                airport, _ = airport_and_delay(line)
+                number = partition_of(airport, self.partitions)
+                self.producer.send(NewRecord(line, airport.encode("ascii"), partition=number))
+            self.producer.check()
 
     def spawn(self, broker: int) -> None:
         """Starts a broker process that waits for its settings; the broker's earlier process has ended."""
@@ -232,7 +211,9 @@ class ClusterStage(MemberStage):
         self.children.append(made)
 
     def start_broker(self, broker: int) -> None:
-        """Sends the broker its settings, so that it starts serving."""
+        """Sends the broker its settings, so that it serves; one that was killed gets another process."""
+        if self.brokers[broker].killed:
+            self.spawn(broker)
         given = {"address": self.zookeeper, "broker": broker, "data": str(self.data_of(broker))}
         self.brokers[broker].send(given)
 
@@ -254,20 +235,20 @@ class ClusterStage(MemberStage):
         return ",".join(kafka_python.addresses_of(ClusterReader(self.ensemble).brokers().values()))
 
     def produce(self, end: int, per_s: float) -> None:
-        """Starts to produce the next lines, up to the one of this number."""
+        """Produces from now on, so many lines a second, up to the line of this number."""
         if self.producer is None:
-            self.producer = LineProducer(self.ensemble, self.lines, self.partitions)
-        self.producer.start(end, per_s)
+            self.producer = RecordProducer(ClusterReader(self.ensemble), TOPIC, self._on_delivery)
+        first, began_s = self.sent, time.monotonic()
+        self.due = lambda: min(first + (time.monotonic() - began_s) * per_s, end)
+
+    def _on_delivery(self, delivery: DeliveryReport) -> None:
+        if delivery.outcome is Outcome.ACKNOWLEDGED:
+            self.acknowledged.append(delivery)
 
     def finish_producing(self, end: int) -> None:
         """Produces up to this line without a limit, and waits until everything is acknowledged."""
         self.produce(end, math.inf)
         self.until("every record is acknowledged", lambda: len(self.acknowledged) == end)
-
-    @property
-    def acknowledged(self) -> Sequence[DeliveryReport]:
-        """Every record acknowledged so far; its number is that of its line."""
-        return self.producer.acknowledged if self.producer is not None else ()
 
     def high_watermark(self, number: int) -> int:
         """Returns that of a partition's leader, from its broker's file; 0 where there is no file yet."""
@@ -278,12 +259,21 @@ class ClusterStage(MemberStage):
                 mark = max(mark, decode_high_watermark(file.read_bytes()) or 0)
         return mark
 
-    def wait_for_maven(self) -> None:
-        """Waits until Kafka's jars are there; ends Maven where it takes too long."""
+    def find_clients(self, java: str) -> list[PythonClient]:
+        """Waits for Kafka's jars. Returns the clients for Python that are there; the others are named.
+
+        `java` is what takes no part where the jars are not there.
+        """
         if self.tools.is_fetching:
             self.headline = "Maven fetches Kafka's jars, once"
             self.log(f"{self.headline}, into {self.tools.jars}")
         self.until("Maven has ended", self.tools.has_ended_in_time)
+        found, self.left_out = installed()
+        if self.tools.reason:
+            self.left_out.append(LeftOut(java, self.tools.reason))
+        for one in self.left_out:
+            self.log(f"left out: {one.client} ({one.reason})")
+        return found
 
     def read_last(self) -> int:
         """Reads the state at the end; returns the time since when nothing changes."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -16,11 +17,11 @@ from zkgroup.clients import kafka_python
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.demo import kafka_tools
 from zkgroup.demo.cluster import SESSION_MS, ClusterStage
-from zkgroup.demo.flight_data import PARTITIONS, TOPIC, MemberOutput, Reduction, reduce
-from zkgroup.demo.kafka_clients import CLIENTS, ClientWork, LeftOut, installed
+from zkgroup.demo.flight_data import PARTITIONS, TOPIC, Processed, Reduction, reduce
+from zkgroup.demo.kafka_clients import CLIENTS, ClientWork, LeftOut
 from zkgroup.demo.members import behind, check_committed, check_result, history_faults
 from zkgroup.demo.processes import Child, Stopping
-from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
+from zkgroup.demo.screen import COLORS, beside, frame, progress, state, table
 from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, listed, opened
 from zkgroup.demo.stored_group import JAVA, LoggedGroup
 from zkgroup.errors import NotFoundError
@@ -112,7 +113,6 @@ class CoordinatorStage(ClusterStage):
     clients: dict[str, tuple[str, Child]] = field(default_factory=dict)
     """Name to package and process."""
     versions: dict[str, str] = field(default_factory=dict)
-    left_out: list[LeftOut] = field(default_factory=list)
     coordinated: CoordinatedGroupDescription | None = None
     """The group as its coordinator reports it; None before it exists."""
     slots: tuple[SlotDescription, ...] = ()
@@ -156,17 +156,12 @@ class CoordinatorStage(ClusterStage):
 
     def _start_clients(self) -> None:
         """All clients that are there join one group; then records are produced, so that each gets some."""
-        self.wait_for_maven()
-        found, self.left_out = installed()
+        found = self.find_clients("Java console consumer")
         self.versions = {one.name: one.version for one in found}
-        if self.tools.reason:
-            self.left_out.append(LeftOut("Java console consumer", self.tools.reason))
-        else:
+        if not self.tools.reason:
             self.versions[JAVA] = kafka_tools.RELEASE
         names = {name: name for name in self.versions}
         names |= {f"kafka-python-{n}": "kafka-python" for n in range(2, CLIENTS_MIN - len(names) + 2)}
-        for one in self.left_out:
-            self.log(f"left out: {one.client} ({one.reason})")
         addresses, jars = self.bootstrap(), str(self.tools.jars)
         for name, client in names.items():
             work = ClientWork(name, self.group, addresses, session_timeout_ms=CLIENT_SESSION_MS)
@@ -232,7 +227,6 @@ class CoordinatorStage(ClusterStage):
         text = f"broker {self._coordinator()} coordinates it after {self.failover_s:.1f} s"
         self.log(f"{text}, in {same} {self.coordinated.generation}", "good")
         self.log(f"broker {victim} starts again")
-        self.spawn(victim)
         self.start_broker(victim)
 
     def _coordinator(self) -> int | None:
@@ -303,9 +297,9 @@ class CoordinatorStage(ClusterStage):
     def _report(self, handed_over: CheckResult) -> CoordinatorDemoReport:
         """Stops the brokers, and checks their files, the members' files and ZooKeeper's log."""
         left = self.left_files(self.read_last())
-        clients = self.outputs([child for _, child in self.clients.values()])
+        clients = self.outputs(child for _, child in self.clients.values())
         members = self.outputs(self.members)
-        reduction = reduce([*clients, *members])
+        reduction = reduce(clients | members)
         stored = LoggedGroup(self.group, slot_of(self.group, len(self.slots)), TOPIC)
         for transaction in left.log:
             stored.apply(transaction)
@@ -322,14 +316,13 @@ class CoordinatorStage(ClusterStage):
             checked("group verify is clean", faults=self.problems, proof="clients and ZooKeeper members"),
             self._check_history(left.cluster, stored),
         ]
-        records = {one.member: len(one.records) for one in clients}
         return CoordinatorDemoReport(
             clients=tuple(
                 ClientResult(
                     member=name,
                     client="Java console consumer" if client == JAVA else client,
                     version=self.versions[client],
-                    records=records[name],
+                    records=len(clients[name]),
                     ended="paused" if name == self.paused else "killed" if child.killed else "left",
                     commits_failed=len(child.reported["not_committed"]),
                 )
@@ -355,18 +348,17 @@ class CoordinatorStage(ClusterStage):
         statement = "the clients committed everything to its end"
         return checked(statement, faults=faults, proof=text, enough=bool(self.ends))
 
-    def _check_carried_on(self, members: Sequence[MemberOutput]) -> CheckResult:
+    def _check_carried_on(self, members: Mapping[str, Sequence[Processed]]) -> CheckResult:
         """The ZooKeeper consumers began where the clients had stopped."""
         first: dict[int, int] = {}
-        for output in members:
-            for record in output.records:
-                first[record.partition] = min(record.offset, first.get(record.partition, record.offset))
+        for record in chain.from_iterable(members.values()):
+            first[record.partition] = min(record.offset, first.get(record.partition, record.offset))
         faults = [
             f"{number} at {offset}, committed was {self.handed_over.get(number)}"
             for number, offset in sorted(first.items())
             if offset != self.handed_over.get(number)
         ]
-        count = sum(len(output.records) for output in members)
+        count = sum(map(len, members.values()))
         text = f"{count:,} records by {' and '.join(MEMBERS)}, from the same offsets"
         statement = "ZooKeeper members carried on at the same offsets"
         return checked(statement, faults=faults, proof=text, enough=bool(first))
@@ -393,12 +385,11 @@ class CoordinatorStage(ClusterStage):
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Brokers; the group with its coordinator, phase and generation; members of both kinds; progress."""
-        rows = [self._client_row(*one) for one in enumerate(self.clients)]
-        rows += [self._member_row(len(rows) + number, one) for number, one in enumerate(self.members)]
+        clients = [(one, name, self.coordinated_partitions(name)) for name, (_, one) in self.clients.items()]
+        members = [(one, f"{one.name} (ZooKeeper)", self.partitions_of(one)) for one in self.members]
+        rows = [self._row(number, *one) for number, one in enumerate([*clients, *members])]
         produced, total = len(self.acknowledged), len(self.lines)
-        cells: list[RenderableType] = []
-        for name, done in (("produced", produced), ("committed", self.committed)):
-            cells += [Text(f"{name} {done:,}"), bar(done, total, 20)]
+        cells = progress({"produced": produced, "committed": self.committed}, total, 20)
         cells.append(Text(f"lag {max(produced - self.committed, 0):,}"))
         parts: list[RenderableType] = [
             table(">broker,>pid,state,>leads,>slots,", [self._broker_row(n) for n in sorted(self.brokers)]),
@@ -445,36 +436,32 @@ class CoordinatorStage(ClusterStage):
         found = [one.session_expires_in_ms for one in members if one.client_id == name]
         return found[0] / 1000 if found and found[0] is not None else None
 
-    def _client_row(self, number: int, name: str) -> list[RenderableType]:
+    def _row(self, number: int, one: Child, name: str, partitions: Sequence[int]) -> list[RenderableType]:
         session_s = self.session_s(name)
-        session = "" if session_s is None else f"{session_s:.1f} s"
-        return self._row(number, self.clients[name][1], name, session, self.coordinated_partitions(name))
-
-    def _member_row(self, number: int, one: Child) -> list[RenderableType]:
-        return self._row(number, one, f"{one.name} (ZooKeeper)", "", self.partitions_of(one))
-
-    def _row(
-        self, number: int, one: Child, name: str, session: str, partitions: Sequence[int]
-    ) -> list[RenderableType]:
         color = "dim" if one.ended else COLORS[number % len(COLORS)]
         lag = sum(max(self.ends.get(n, 0) - max(self.owned.offsets.get(n, 0), 0), 0) for n in partitions)
         return [
             Text(name, style=color),
             Text(str(one.pid), style="dim" if one.ended else ""),
             state(one.state),
-            Text(session, style="bold red" if one.state in ("killed", "paused") else ""),
+            Text(
+                "" if session_s is None else f"{session_s:.1f} s",
+                style="bold red" if one.state in ("killed", "paused") else "",
+            ),
             f"{one.processed:,}",
             f"{lag:,}" if partitions else "",
             Text(listed(partitions, " "), style=color),
         ]
 
 
-def _check_starts(outputs: Sequence[MemberOutput], reduction: Reduction, stored: LoggedGroup) -> CheckResult:
+def _check_starts(
+    outputs: Mapping[str, Sequence[Processed]], reduction: Reduction, stored: LoggedGroup
+) -> CheckResult:
     """Each client begins a partition at a committed offset, not below what earlier assignments committed."""
     starts: dict[tuple[int, int, str], int] = {}
-    for output in outputs:
-        for record in output.records:
-            starts.setdefault((record.token, record.partition, output.member), record.offset)
+    for member, records in outputs.items():
+        for record in records:
+            starts.setdefault((record.token, record.partition, member), record.offset)
     faults = []
     for (token, partition, member), first in sorted(starts.items()):
         own = [one for one in stored.commits if one.partition == partition and one.client is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -95,16 +95,6 @@ class Processed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MemberOutput:
-    """The content of one member's file."""
-
-    member: str
-    records: tuple[Processed, ...]
-    torn: int
-    """Lines that a SIGKILL cut off (at most the last one); they count as not processed."""
-
-
-@dataclass(frozen=True, slots=True)
 class Reduction:
     """All files together, each record counted once."""
 
@@ -124,13 +114,12 @@ def encode_line(record: Processed) -> bytes:
     return json.dumps(record._asdict(), separators=(",", ":")).encode() + b"\n"
 
 
-def decode_line(member: str, data: bytes) -> MemberOutput:
-    """The records of a member's file; an unfinished last line is dropped and counted.
+def decode_lines(data: bytes) -> list[Processed]:
+    """The records of a member's file; a last line that a SIGKILL cut off counts as not processed.
 
     Raises ValueError for any other line that is no record.
     """
-    *lines, tail = data.split(b"\n")
-    return MemberOutput(member, tuple(Processed(**json.loads(line)) for line in lines), 1 if tail else 0)
+    return [Processed(**json.loads(line)) for line in data.split(b"\n")[:-1]]
 
 
 def last_of(file: Path) -> Processed | None:
@@ -144,35 +133,28 @@ def last_of(file: Path) -> Processed | None:
     return Processed(**json.loads(lines[-1])) if lines else None
 
 
-def reduce(outputs: Iterable[MemberOutput], moved: Collection[int] = ()) -> Reduction:
+def reduce(outputs: Mapping[str, Iterable[Processed]], moved: Collection[int] = ()) -> Reduction:
     """Mean delay per airport over distinct (partition, offset), and what was processed twice.
 
     Of two lines for one record that with the greater token counts: its writer owned the partition later. The
     lines have to agree on everything but the token. In the partitions of `moved` a foreign writer has changed
     the offset, so no member is responsible for a repetition.
     """
-    best: dict[tuple[int, int], tuple[Processed, str]] = {}
-    times: Counter[tuple[int, int]] = Counter()
+    lines: defaultdict[tuple[int, int], list[tuple[Processed, str]]] = defaultdict(list)
+    for member, records in outputs.items():
+        for record in records:
+            lines[record.partition, record.offset].append((record, member))
     repeated_by: Counter[str] = Counter()
-    contradictions = []
-    for output in outputs:
-        for record in output.records:
-            place = (record.partition, record.offset)
-            times[place] += 1
-            known = best.get(place)
-            if known is None:
-                best[place] = (record, output.member)
-                continue
-            if known[0][:4] != record[:4]:
-                contradictions.append(place)
-            earlier, later = sorted((known, (record, output.member)), key=lambda one: one[0].token)
-            if record.partition not in moved:
-                repeated_by[earlier[1]] += 1
-            best[place] = later
+    for (partition, _), own in lines.items():
+        own.sort(key=lambda one: one[0].token)
+        if partition not in moved:
+            repeated_by.update(member for _, member in own[:-1])
     return Reduction(
-        processed=frozenset(best),
-        repeated={place: count for place, count in sorted(times.items()) if count > 1},
+        processed=frozenset(lines),
+        repeated={place: len(own) for place, own in sorted(lines.items()) if len(own) > 1},
         repeated_by=dict(sorted(repeated_by.items())),
-        contradictions=tuple(contradictions),
-        airports=delays((record.airport, record.delay) for record, _ in best.values()),
+        contradictions=tuple(
+            place for place, own in lines.items() if len({record[:4] for record, _ in own}) > 1
+        ),
+        airports=delays((own[-1][0].airport, own[-1][0].delay) for own in lines.values()),
     )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from zkgroup.demo.kafka_clients import CALL_S, ClientRecord, ClientWork, LeftOut, member_settings
+from zkgroup.demo.kafka_clients import CALL_S, ClientRecord, ClientWork, member_settings
 from zkgroup.errors import SourceError
 from zkgroup.zookeeper.embedded.server import launched
 
@@ -89,11 +89,6 @@ class KafkaTools:
     @property
     def is_fetching(self) -> bool:
         return self._maven is not None and self._maven.poll() is None
-
-    @property
-    def left_out(self) -> list[LeftOut]:
-        """The tools, where they do not take part."""
-        return [LeftOut(f"{CONSOLE} and DumpLogSegments", self.reason)] if self.reason else []
 
     def has_ended_in_time(self) -> bool:
         """Returns whether Maven has ended; ends it where it takes too long."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,11 +13,10 @@ from zkgroup.consumer.machine.events import MemberState
 from zkgroup.demo.flight_data import (
     PARTITIONS,
     TOPIC,
-    MemberOutput,
     Processed,
     Reduction,
     airport_and_delay,
-    decode_line,
+    decode_lines,
     delays,
     encode_line,
 )
@@ -193,8 +192,9 @@ class MemberStage(DemoStage):
                 raise MemberFailedError(f"{one.name} ended with exit code {one.exit_code}")
         self.refresh()
 
-    def outputs(self, children: Sequence[Child]) -> list[MemberOutput]:
-        return [decode_line(one.name, one.output.read_bytes()) for one in children]
+    def outputs(self, children: Iterable[Child]) -> dict[str, list[Processed]]:
+        """The records that each process has written."""
+        return {one.name: decode_lines(one.output.read_bytes()) for one in children}
 
     def history(self) -> Report:
         return check_history(read_files(sorted(self.folder.glob("*.history.jsonl"))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -66,6 +66,12 @@ def beside(cells: Iterable[RenderableType], gap: int = 2) -> Table:
 def bar(done: int, total: int, width: int) -> RenderableType:
     """A progress bar; nothing where there is no room."""
     return ProgressBar(total=total or 1, completed=done, width=width) if width else Text()
+
+
+def progress(counts: Mapping[str, int], total: int, width: int) -> list[RenderableType]:
+    """Cells: each count with its name, and its bar."""
+    pairs = [(Text(f"{name} {done:,}"), bar(done, total, width)) for name, done in counts.items()]
+    return [cell for pair in pairs for cell in pair]
 
 
 def state(name: str) -> Text:

@@ -10,12 +10,11 @@ import pytest
 
 from tests.waiting import eventually, joined
 from zkgroup.demo import kafka_tools
-from zkgroup.demo.kafka_clients import ClientRecord, LeftOut
-from zkgroup.demo.kafka_tools import CONSOLE, KafkaTools, cached_jars
+from zkgroup.demo.kafka_clients import ClientRecord
+from zkgroup.demo.kafka_tools import KafkaTools, cached_jars
 from zkgroup.errors import SourceError
 
 Install = Callable[[str, str], None]
-TOOLS = f"{CONSOLE} and DumpLogSegments"
 FETCHING = """
 for word in "$@"; do case "$word" in -DoutputDirectory=*) out=${word#*=};; *pom.xml) pom=$word;; esac; done
 mkdir "$(dirname "$pom")/$out"; touch "$(dirname "$pom")/$out/kafka.jar"
@@ -55,11 +54,11 @@ def made(tmp_path: Path) -> Iterator[Callable[[], KafkaTools]]:
 
 def test_what_is_missing_is_named(install: Install, made: Callable[[], KafkaTools]) -> None:
     """Maven is not needed once its jars are there."""
-    assert made().left_out == [LeftOut(TOOLS, "no java and no mvn on the PATH")]
+    assert made().reason == "no java and no mvn on the PATH"
     cached_jars().mkdir(parents=True)
-    assert made().left_out == [LeftOut(TOOLS, "no java on the PATH")]
+    assert made().reason == "no java on the PATH"
     install("java", "")
-    assert made().left_out == []
+    assert made().reason == ""
 
 
 def test_maven_fetches_once(install: Install, made: Callable[[], KafkaTools]) -> None:
@@ -82,7 +81,7 @@ def test_maven_that_fails_is_a_reason(install: Install, made: Callable[[], Kafka
     tools = made()
     eventually(tools.has_ended_in_time, what="Maven has ended")
 
-    assert tools.left_out == [LeftOut(TOOLS, "Maven cannot fetch its jars: [ERROR] it is offline")]
+    assert tools.reason == "Maven cannot fetch its jars: [ERROR] it is offline"
     assert list(tools.jars.parent.iterdir()) == []
 
 
@@ -100,7 +99,7 @@ def test_maven_that_takes_too_long_is_ended(
     assert tools.has_ended_in_time()
 
     assert not Path(f"/proc/{number}").exists()
-    assert tools.left_out == [LeftOut(TOOLS, "Maven has not fetched Kafka's jars in time")]
+    assert tools.reason == "Maven has not fetched Kafka's jars in time"
     assert list(tools.jars.parent.iterdir()) == []
 
 
