@@ -17,8 +17,7 @@ from zkgroup.audit.record_checks import KEPT, RecordChecks, Step
 from zkgroup.audit.source import Source, empty_chroot_text
 from zkgroup.audit.state_at import StateBuilder
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.lives import Ephemerals
+from zkgroup.zkfiles.lifetimes import Ephemerals, lifetime_of
 from zkgroup.zkfiles.records import (
     CREATES,
     DELETES,

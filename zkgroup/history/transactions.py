@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 from zkgroup.errors import CorruptZnodeError, DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.lives import Ephemerals
+from zkgroup.zkfiles.lifetimes import Ephemerals
 from zkgroup.zkfiles.operations import OVERWRITTEN
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
 from zkgroup.zkfiles.zxids import hole_between

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +12,6 @@ from zkgroup.zkfiles.column_replay import NoKernelError, has_kernel, replay
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.lives import ZnodeLife, lives_of
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay_start import (
     Base,
@@ -23,7 +21,6 @@ from zkgroup.zkfiles.replay_start import (
     candidates,
     doubt_of,
     empty_base,
-    find,
     glimpsed_doubt,
     load,
 )
@@ -127,12 +124,6 @@ class TreeDifference(NamedTuple):
         return [self.before] if self.after is None else [self.before, self.after]
 
 
-class LeaderTime(NamedTuple):
-    """A moment by the leader's clock, in ms since 1970."""
-
-    time_ms: int
-
-
 class History:
     """Holds what the servers with these folders have written. Nothing is read before it is asked for.
 
@@ -215,20 +206,6 @@ class History:
             raise NotFoundError(f"{self._folders}: no log goes back to {time_text(time_ms)}")
         return found
 
-    def diff(
-        self, before: int | LeaderTime | Tree, after: int | LeaderTime | Tree, below: str = "/"
-    ) -> Iterator[ZnodeChange]:
-        """Yields what differs at and below a path between two zxids, times or trees, by path.
-
-        Between two zxids the log is replayed once, in one tree; a tree on either side is compared whole.
-        Raises NotFoundError as `tree_at` does.
-        """
-        if isinstance(before, Tree) or isinstance(after, Tree):
-            return diff_trees(self._tree(before), self._tree(after), below)
-        start, end = self._zxid(before), self._zxid(after)
-        changes = self.compared(min(start, end), max(start, end), below, digests=False).changes
-        return iter(changes) if start <= end else (change.reversed() for change in changes)
-
     def compared(
         self,
         start: int,
@@ -266,21 +243,6 @@ class History:
         hole = self.ensemble.unlogged
         return hole if hole is not None and zxid == self.ensemble.last_record else None
 
-    def lives(self, path: str) -> Iterator[ZnodeLife]:
-        """Each existence of a path in the files, with creator, owner, end and by whom; in order.
-
-        `open` is what existed at the last record; of snapshots alone, what the newest one shows.
-        """
-        firsts = [each.first_logged for each in self.ensemble.servers if each.first_logged is not None]
-        seed = None
-        if not begins_with_nothing(self.ensemble):
-            known = list(candidates(self.ensemble))
-            for candidate in known if firsts else reversed(known):
-                with suppress(DamagedFileError, NotZooKeeperFileError):
-                    seed = find(candidate, path)
-                    break
-        return lives_of(path, self.transactions(), seed, min(firsts, default=None))
-
     def verify(self) -> HistoryVerification:
         """Replays everything and compares each digest and each snapshot; see `verification.verify`."""
         return verify(self.ensemble)
@@ -295,14 +257,6 @@ class History:
     @property
     def _folders(self) -> str:
         return ", ".join(str(server.folder) for server in self.ensemble.servers)
-
-    def _zxid(self, point: int | LeaderTime) -> int:
-        return self.zxid_at(point.time_ms) if isinstance(point, LeaderTime) else point
-
-    def _tree(self, point: int | LeaderTime | Tree) -> Tree:
-        if isinstance(point, Tree):
-            return point
-        return self.tree_at(zxid=self._zxid(point), digests=False).tree
 
     def _is_long_from(self, zxid: int, asked: int) -> bool:
         """Returns whether what is read from a zxid on is worth numpy's import, and the kernel is here."""

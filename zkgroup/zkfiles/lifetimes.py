@@ -1,15 +1,17 @@
-"""Says what the ephemeralOwner of a znode means: a session, a container, a time to live, or nothing.
+"""Says what ends a znode, by its ephemeralOwner: a session, a container, a time to live, or nothing.
 
 Source: EphemeralType.java@3.9. Whether a server took owners from 0xff00... on for times to live depends on a
 setting that no file holds (`extendedTypesEnabled`). A session id of server 255 has parts of a clock in the 16
 bits below the top byte, a time to live has zeros there, so these distinguish them.
+
+Before 3.6 the record of a session's end does not say what goes with it: `Ephemerals` does.
 """
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
-from zkgroup.zkfiles.records import Operation, TransactionType
+from zkgroup.zkfiles.records import CREATES, DELETES, Operation, Transaction, TransactionType
 
 Lifetime = Literal["session", "container", "ttl"]
 
@@ -18,6 +20,7 @@ _TTL_BASE: Final = -(2**56)
 """0xff00000000000000 as a signed number: what a time to live is added to."""
 _TTL_BITS: Final = 2**40
 _CREATE_CONTAINER: Final = int(TransactionType.CREATE_CONTAINER)
+_CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
 
 
 def lifetime_of(owner: int) -> Lifetime | None:
@@ -36,3 +39,51 @@ def owner_of(create: Operation, session: int) -> int:
     if create.ttl_ms is not None:
         return _TTL_BASE + create.ttl_ms
     return session if create.is_ephemeral else 0
+
+
+class Ephemerals:
+    """Kept up to date by telling it what happens, in the order of zxids."""
+
+    def __init__(self) -> None:
+        self._paths: dict[int, set[str]] = {}
+        self._sessions: dict[str, int] = {}
+
+    def created(self, path: str, session: int) -> None:
+        """An ephemeral of that session stands there from now on."""
+        self.deleted(path)
+        self._sessions[path] = session
+        self._paths.setdefault(session, set()).add(path)
+
+    def deleted(self, path: str) -> None:
+        """Nothing stands there any more; a path of no ephemeral is passed over."""
+        session = self._sessions.pop(path, None)
+        if session is not None:
+            self._paths[session].discard(path)
+
+    def closed(self, transaction: Transaction) -> tuple[str, ...]:
+        """The paths that go with a closeSession: those in its record first, then what else is its, sorted."""
+        named = transaction.closed_paths or ()
+        for path in named:
+            self.deleted(path)
+        return (*named, *self.ended(transaction.session))
+
+    def ended(self, session: int) -> list[str]:
+        """Returns what a session still has when it ends, sorted; it has nothing then."""
+        left = sorted(self._paths.pop(session, ()))
+        for path in left:
+            del self._sessions[path]
+        return left
+
+    def follow(self, transaction: Transaction) -> tuple[str, ...]:
+        """Takes in a whole transaction; the paths that go where it is a closeSession, else none."""
+        if transaction.type == _CLOSE_SESSION:
+            return self.closed(transaction)
+        if transaction.is_applied:
+            for operation in transaction.operations:
+                if operation.path is None:
+                    continue
+                if operation.type in CREATES and operation.is_ephemeral:
+                    self.created(operation.path, transaction.session)
+                elif operation.type in DELETES:
+                    self.deleted(operation.path)
+        return ()

@@ -11,7 +11,7 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.operations import DIGEST_VERSION
-from zkgroup.zkfiles.records import StoredZnode, Transaction, TreeDigest
+from zkgroup.zkfiles.records import Transaction, TreeDigest
 from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, open_snapshot
 from zkgroup.zkfiles.tree import Tree
 
@@ -159,15 +159,6 @@ def _doubt(snapshot: Path | None, exact_from: int | None, zxid: int) -> str | No
     if exact_from is None:
         return f"{snapshot} does not say at which zxid it was complete"
     return f"{snapshot} was being written until {exact_from:#x}" if exact_from > zxid else None
-
-
-def find(candidate: SnapshotCandidate, path: str) -> StoredZnode | None:
-    """One znode of a snapshot; reads to the end, for only then is it to be trusted. Raises as `load` does."""
-    found = None
-    for znode in open_snapshot(candidate.file.path, candidate.zxid).znodes():
-        if znode.path == path:
-            found = znode
-    return found
 
 
 def _usable(candidate: SnapshotCandidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkgroup.errors import NotZooKeeperFileError
-from zkgroup.zkfiles.lives import Ephemerals
+from zkgroup.zkfiles.lifetimes import Ephemerals
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.records import CREATES, DELETES, Operation, Transaction, TransactionType

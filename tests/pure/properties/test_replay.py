@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,6 @@ from tests.worlds.server_history import ServerHistory
 from zkgroup.model.requests import Znode
 from zkgroup.zkfiles.consistency import apply_and_doubt
 from zkgroup.zkfiles.diffs import Journal, diff_trees
-from zkgroup.zkfiles.lives import ZnodeLife, lives_of
 from zkgroup.zkfiles.records import (
     AclEntry,
     Operation,
@@ -209,34 +208,5 @@ def test_a_journal_finds_what_comparing_two_trees_finds(
     assert list(journal.changes()) == list(diff_trees(before, tree))
 
 
-@given(HISTORIES)
-def test_lives_are_what_the_tree_shows_after_each_record(
-    history: tuple[list[tuple[int, int, int]], bool],
-) -> None:
-    """Lifetimes come from records alone; the tree shows whether the path existed."""
-    world = written(history[0], lists=history[1])
-    path, tree = "/a", Tree()
-    shown = []
-    for transaction in world.transactions:
-        tree.apply(transaction)
-        shown.append((transaction.zxid, path in tree))
-    lives = list(lives_of(path, world.transactions))
-    assert shown == [
-        (
-            zxid,
-            any((life.from_zxid or 0) <= zxid and zxid < (life.to_zxid or zxid + 1) for life in lives),
-        )
-        for zxid, _ in shown
-    ]
-    assert list(_ends(lives)) == sorted(_ends(lives))
-    assert all(life.to_zxid is not None for life in lives[:-1])
-
-
 def shown(tree: Tree, *, with_pzxid: bool) -> list[Znode]:
     return [each if with_pzxid else each._replace(stat=each.stat._replace(pzxid=0)) for each in tree.znodes()]
-
-
-def _ends(lives: Sequence[ZnodeLife]) -> Iterator[int]:
-    for life in lives:
-        if life.to_zxid is not None:
-            yield life.to_zxid

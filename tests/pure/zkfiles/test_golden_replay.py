@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import recorded_tree, shown_tree
+from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.replay_start import candidates, load
 from zkgroup.zkfiles.tree import Tree
@@ -122,34 +122,18 @@ def test_each_recorded_tree_is_the_tree_at_its_zxid(name: str) -> None:
 
 
 def test_a_difference_is_that_of_two_recorded_trees() -> None:
-    """From one log in both directions, and against a tree: no path more or less than a client would find."""
+    """From one log, and of two trees: no path more or less than a client would find."""
     history = History(folder(OLD))
     start, end = TREES["13-deletion-done-after-return"], TREES["22-group-three-members"]
     before = {each[0]: each for each in recorded_tree(f"{KAFKA}/13-deletion-done-after-return")}
     after = {each[0]: each for each in recorded_tree(f"{KAFKA}/22-group-three-members")}
-    changes = [each for each in history.diff(start, end) if not each.path.startswith("/zookeeper")]
+    changes = [
+        each for each in history.compared(start, end).changes if not each.path.startswith("/zookeeper")
+    ]
     assert {each.path: each.change for each in changes} == {
         path: "added" if path not in before else "removed" if path not in after else "changed"
         for path in before.keys() | after.keys()
         if before.get(path) != after.get(path)
     }
-    whole = history.diff(history.tree_at(zxid=start).tree, end)
+    whole = diff_trees(history.tree_at(zxid=start).tree, history.tree_at(zxid=end).tree)
     assert [each for each in whole if not each.path.startswith("/zookeeper")] == changes
-    assert [each.reversed() for each in changes] == [
-        each for each in history.diff(end, start) if not each.path.startswith("/zookeeper")
-    ]
-
-
-def test_lives_of_the_controller_follow_each_other() -> None:
-    """One at a time, each ended with its session: before 3.6 no record says so."""
-    lives = list(History(folder(OLD)).lives("/controller"))
-    assert [each.ended_by for each in lives[:-1]] == ["session_end"] * (len(lives) - 1)
-    assert lives[-1].ended_by == "open"
-    assert len(lives) >= 2
-    for life, following in pairwise(lives):
-        assert life.is_synthetic
-        assert life.creator == life.owner == life.ender
-        assert life.from_zxid is not None
-        assert life.to_zxid is not None
-        assert following.from_zxid is not None
-        assert life.from_zxid < life.to_zxid < following.from_zxid

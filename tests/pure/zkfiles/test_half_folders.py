@@ -49,16 +49,3 @@ def test_the_newest_of_snapshots_alone_is_the_last_tree(tmp_path: Path) -> None:
 
     assert history.tree_at().account.snapshot_zxid == 0x352
     assert history.tree_at(zxid=0x351).account.snapshot_zxid == 0x100
-
-
-def test_lives_of_snapshots_alone_are_those_of_the_newest(tmp_path: Path) -> None:
-    """What only an older one has is gone, nobody knows when."""
-    world = ServerHistory()
-    world.create("/a")
-    world.create("/b")
-    world.delete("/a")
-    for zxid in (1, 3):
-        world.snapshot(tmp_path, zxid)
-    history = History(tmp_path)
-
-    assert [list(history.lives(path)) == [] for path in ("/a", "/b")] == [True, False]

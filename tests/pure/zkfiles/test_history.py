@@ -10,10 +10,10 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles import replay_start, servers
-from zkgroup.zkfiles.diffs import ZnodeChange
-from zkgroup.zkfiles.history import History, LeaderTime
+from zkgroup.zkfiles.diffs import diff_trees
+from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.records import Operation, TransactionType, TreeDigest
+from zkgroup.zkfiles.records import TreeDigest
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole
 
@@ -272,17 +272,16 @@ def test_the_beginning_is_the_earliest_that_is_exact(tmp_path: Path) -> None:
     assert History(tmp_path / "whole").beginning().account.zxid == 0
 
 
-def changes(history: History, *points: object, below: str = "/") -> list[tuple[str, str]]:
-    found: list[ZnodeChange] = list(history.diff(*points, below))  # type: ignore[arg-type]
+def changes(history: History, start: int, end: int, below: str = "/") -> list[tuple[str, str]]:
+    found = history.compared(start, end, below).changes
     return [(each.path, each.change) for each in found if not each.is_of_children_only]
 
 
-def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
-    """One replay with a journal finds what comparing two whole trees does, in both directions."""
+def test_differences_between_zxids(tmp_path: Path) -> None:
+    """One replay with a journal finds what comparing two whole trees does."""
     world = ServerHistory()
     world.create("/kept", b"1")
     world.create("/gone")
-    start = world.ms
     world.create("/short")
     world.delete("/short")
     world.set("/kept", b"2")
@@ -293,19 +292,16 @@ def test_differences_between_zxids_times_and_trees(tmp_path: Path) -> None:
     history = History(tmp_path)
     expected = [("/gone", "removed"), ("/kept", "changed"), ("/new", "added"), ("/new/below", "added")]
     assert changes(history, 2, 8) == expected
-    assert changes(history, LeaderTime(start), LeaderTime(world.ms)) == expected
-    assert changes(history, history.tree_at(zxid=2).tree, 8) == expected
+    trees = history.tree_at(zxid=2).tree, history.tree_at(zxid=8).tree
+    assert history.compared(2, 8).changes == list(diff_trees(*trees))
     assert changes(history, 8, 8) == []
     assert changes(history, 2, 8, below="/new") == expected[2:]
-    assert [(path, {"added": "removed", "removed": "added"}.get(kind, kind)) for path, kind in expected] == (
-        changes(history, 8, 2)
-    )
-    kept = next(each for each in history.diff(2, 8) if each.path == "/kept")
+    kept = next(each for each in history.compared(2, 8).changes if each.path == "/kept")
     assert kept.fields == ("data", "mzxid", "mtime", "version")
     assert kept.before is not None
     assert kept.after is not None
     assert (kept.before.znode.data, kept.after.znode.data) == (b"1", b"2")
-    root = next(each for each in history.diff(2, 8) if each.path == "/")
+    root = next(each for each in history.compared(2, 8).changes if each.path == "/")
     assert root.is_of_children_only
 
 
@@ -316,74 +312,7 @@ def test_a_difference_over_a_hole_is_that_of_two_snapshots(tmp_path: Path) -> No
     world.log(tmp_path, 12)
     world.snapshot(tmp_path, 3)
     world.snapshot(tmp_path, 14)
-    found = [each for each in History(tmp_path).diff(4, 16) if each.path == "/n"]
+    found = [each for each in History(tmp_path).compared(4, 16).changes if each.path == "/n"]
     assert [(each.change, each.before and each.before.znode.data) for each in found] == [("changed", b"4")]
     assert found[0].after is not None
     assert found[0].after.znode.data == b"16"
-
-
-def test_lives_with_every_kind_of_end(tmp_path: Path) -> None:
-    """Who ended a claim tells a handover from a theft and from a crash."""
-    world = ServerHistory()
-    world.open(7)
-    world.create("/x", b"1", session=7, ephemeral=True)
-    world.delete("/x", session=7)
-    world.create("/x", b"2", session=7, ephemeral=True)
-    world.delete("/x", session=8)
-    world.create("/x", b"3", session=7, ephemeral=True)
-    world.close(7, expired=True)
-    world.create("/x", b"4", session=8, kind=TransactionType.CREATE_CONTAINER)
-    world.delete("/x", session=0, kind=TransactionType.DELETE_CONTAINER)
-    error = Operation(TransactionType.ERROR, error=-110)
-    world.multi(world.creation("/x", b"never"), error)
-    world.multi(world.creation("/x", b"5"), session=9)
-    world.log(tmp_path)
-    lives = list(History(tmp_path).lives("/x"))
-    assert [
-        (each.data, each.creator, each.from_zxid, each.to_zxid, each.ended_by, each.ender) for each in lives
-    ] == [
-        (b"1", 7, 2, 3, "release", 7),
-        (b"2", 7, 4, 5, "deleted_by_other", 8),
-        (b"3", 7, 6, 7, "session_end", 7),
-        (b"4", 8, 8, 9, "server", 0),
-        (b"5", 9, 11, None, "open", None),
-    ]
-    assert [each.lifetime for each in lives] == ["session", "session", "session", "container", None]
-    assert not any(each.is_synthetic for each in lives)
-
-
-def test_a_life_that_began_before_the_files_or_ended_in_a_hole(tmp_path: Path) -> None:
-    """What no record says stays None or `unknown`; it is not made up."""
-    world = ServerHistory(lists=False)
-    world.open(7)
-    world.create("/seed", b"s", session=7, ephemeral=True)
-    world.create("/unknown")
-    world.fail()
-    world.delete("/unknown", session=3)
-    world.create("/lost")
-    world.delete("/lost")
-    world.create("/lost")
-    world.close(7)
-    world.log(tmp_path, 4, 6)
-    world.log(tmp_path, 8)
-    world.snapshot(tmp_path, 6)
-    history = History(tmp_path)
-    (seed,) = history.lives("/seed")
-    assert (seed.from_zxid, seed.creator, seed.data, seed.ended_by, seed.to_zxid) == (
-        2,
-        7,
-        b"s",
-        "session_end",
-        9,
-    )
-    assert seed.is_synthetic
-    (unknown,) = history.lives("/unknown")
-    assert (unknown.from_zxid, unknown.creator, unknown.to_zxid, unknown.ended_by) == (
-        None,
-        None,
-        5,
-        "deleted_by_other",
-    )
-    lost = [(each.from_zxid, each.ended_by) for each in history.lives("/lost")]
-    assert lost == [(6, "unknown"), (8, "open")]
-    assert list(history.lives("/never")) == []

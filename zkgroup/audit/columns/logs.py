@@ -28,7 +28,7 @@ from zkgroup.zkfiles.arrow import array_of
 from zkgroup.zkfiles.batches import Batch, Coded
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.lives import Ephemerals
+from zkgroup.zkfiles.lifetimes import Ephemerals
 from zkgroup.zkfiles.log_lists import ALL_ZXIDS, LeftOutWrites, Wanted
 from zkgroup.zkfiles.schemas import LOG, select
 from zkgroup.zkfiles.zxids import Hole
