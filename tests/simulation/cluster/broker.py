@@ -94,7 +94,7 @@ class SimulatedBroker:
         logs = LogConfig(segment_bytes=world.setup.segment_bytes)
         data_dir = DataDir.in_memory(logs, world.clock.wall_ms, world.storages[broker])
         self.host = ReplicaManager(broker, data_dir, world.clock.wall_ms)
-        self.cache = MetadataCache()
+        self.cache = MetadataCache(self._metadata_updated)
         self.receiver = ControlRequestHandler(broker, self.cache)
         self.client = world.server.client(self.name, world.setup.session_timeout_ms)
         self.registered_store = RegisteredStore(self.client)
@@ -172,8 +172,6 @@ class SimulatedBroker:
                 handling = self.receiver.stop_replica(request)
             case _:
                 response = self.receiver.update_metadata(request, self._world.clock.now_ms())
-                if self.coordinator is not None and response.error == ErrorCode.NONE:
-                    self.coordinator.topics_deleted(self.cache.deleted_by(request))
                 return self._answered(request, before, response)
         try:
             action = next(handling)
@@ -183,6 +181,10 @@ class SimulatedBroker:
                 action = handling.send(error)
         except StopIteration as end:
             return self._answered(request, before, end.value)
+
+    def _metadata_updated(self, deleted_topics: frozenset[str]) -> None:
+        if self.coordinator is not None:
+            self.coordinator.topics_deleted(deleted_topics)
 
     def _leader_and_isr_applied(self, request: LeaderAndIsrRequest) -> None:
         """Resumes paused fetches that the request sets up again."""
