@@ -93,6 +93,11 @@ def _admin(event: Event) -> Key | None:
     return ("admin",) if event.applied and path_kind(event.path).kind == "admin" else None
 
 
+def partition_of(key: Key) -> tuple[str, str, int]:
+    """Group, topic and partition of a key of BY_GROUP_PARTITION or BY_OWNED_PARTITION."""
+    return key[0], key[1], int(key[2])
+
+
 def _kinds(*kinds: Kind) -> frozenset[Kind]:
     return frozenset(kinds)
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import Key
-from zkgroup.audit.rules import Finding, Severity
+from zkgroup.audit.rules import Finding, Severity, finding_between
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -27,7 +27,7 @@ class ChangeStamp(NamedTuple):
     """The moment of a change. For what the history began with it is the beginning of its log."""
 
     zxid: int
-    ms: int
+    time_ms: int
     session: int = 0
     """Names who did it; 0 for what the history began with."""
 
@@ -167,8 +167,8 @@ class TopicViews:
         for partition in partitions:
             if event.seed:
                 known = self._touched.get(partition)
-                since = max(event.mtime_ms or event.time_ms, known.ms if known else 0)
-                self._touched[partition] = stamp._replace(ms=since)
+                since = max(event.mtime_ms or event.time_ms, known.time_ms if known else 0)
+                self._touched[partition] = stamp._replace(time_ms=since)
             else:
                 self._touched[partition] = stamp
 
@@ -193,7 +193,7 @@ class FaultInterval(NamedTuple):
 
     def ms(self, end: ChangeStamp) -> int:
         """Returns how long, by the leader's clock; never below 0."""
-        return max((self.to or end).ms - self.since.ms, 0)
+        return max((self.to or end).time_ms - self.since.time_ms, 0)
 
 
 def partition_changes(
@@ -237,33 +237,12 @@ def interval_finding(
     name: str, severity: Severity, topic: str, partition: int, interval: FaultInterval, detail: str
 ) -> Finding:
     """A finding about one."""
-    return Finding(
-        name,
-        severity,
-        topic=topic,
-        partition=partition,
-        session=interval.since.session or None,
-        from_zxid=interval.since.zxid,
-        to_zxid=interval.to.zxid if interval.to else None,
-        from_ms=interval.since.ms,
-        to_ms=interval.to.ms if interval.to else None,
-        detail=detail,
-    )
+    place, session = (None, topic, partition), interval.since.session or None
+    return finding_between(name, severity, interval.since, interval.to, detail, place, session)
 
 
 def change_finding(
     name: str, severity: Severity, topic: str, partition: int, at: ChangeStamp, detail: str
 ) -> Finding:
     """A finding about what one transaction did."""
-    return Finding(
-        name,
-        severity,
-        topic=topic,
-        partition=partition,
-        session=at.session or None,
-        from_zxid=at.zxid,
-        to_zxid=at.zxid,
-        from_ms=at.ms,
-        to_ms=at.ms,
-        detail=detail,
-    )
+    return finding_between(name, severity, at, at, detail, (None, topic, partition), at.session or None)

@@ -72,30 +72,63 @@ class Finding:
     detail: str = ""
 
 
-def finding_at(
+class Moment(Protocol):
+    """A transaction, and the leader's clock then."""
+
+    @property
+    def zxid(self) -> int: ...
+    @property
+    def time_ms(self) -> int: ...
+
+
+class Interval(Protocol):
+    """A time between two transactions; `to_*` is None where it lasts."""
+
+    @property
+    def from_zxid(self) -> int | None: ...
+    @property
+    def to_zxid(self) -> int | None: ...
+    @property
+    def from_ms(self) -> int | None: ...
+    @property
+    def to_ms(self) -> int | None: ...
+
+
+_Place = tuple[str | None, str | None, int | None]
+"""Group, topic and partition."""
+_NOWHERE: Final[_Place] = (None, None, None)
+
+
+def finding_in(
     name: str,
     severity: Severity,
-    event: Event,
+    time: Interval,
     detail: str,
-    *,
-    group: str | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
+    place: _Place = _NOWHERE,
+    session: int | None = None,
 ) -> Finding:
+    """A finding of the time of an interval; `place` is group, topic and partition."""
+    ends = (time.from_zxid, time.to_zxid, time.from_ms, time.to_ms)
+    return Finding(name, severity, *place, session, *ends, detail)
+
+
+def finding_between(
+    name: str,
+    severity: Severity,
+    since: Moment,
+    to: Moment | None,
+    detail: str,
+    place: _Place = _NOWHERE,
+    session: int | None = None,
+) -> Finding:
+    """A finding of what began at one moment and ended at another; None where it lasts."""
+    zxids, times = (since.zxid, to.zxid if to else None), (since.time_ms, to.time_ms if to else None)
+    return Finding(name, severity, *place, session, *zxids, *times, detail)
+
+
+def finding_at(name: str, severity: Severity, event: Event, detail: str, place: _Place = _NOWHERE) -> Finding:
     """Returns what one row did, as a finding of its session and its moment."""
-    return Finding(
-        name,
-        severity,
-        group,
-        topic,
-        partition,
-        event.session,
-        event.zxid,
-        event.zxid,
-        event.time_ms,
-        event.time_ms,
-        detail,
-    )
+    return finding_between(name, severity, event, event, detail, place, event.session)
 
 
 Bounds = Mapping[str, float]

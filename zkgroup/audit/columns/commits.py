@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from zkgroup.audit.columns.partitions import begins
 from zkgroup.audit.columns.tables import ScreenTables
+from zkgroup.audit.sliding_window import Occurrence
 
 
 def commits_by_group(
     tables: ScreenTables, minute_ms: int
-) -> Iterator[tuple[str, tuple[int, int, int, int], tuple[int, int, int, int]]]:
-    """Of each group without an odd offset: zxids and times of its first and last commit, and four counts.
+) -> Iterator[tuple[str, Occurrence, Occurrence, tuple[int, int, int, int]]]:
+    """Of each group without an odd offset: its first and its last commit, and four counts.
 
     These are commits, repeated offsets, sessions, and the commits of the busiest minute: those in a row that
     are of one minute.
@@ -40,8 +41,8 @@ def commits_by_group(
     pairs = codes.astype(np.int64) * len(sessions.dictionary) + sessions.indices.to_numpy()
     writers = np.bincount(pa.array(pairs).unique().to_numpy() // len(sessions.dictionary))
     for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        code, first, last = int(codes[start]), rows[start], rows[end - 1]
+        code, ends_at = int(codes[start]), (rows[start], rows[end - 1])
         if not tables.odd_groups[code]:
-            zxids, times = columns.zxid[[first, last]].tolist(), columns.time_ms[[first, last]].tolist()
+            first, last = (Occurrence(int(columns.zxid[at]), int(columns.time_ms[at])) for at in ends_at)
             counts = (end - start, int(repeats[number]), int(writers[code]), int(busiest[number]))
-            yield groups.keys[code][0], (*zxids, *times), counts
+            yield groups.keys[code][0], first, last, counts

@@ -10,12 +10,13 @@ from zkgroup.audit.columns.partitions import begins
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.keys import Key
+from zkgroup.audit.sliding_window import Occurrence
 
 
 def busiest_minutes(
     tables: ScreenTables, rows: Selection, enough: float, minute_ms: int, once: Key
-) -> Iterator[tuple[Key, tuple[int, int, int, int], tuple[int, int, int, int, int, int]]]:
-    """Of each key with a minute of enough rows: zxids and times of its ends in the busiest, and six counts.
+) -> Iterator[tuple[Key, Occurrence, Occurrence, tuple[int, int, int, int, int, int]]]:
+    """Of each key with a minute of enough rows: the ends of the busiest, and six counts.
 
     These are rows, bytes, the session with most rows, how many it has, how many minutes have enough, and the
     most rows of one transaction at any time. Of the key `once` a transaction counts as one row.
@@ -45,11 +46,12 @@ def busiest_minutes(
         part = numbers[runs[best] : runs[best] + lengths[best]]
         sessions, counts = np.unique(columns.session[part], return_counts=True)
         most = int(counts.max())
-        first, last = part[0], part[-1]
-        ends = (columns.zxid[first], columns.zxid[last], columns.time_ms[first], columns.time_ms[last])
+        ends = part[0], part[-1]
+        first, last = (Occurrence(int(columns.zxid[at]), int(columns.time_ms[at])) for at in ends)
         yield (
             ordered.keys[code],
-            (int(ends[0]), int(ends[1]), int(ends[2]), int(ends[3])),
+            first,
+            last,
             (
                 len(part),
                 int(tables.sizes(part).sum()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from zkgroup.audit.controller_lookup import (
@@ -17,8 +16,18 @@ from zkgroup.audit.controller_lookup import (
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keys import ADMIN, BY_DECISION, CONTROLLER, Key
+from zkgroup.audit.membership import TimeRange
 from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity, finding_at
+from zkgroup.audit.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Rule,
+    Severity,
+    finding_at,
+    finding_between,
+    finding_in,
+)
 from zkgroup.audit.texts import count_text, duration_text, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
@@ -31,18 +40,11 @@ _CHANGES: Final = frozenset(("create", "set", "delete"))
 _NAMED_MAX: Final = 5
 
 
-def _from_to(name: str, severity: Severity, since: Event, to: Event | None, detail: str) -> Finding:
+def _from_to(
+    name: str, severity: Severity, since: Event, to: Event | None, detail: str, topic: str | None = None
+) -> Finding:
     """Returns what began with one row and ended with another; None where it lasts."""
-    return Finding(
-        name,
-        severity,
-        session=since.session or None,
-        from_zxid=since.zxid,
-        to_zxid=to.zxid if to else None,
-        from_ms=since.time_ms,
-        to_ms=to.time_ms if to else None,
-        detail=detail,
-    )
+    return finding_between(name, severity, since, to, detail, (None, topic, None), since.session or None)
 
 
 def _lasted_ms(since: Event, to: Event | None, facts: Facts) -> int:
@@ -97,16 +99,8 @@ def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms:
     if life.to_zxid is not None:
         ended = ending_text(facts, life.session, life.to_zxid, life.ended_by or 0)
         parts.append(f"{ended} after {duration_text((life.to_ms or 0) - life.from_ms)}")
-    return Finding(
-        "controller_election",
-        "warning" if gap_ms is not None and gap_ms > longest_ms else "info",
-        session=life.session,
-        from_zxid=life.from_zxid,
-        to_zxid=life.to_zxid,
-        from_ms=life.from_ms,
-        to_ms=life.to_ms,
-        detail="; ".join(parts),
-    )
+    severity: Severity = "warning" if gap_ms is not None and gap_ms > longest_ms else "info"
+    return finding_in("controller_election", severity, life, "; ".join(parts), session=life.session)
 
 
 def _raised_epoch(life: Life, facts: Facts) -> int | None:
@@ -125,15 +119,9 @@ def _storm_finding(run: Sequence[Life], facts: Facts) -> Finding:
     lasted = duration_text(last.from_ms - first.from_ms)
     paths = dict.fromkeys(_unreadable_brokers(first, last, facts))
     unreadable = [f"; no JVM can read {path}" for path in paths]
-    return Finding(
-        "controller_election",
-        "warning",
-        from_zxid=first.from_zxid,
-        to_zxid=last.from_zxid,
-        from_ms=first.from_ms,
-        to_ms=last.from_ms,
-        detail=f"a storm of {len(run)} elections in {lasted}{''.join(unreadable)}",
-    )
+    detail = f"a storm of {len(run)} elections in {lasted}{''.join(unreadable)}"
+    time = TimeRange(first.from_zxid, first.from_ms, last.from_zxid, last.from_ms)
+    return finding_in("controller_election", "warning", time, detail)
 
 
 def _unreadable_brokers(first: Life, last: Life, facts: Facts) -> Iterator[str]:
@@ -276,9 +264,8 @@ def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Boun
             continue  # with no controller at all tools take requests off themselves
         detail = f"{each.what}, by {who(facts, event.session)}, while {why}"
         severity: Severity = "warning" if by_hand else "error"
-        yield finding_at(
-            "deposed_controller_write", severity, event, detail, topic=each.topic, partition=each.partition
-        )
+        place = (None, each.topic, each.partition)
+        yield finding_at("deposed_controller_write", severity, event, detail, place)
 
 
 def _decisions(rows: KeyRows) -> Iterator[_Decision]:
@@ -449,18 +436,9 @@ def _given_up(
         if partition in left or replicas in (None, target) or partition.topic in deleting:
             continue
         asked = before.since[partition]
-        yield Finding(
-            "stuck_reassignment",
-            "warning",
-            topic=partition.topic,
-            partition=partition.partition,
-            session=event.session,
-            from_zxid=asked.zxid,
-            to_zxid=event.zxid,
-            from_ms=asked.time_ms,
-            to_ms=event.time_ms,
-            detail=f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}",
-        )
+        detail = f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}"
+        place = (None, partition.topic, partition.partition)
+        yield finding_between("stuck_reassignment", "warning", asked, event, detail, place, event.session)
 
 
 def _stood_long(request: _Request, done: Event | None, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -532,8 +510,7 @@ def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
         detail = f"deletion took {stood}"
         if end is None:
             detail = f"deletion asked for {stood} ago, and the topic is still there"
-        found = _from_to("stuck_topic_deletion", "warning", request, end, detail)
-        yield replace(found, topic=topic)
+        yield _from_to("stuck_topic_deletion", "warning", request, end, detail, topic)
 
 
 def _is_there(topic: str, facts: Facts) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from zkgroup.audit.disagreements import disagreements
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.audit.rules import Bounds, Finding, Severity, WholeRule
+from zkgroup.audit.rules import Bounds, Finding, Severity, WholeRule, finding_between, finding_in
 from zkgroup.audit.texts import count_text, duration_text, subtree_text
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
@@ -122,15 +122,8 @@ def ensemble_election(history: History, facts: Facts, bounds: Bounds) -> Iterato
         silence = duration_text(step.to_ms - step.from_ms)
         idle = after - before - 1
         more = f"; {count_text(idle, 'epoch')} between them without a write" if idle > 0 else ""
-        yield Finding(
-            "ensemble_election",
-            "info",
-            from_zxid=step.from_zxid,
-            to_zxid=step.to_zxid,
-            from_ms=step.from_ms,
-            to_ms=step.to_ms,
-            detail=f"epoch {before} -> {after}, no write for {silence}{more}",
-        )
+        detail = f"epoch {before} -> {after}, no write for {silence}{more}"
+        yield finding_in("ensemble_election", "info", step, detail)
 
 
 ENSEMBLE_ELECTION: Final = WholeRule(
@@ -175,15 +168,8 @@ def _history_hole_finding(hole: Hole, from_ms: int | None, to_ms: int | None, wh
     how_many = (
         f"{count_text(missing, 'zxid is', 'zxids are')} in no file" if is_of_one else "zxids are in no file"
     )
-    return Finding(
-        "history_hole",
-        "error",
-        from_zxid=hole.first_missing,
-        to_zxid=hole.last_missing,
-        from_ms=from_ms,
-        to_ms=to_ms,
-        detail=f"{how_many}, {where}",
-    )
+    ends = (hole.first_missing, hole.last_missing, from_ms, to_ms)
+    return Finding("history_hole", "error", None, None, None, None, *ends, f"{how_many}, {where}")
 
 
 HISTORY_HOLE: Final = WholeRule(
@@ -211,16 +197,8 @@ def oversized_transaction(history: History, facts: Facts, bounds: Bounds) -> Ite
         for path, of_log in server.oversized.items()
         for one in of_log.values()
     }
-    for zxid, (path, one) in sorted(found.items()):
-        yield Finding(
-            "oversized_transaction",
-            "error",
-            from_zxid=zxid,
-            to_zxid=zxid,
-            from_ms=one.time_ms,
-            to_ms=one.time_ms,
-            detail=f"{path.name}: {one.text}",
-        )
+    for _, (path, one) in sorted(found.items()):
+        yield finding_between("oversized_transaction", "error", one, one, f"{path.name}: {one.text}")
 
 
 OVERSIZED_TRANSACTION: Final = WholeRule(
@@ -246,15 +224,8 @@ def split_history(history: History, facts: Facts, bounds: Bounds) -> Iterator[Fi
     for each in disagreements(history):
         if not each.is_of_digests_only:
             how_many = count_text(each.size, "record is", "records are")
-            yield Finding(
-                "split_history",
-                "error",
-                from_zxid=each.from_zxid,
-                to_zxid=each.to_zxid,
-                from_ms=each.from_ms,
-                to_ms=each.to_ms,
-                detail=f"{how_many} not the same on all servers: {each.sides}",
-            )
+            detail = f"{how_many} not the same on all servers: {each.sides}"
+            yield finding_in("split_history", "error", each, detail)
 
 
 SPLIT_HISTORY: Final = WholeRule(
@@ -281,15 +252,8 @@ def clock_step(history: History, facts: Facts, bounds: Bounds) -> Iterator[Findi
             continue
         before, after = epoch_of(step.from_zxid), epoch_of(step.to_zxid)
         where = f"within epoch {after}" if before == after else f"at the election of epoch {after}"
-        yield Finding(
-            "clock_step",
-            "warning",
-            from_zxid=step.to_zxid,
-            to_zxid=step.to_zxid,
-            from_ms=step.from_ms,
-            to_ms=step.to_ms,
-            detail=f"the leader's clock went back by {duration_text(back_ms)} {where}",
-        )
+        detail = f"the leader's clock went back by {duration_text(back_ms)} {where}"
+        yield finding_in("clock_step", "warning", step._replace(from_zxid=step.to_zxid), detail)
 
 
 CLOCK_STEP: Final = WholeRule(

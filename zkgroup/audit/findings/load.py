@@ -12,7 +12,7 @@ from zkgroup.audit.columns.codes import CREATE, SET_ACL
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keys import BY_SUBTREE, Key, Keys
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity, finding_between
 from zkgroup.audit.texts import count_text, subtree_text, who
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.zxids import epoch_of
@@ -201,17 +201,12 @@ def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
     first, last = woken[0][1], woken[-1][1]
     most, minus_zxid = max((watchers, -event.zxid) for watchers, event in woken)
     wakings = sum(watchers for watchers, _ in woken)
-    yield Finding(
-        "herd_size",
-        "warning",
-        group=key[1] if len(key) > 1 else None,
-        from_zxid=first.zxid,
-        to_zxid=last.zxid,
-        from_ms=first.time_ms,
-        to_ms=last.time_ms,
-        detail=f"{count_text(len(woken), 'change')} of {key[0]} woke"
-        f" {count_text(wakings, 'watcher')}, at most {most} at once (zxid 0x{-minus_zxid:x})",
+    detail = (
+        f"{count_text(len(woken), 'change')} of {key[0]} woke"
+        f" {count_text(wakings, 'watcher')}, at most {most} at once (zxid 0x{-minus_zxid:x})"
     )
+    group = key[1] if len(key) > 1 else None
+    yield finding_between("herd_size", "warning", first, last, detail, (group, None, None))
 
 
 def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
@@ -290,9 +285,8 @@ def write_hot_spot(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
         transaction = (event.zxid, operations + 1 if zxid == event.zxid else 1)
         biggest = max(biggest, transaction[1])
     session, most = min(busiest.sessions.items(), key=lambda item: (-item[1], item[0]))
-    ends = (busiest.first.zxid, busiest.last.zxid, busiest.first.time_ms, busiest.last.time_ms)
     counts = _BusiestMinute(busiest.count, busiest.size, session, most, hot_minutes, biggest)
-    yield _hot_spot_finding(area, facts, ends, counts)
+    yield _hot_spot_finding(area, facts, busiest.first, busiest.last, counts)
 
 
 def _minutes(rows: KeyRows, *, one_a_transaction: bool) -> Iterator[_Minute]:
@@ -315,25 +309,19 @@ def _minutes(rows: KeyRows, *, one_a_transaction: bool) -> Iterator[_Minute]:
 
 
 def _hot_spot_finding(
-    area: str, facts: Facts, ends: tuple[int, int, int, int], counts: _BusiestMinute
+    area: str, facts: Facts, first: Moment, last: Moment, counts: _BusiestMinute
 ) -> Finding:
-    from_zxid, to_zxid, from_ms, to_ms = ends
     more = f"; biggest transaction {counts.biggest}"
     if area == _REFUSED:
-        more = _share_text(counts.operations, from_zxid, to_zxid)
-    return Finding(
-        "write_hot_spot",
-        "info",
-        group=path_kind(area).name if area.startswith(f"{consumers_path()}/") else None,
-        session=counts.session or None,
-        from_zxid=from_zxid,
-        to_zxid=to_zxid,
-        from_ms=from_ms,
-        to_ms=to_ms,
-        detail=f"{area}: {count_text(counts.operations, 'operation')},"
+        more = _share_text(counts.operations, first.zxid, last.zxid)
+    detail = (
+        f"{area}: {count_text(counts.operations, 'operation')},"
         f" {count_text(counts.size, 'byte')} in the busiest minute, {counts.most} of them by"
-        f" {who(facts, counts.session)}; {count_text(counts.minutes, 'minute')} like it{more}",
+        f" {who(facts, counts.session)}; {count_text(counts.minutes, 'minute')} like it{more}"
     )
+    group = path_kind(area).name if area.startswith(f"{consumers_path()}/") else None
+    place, session = (group, None, None), counts.session or None
+    return finding_between("write_hot_spot", "info", first, last, detail, place, session)
 
 
 def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
@@ -352,8 +340,8 @@ def _write_hot_spot_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
         return Screened(selection)
     counted = busiest_minutes(tables, selection, bounds["per_minute"], _MINUTE_MS, (_REFUSED,))
     found = [
-        _hot_spot_finding(area, tables.facts, ends, _BusiestMinute(*counts))
-        for (area,), ends, counts in counted
+        _hot_spot_finding(area, tables.facts, first, last, _BusiestMinute(*counts))
+        for (area,), first, last, counts in counted
     ]
     return Screened(selection.none(), found)
 

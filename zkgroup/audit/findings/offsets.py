@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zkgroup.audit.columns.codes import CHECK, CREATE, DELETE
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import DataChange, Facts
-from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, Key
+from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
+from zkgroup.audit.membership import TimeRange
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets, PartitionStep, partition_steps
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, finding_at
+from zkgroup.audit.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Moment,
+    Rule,
+    Screened,
+    Severity,
+    finding_at,
+    finding_between,
+    finding_in,
+)
 from zkgroup.audit.texts import count_text, duration_text, is_member, members_of, who
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
@@ -27,7 +39,7 @@ _MINUTE_MS: Final = 60_000
 
 def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit lower than the one before."""
-    group, topic, partition = key
+    group = key[0]
     last_writer: int | None = None
     for step in rows.once(partition_steps, key, facts):
         write, event = step.write, step.event
@@ -39,15 +51,7 @@ def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
             if last_writer not in (None, event.session):
                 before = f"; before it wrote {who(facts, last_writer or 0, group)}"
             detail = f"{write.previous} -> {write.offset} by {who(facts, event.session, group)}{before}{why}"
-            yield finding_at(
-                "offset_regression",
-                severity,
-                event,
-                detail,
-                group=group,
-                topic=topic,
-                partition=int(partition),
-            )
+            yield finding_at("offset_regression", severity, event, detail, partition_of(key))
         last_writer = event.session
 
 
@@ -81,7 +85,7 @@ OFFSET_REGRESSION: Final = Rule(
 
 def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit by a session that did not own the partition."""
-    group, topic, partition = key
+    group = key[0]
     for step in rows.once(partition_steps, key, facts):
         write, event = step.write, step.event
         if write is None or not write.is_commit or not write.holder_known:
@@ -90,9 +94,7 @@ def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
             continue
         severity, why = _judge_zombie(write, group, facts)
         detail = f"{_moved(write)} by {who(facts, event.session, group)}, but {why}"
-        yield finding_at(
-            "zombie_commit", severity, event, detail, group=group, topic=topic, partition=int(partition)
-        )
+        yield finding_at("zombie_commit", severity, event, detail, partition_of(key))
 
 
 def _judge_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
@@ -152,68 +154,32 @@ def no_commit_at_handover(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
 def _given_up(
     step: PartitionStep, life: OwnerLife, key: Key, facts: Facts, owned_ms: float
 ) -> Iterator[Finding]:
-    # What an owner from before the log committed before it is not known.
-    since = (
-        (life.from_zxid, life.from_ms)
-        if life.from_zxid >= facts.start_zxid
-        else (facts.start_zxid, facts.start_ms)
-    )
-    until = step.event.zxid, step.event.time_ms
-    if until[1] - since[1] > owned_ms:
-        yield _given_up_finding(key, life.session, since, until, step.value, facts)
-
-
-def _given_up_finding(
-    key: Key, session: int, since: tuple[int, int], until: tuple[int, int], value: int | None, facts: Facts
-) -> Finding:
-    """Of a time that a session owned a partition, by zxid and clock, and the offset at its end."""
-    group, topic, partition = key
-    found = "there was no offset" if value is None or value < 0 else f"the offset was {value}"
-    return Finding(
-        "no_commit_at_handover",
-        "info",
-        group=group,
-        topic=topic,
-        partition=int(partition),
-        session=session,
-        from_zxid=since[0],
-        to_zxid=until[0],
-        from_ms=since[1],
-        to_ms=until[1],
-        detail=f"owned for {duration_text(until[1] - since[1])} by {who(facts, session, group)}"
-        f" without a commit; {found} at the end",
-    )
+    to = step.event
+    time = TimeRange(life.from_zxid, life.from_ms, to.zxid, to.time_ms)
+    if life.from_zxid < facts.start_zxid:
+        # What an owner from before the log committed before it is not known.
+        time = time._replace(from_zxid=facts.start_zxid, from_ms=facts.start_ms)
+    if time.ms(facts) > owned_ms:
+        found = (
+            "there was no offset" if step.value is None or step.value < 0 else f"the offset was {step.value}"
+        )
+        detail = (
+            f"owned for {duration_text(time.ms(facts))} by {who(facts, life.session, key[0])}"
+            f" without a commit; {found} at the end"
+        )
+        yield finding_in("no_commit_at_handover", "info", time, detail, partition_of(key), life.session)
 
 
 def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Told by columns, but for partitions that have an offset which is no plain number."""
+    """Partitions that an owner gave up after a long time without a commit."""
     p, facts = tables.partitions, tables.facts
     commits = (p.is_commit & p.by_holder).cumsum()
     came = p.change_before
     is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
-    is_over &= (commits == commits[came]) & ~p.odd[p.selection.codes]
-    ends = is_over.nonzero()[0]
-    came = came[ends]
-    is_early = p.zxid[came] < facts.start_zxid
-    since_zxid, since_ms = p.zxid[came], p.time_ms[came]
-    since_zxid[is_early], since_ms[is_early] = facts.start_zxid, facts.start_ms
-    is_long = p.time_ms[ends] - since_ms > bounds["owned_ms"]
-    ends = ends[is_long]
-    written = p.last_write[ends]
-    rows = zip(
-        p.selection.codes[ends].tolist(),
-        p.session[came[is_long]].tolist(),
-        zip(since_zxid[is_long].tolist(), since_ms[is_long].tolist(), strict=True),
-        zip(p.zxid[ends].tolist(), p.time_ms[ends].tolist(), strict=True),
-        p.value[written].tolist(),
-        p.exists[ends].tolist(),
-        strict=True,
-    )
-    found = [
-        _given_up_finding(p.selection.keys[code], session, since, until, value if exists else None, facts)
-        for code, session, since, until, value, exists in rows
-    ]
-    return Screened(p.selection.of_keys(p.odd), found)
+    since_ms = p.time_ms[came]
+    since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
+    is_over &= (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"])
+    return Screened(p.keys_with(is_over | p.odd[p.selection.codes]))
 
 
 NO_COMMIT_AT_HANDOVER: Final = Rule(
@@ -234,7 +200,6 @@ NO_COMMIT_AT_HANDOVER: Final = Rule(
 
 def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owned partition whose offset has stood still up to the end."""
-    group, topic, partition = key
     changed = (0, 0)  # zxid and time of the last change of the value
     step: PartitionStep | None = None
     for step in rows.once(partition_steps, key, facts):
@@ -249,17 +214,9 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
     still_ms = facts.end_ms - since_ms
     if still_ms <= bounds["still_ms"]:
         return
-    yield Finding(
-        "stalled_offset",
-        "info",
-        group=group,
-        topic=topic,
-        partition=int(partition),
-        session=holder.session,
-        from_zxid=since_zxid,
-        from_ms=since_ms,
-        detail=f"at {step.value} for {duration_text(still_ms)}, owned by {who(facts, holder.session, group)}",
-    )
+    detail = f"at {step.value} for {duration_text(still_ms)}, owned by {who(facts, holder.session, key[0])}"
+    time = TimeRange(since_zxid, since_ms, None, None)
+    yield finding_in("stalled_offset", "info", time, detail, partition_of(key), holder.session)
 
 
 def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -314,8 +271,7 @@ def commit_rate(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
         minute = last.time_ms // _MINUTE_MS
         busiest = max(busiest, in_minute)
     if first is not None and last is not None:
-        ends = (first.zxid, last.zxid, first.time_ms, last.time_ms)
-        yield _commit_rate_finding(key[0], ends, _Counts(commits, repeats, len(writers), busiest))
+        yield _commit_rate_finding(key[0], first, last, _Counts(commits, repeats, len(writers), busiest))
 
 
 def _group_commits(rows: KeyRows, group: str, facts: Facts) -> Iterator[OffsetWrite]:
@@ -333,21 +289,14 @@ def _group_commits(rows: KeyRows, group: str, facts: Facts) -> Iterator[OffsetWr
             yield write
 
 
-def _commit_rate_finding(group: str, ends: tuple[int, int, int, int], counts: _Counts) -> Finding:
-    from_zxid, to_zxid, from_ms, to_ms = ends
-    seconds = max((to_ms - from_ms) / 1_000, 1.0)
-    return Finding(
-        "commit_rate",
-        "info",
-        group=group,
-        from_zxid=from_zxid,
-        to_zxid=to_zxid,
-        from_ms=from_ms,
-        to_ms=to_ms,
-        detail=f"{count_text(counts.commits, 'commit')} by {count_text(counts.writers, 'session')},"
+def _commit_rate_finding(group: str, first: Moment, last: Moment, counts: _Counts) -> Finding:
+    seconds = max((last.time_ms - first.time_ms) / 1_000, 1.0)
+    detail = (
+        f"{count_text(counts.commits, 'commit')} by {count_text(counts.writers, 'session')},"
         f" {counts.commits / seconds:.2f}/s, {100 * counts.repeats / counts.commits:.0f} % of them repeat"
-        f" the offset; at most {counts.busiest} in one minute",
+        f" the offset; at most {counts.busiest} in one minute"
     )
+    return finding_between("commit_rate", "info", first, last, detail, (group, None, None))
 
 
 def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -355,8 +304,8 @@ def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     from zkgroup.audit.columns.commits import commits_by_group
 
     found = [
-        _commit_rate_finding(group, ends, _Counts(*counts))
-        for group, ends, counts in commits_by_group(tables, _MINUTE_MS)
+        _commit_rate_finding(group, first, last, _Counts(*counts))
+        for group, first, last, counts in commits_by_group(tables, _MINUTE_MS)
     ]
     return Screened(tables.groups.of_keys(tables.odd_groups), found)
 
@@ -451,16 +400,9 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
     since_zxid, since_ms = max(
         (created.zxid, created.time_ms), *((change.zxid, change.time_ms) for change in changes[-1:]), (0, 0)
     )
-    yield Finding(
-        "offset_of_missing_partition",
-        "warning",
-        group=group,
-        topic=topic,
-        partition=int(partition),
-        from_zxid=since_zxid,
-        from_ms=since_ms,
-        detail=f"{why}; the offset is {(data or b'').decode('utf-8', 'replace')}",
-    )
+    detail = f"{why}; the offset is {(data or b'').decode('utf-8', 'replace')}"
+    since = TimeRange(since_zxid, since_ms, None, None)
+    yield finding_in("offset_of_missing_partition", "warning", since, detail, partition_of(key))
 
 
 def _why_missing(changes: Sequence[DataChange], partition: int, *, is_whole: bool) -> str | None:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key
+from zkgroup.audit.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key, partition_of
 from zkgroup.audit.membership import (
     TimeRange,
     demand,
@@ -26,17 +26,12 @@ from zkgroup.audit.membership import (
 from zkgroup.audit.owner_lives import OwnerLife, owner_lives
 from zkgroup.audit.partition_offsets import partition_steps
 from zkgroup.audit.rebalances import GroupReplay, replayed_group
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, finding_in
 from zkgroup.audit.texts import duration_text, session_text, who
 from zkgroup.model import TopicPartition
 
 if TYPE_CHECKING:
     from zkgroup.audit.columns.tables import ScreenTables
-
-
-def _partition_of(key: Key) -> tuple[str, str, int]:
-    """Group, topic and partition of a key, as findings begin."""
-    return key[0], key[1], int(key[2])
 
 
 def _is_known(facts: Facts, session: int) -> bool:
@@ -68,7 +63,7 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
         yield Finding(
             "orphan_owner",
             "error" if ms > bounds["grace_ms"] else "info",
-            *_partition_of(key),
+            *partition_of(key),
             owner.session,
             from_zxid=since_zxid,
             from_ms=since_ms,
@@ -114,17 +109,11 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
         owned = TimeRange.of(owner)
         for gap in gaps(owned, registered):
             ms = gap.ms(facts)
-            yield Finding(
-                "orphan_owner_interval",
-                "error" if gap.to_zxid is not None or ms > bounds["grace_ms"] else "info",
-                *_partition_of(key),
-                owner.session,
-                gap.from_zxid,
-                gap.to_zxid,
-                gap.from_ms,
-                gap.to_ms,
-                f"owner {owner.thread!r} stood for {duration_text(ms)} after the registration of its member",
+            severity: Severity = "error" if gap.to_zxid is not None or ms > bounds["grace_ms"] else "info"
+            detail = (
+                f"owner {owner.thread!r} stood for {duration_text(ms)} after the registration of its member"
             )
+            yield finding_in("orphan_owner_interval", severity, gap, detail, partition_of(key), owner.session)
 
 
 def _unregistered_claim_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -163,17 +152,8 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
         if not _is_known(facts, owner.session):
             continue
         there = [life for life in facts.members.get(key[0], ()) if _stood_at(life, owner, facts)]
-        yield Finding(
-            "owner_session_mismatch",
-            "error",
-            *_partition_of(key),
-            owner.session,
-            owner.from_zxid,
-            owner.to_zxid,
-            owner.from_ms,
-            owner.to_ms,
-            _mismatch_text(owner, there, mine),
-        )
+        detail = _mismatch_text(owner, there, mine)
+        yield finding_in("owner_session_mismatch", "error", owner, detail, partition_of(key), owner.session)
 
 
 def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
@@ -295,18 +275,12 @@ def _overlap_findings(overlaps: dict[str, _Overlap], key: Key) -> Iterator[Findi
     for each in overlaps.values():
         ms = each.to_ms - each.new.from_ms
         times = "once" if each.commits == 1 else f"{each.commits} times"
-        yield Finding(
-            "double_ownership",
-            "error",
-            *_partition_of(key),
-            each.session,
-            each.new.from_zxid,
-            each.to_zxid,
-            each.new.from_ms,
-            each.to_ms,
+        time = TimeRange(each.new.from_zxid, each.new.from_ms, each.to_zxid, each.to_ms)
+        detail = (
             f"{each.old.thread!r} committed {times}, up to {duration_text(ms)} after"
-            f" {each.new.thread!r} of session {session_text(each.new.session)} had claimed",
+            f" {each.new.thread!r} of session {session_text(each.new.session)} had claimed"
         )
+        yield finding_in("double_ownership", "error", time, detail, partition_of(key), each.session)
 
 
 def _double_ownership_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -338,18 +312,12 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     """
     for owner in _held(rows, key, facts):
         if owner.ended_by == "deleted_by_other" and owner.ender is not None:
-            yield Finding(
-                "claim_stolen",
-                "error",
-                *_partition_of(key),
-                owner.ender,
-                owner.to_zxid,
-                owner.to_zxid,
-                owner.to_ms,
-                owner.to_ms,
+            detail = (
                 f"the claim of {owner.thread!r}, {who(facts, owner.session, key[0])}, was deleted by"
-                f" {who(facts, owner.ender, key[0])}",
+                f" {who(facts, owner.ender, key[0])}"
             )
+            end = owner._replace(from_zxid=owner.to_zxid or 0, from_ms=owner.to_ms or 0)
+            yield finding_in("claim_stolen", "error", end, detail, partition_of(key), owner.ender)
 
 
 def _claim_stolen_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -410,7 +378,7 @@ def _unowned_findings(
 ) -> Iterator[Finding]:
     """Of the times without an owner of one partition those in which it was wanted."""
     wanted: list[TimeRange] | None = None
-    partition = _partition_of(key)
+    partition = partition_of(key)
     for time, before, after in times:
         if time.ms(facts) <= longest_ms:
             continue
@@ -422,16 +390,8 @@ def _unowned_findings(
                 then = "no owner until the end" if after is None else f"then {after!r}"
                 if piece.to_zxid is not None and piece.to_zxid != time.to_zxid:
                     then = "until no member subscribed to it any more"
-                yield Finding(
-                    "unowned_interval",
-                    "warning",
-                    *partition,
-                    from_zxid=piece.from_zxid,
-                    to_zxid=piece.to_zxid,
-                    from_ms=piece.from_ms,
-                    to_ms=piece.to_ms,
-                    detail=f"no member owned it for {duration_text(ms)}: {before!r} before, {then}",
-                )
+                detail = f"no member owned it for {duration_text(ms)}: {before!r} before, {then}"
+                yield finding_in("unowned_interval", "warning", piece, detail, partition)
 
 
 def _unowned_interval_screen(tables: ScreenTables, bounds: Bounds) -> Screened:

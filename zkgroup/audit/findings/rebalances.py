@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Final
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keys import BY_GROUP, BY_MEMBERSHIP, Key
-from zkgroup.audit.membership import ExpectedOwners
+from zkgroup.audit.membership import ExpectedOwners, TimeRange
 from zkgroup.audit.owner_lives import member_of_thread
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
+from zkgroup.audit.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Rule,
+    Screened,
+    Severity,
+    finding_between,
+    finding_in,
+)
 from zkgroup.audit.sliding_window import FullWindow, SlidingWindow
 from zkgroup.audit.texts import count_text, duration_text, who
 from zkgroup.model import TopicPartition
@@ -41,16 +50,7 @@ def rebalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
 
 
 def _of_rebalance(name: str, severity: Severity, about: Rebalance, detail: str) -> Finding:
-    return Finding(
-        name,
-        severity,
-        about.group,
-        from_zxid=about.from_zxid,
-        to_zxid=about.to_zxid,
-        from_ms=about.from_ms,
-        to_ms=about.to_ms,
-        detail=detail,
-    )
+    return finding_in(name, severity, about, detail, (about.group, None, None))
 
 
 def _rebalance_text(about: Rebalance) -> str:
@@ -120,16 +120,8 @@ def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
 def _storm_finding(group: str, full: FullWindow, most: int, causes: Mapping[str, int]) -> Finding:
     often = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
-    return Finding(
-        "rebalance_storm",
-        "warning",
-        group,
-        from_zxid=full.first.zxid,
-        to_zxid=full.last.zxid,
-        from_ms=full.first.time_ms,
-        to_ms=full.last.time_ms,
-        detail=f"{full.times} rebalances, more than {most} an hour; among their causes: {named}",
-    )
+    detail = f"{full.times} rebalances, more than {most} an hour; among their causes: {named}"
+    return finding_between("rebalance_storm", "warning", full.first, full.last, detail, (group, None, None))
 
 
 def _causes(about: Rebalance) -> Iterable[str]:
@@ -389,18 +381,12 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
     to_zxid, to_ms = ended.heirs_to
     if claim is not None and not ended.waiting:
         to_zxid, to_ms = claim.zxid, claim.time_ms
-    return Finding(
-        "handover_time",
-        "info",
-        group=group,
-        session=ended.session,
-        from_zxid=ended.zxid,
-        to_zxid=to_zxid,
-        from_ms=ended.time_ms,
-        to_ms=None if to_zxid is None else to_ms,
-        detail=f"{who(facts, ended.session, group)} {how}{silence} with"
-        f" {count_text(ended.partitions, 'partition')}; {then}",
+    detail = (
+        f"{who(facts, ended.session, group)} {how}{silence} with"
+        f" {count_text(ended.partitions, 'partition')}; {then}"
     )
+    time = TimeRange(ended.zxid, ended.time_ms, to_zxid, None if to_zxid is None else to_ms)
+    return finding_in("handover_time", "info", time, detail, (group, None, None), ended.session)
 
 
 def _handover_time_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -449,19 +435,13 @@ def _flapping_finding(
 ) -> Finding:
     within = [life for life in lives if full.first.zxid <= life.from_zxid <= full.last.zxid]
     lasted = [(facts.end_ms if life.to_ms is None else life.to_ms) - life.from_ms for life in within]
-    return Finding(
-        "member_flapping",
-        "warning",
-        group=group,
-        session=within[-1].session,
-        from_zxid=full.first.zxid,
-        to_zxid=full.last.zxid,
-        from_ms=full.first.time_ms,
-        to_ms=full.last.time_ms,
-        detail=f"member {member} registered {full.times} times within"
+    detail = (
+        f"member {member} registered {full.times} times within"
         f" {duration_text(full.last.time_ms - full.first.time_ms)}, for"
-        f" {duration_text(int(median(lasted)))} each (median)",
+        f" {duration_text(int(median(lasted)))} each (median)"
     )
+    place, session = (group, None, None), within[-1].session
+    return finding_between("member_flapping", "warning", full.first, full.last, detail, place, session)
 
 
 def _member_flapping_screen(tables: ScreenTables, bounds: Bounds) -> Screened:

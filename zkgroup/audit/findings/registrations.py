@@ -9,7 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import BY_MEMBERSHIP, Key, Keys
 from zkgroup.audit.rebalances import replayed_group
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, finding_between
 from zkgroup.audit.texts import count_text
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
@@ -52,18 +52,13 @@ def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 def _persistent(made: Event, end: Event | None) -> Finding:
     place = path_kind(made.path)
     is_owner = place.kind == "owner"
-    return Finding(
-        "persistent_znode",
-        "error",
+    where = (
         place.name if made.path.startswith(f"{consumers_path()}/") else None,
         place.topic if is_owner else None,
         place.partition if is_owner else None,
-        from_zxid=made.zxid,
-        to_zxid=None if end is None else end.zxid,
-        from_ms=made.time_ms,
-        to_ms=None if end is None else end.time_ms,
-        detail=f"{made.path} is persistent, so it ends with no session: {effect_without_session(made.path)}",
     )
+    detail = f"{made.path} is persistent, so it ends with no session: {effect_without_session(made.path)}"
+    return finding_between("persistent_znode", "error", made, end, detail, where)
 
 
 def _persistent_screen(tables: ScreenTables, bounds: Bounds) -> Screened:

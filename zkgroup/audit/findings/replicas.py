@@ -25,7 +25,7 @@ from zkgroup.audit.partitions import (
     interval_finding,
     partition_changes,
 )
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity, finding_between
 from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
@@ -166,16 +166,11 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
         yield interval_finding("under_replicated", "warning", topic, partition, interval, detail)
     for broker, total in sorted(sums.items()):
         topics = {topic_partition.topic for topic_partition in total.partitions}
-        yield Finding(
-            "under_replicated",
-            "warning",
-            from_zxid=total.since.zxid,
-            to_zxid=total.until.zxid if total.until else None,
-            from_ms=total.since.ms,
-            to_ms=total.until.ms if total.until else None,
-            detail=f"broker {broker} was not in sync in {count_text(len(total.partitions), 'partition')}"
-            f" of {count_text(len(topics), 'topic')}, for {duration_text(total.ms)}",
+        detail = (
+            f"broker {broker} was not in sync in {count_text(len(total.partitions), 'partition')}"
+            f" of {count_text(len(topics), 'topic')}, for {duration_text(total.ms)}"
         )
+        yield finding_between("under_replicated", "warning", total.since, total.until, detail)
 
 
 def _missing_intervals(rows: KeyRows, facts: Facts) -> Iterator[tuple[str, int, FaultInterval]]:
@@ -198,8 +193,10 @@ def _away_times(interval: FaultInterval, end: ChangeStamp) -> dict[int, _Away]:
         until = following[0] if following is not None else interval.to or end
         for broker in _missing(view):
             known = away.get(broker) or _Away(since, until, 0, ())
-            ms = max(until.ms - since.ms, 0)
-            away[broker] = _Away(known.since, until, known.ms + ms, (*known.pieces, (since.ms, until.ms)))
+            ms = max(until.time_ms - since.time_ms, 0)
+            away[broker] = _Away(
+                known.since, until, known.ms + ms, (*known.pieces, (since.time_ms, until.time_ms))
+            )
     return away
 
 
@@ -390,18 +387,13 @@ def isr_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
         for broker, flaps in _isr_flaps(changes, facts, bounds["within_ms"]):
             if flaps.pairs >= bounds["pairs"]:
                 times = "once" if flaps.pairs == 1 else f"{flaps.pairs} times"
-                yield Finding(
-                    "isr_flapping",
-                    "warning",
-                    topic=key[0],
-                    partition=partition,
-                    session=flaps.first.session or None,
-                    from_zxid=flaps.first.zxid,
-                    to_zxid=flaps.last.zxid,
-                    from_ms=flaps.first.ms,
-                    to_ms=flaps.last.ms,
-                    detail=f"broker {broker} left the ISR and came back {times}, away for"
-                    f" {duration_text(flaps.away_ms)}",
+                detail = (
+                    f"broker {broker} left the ISR and came back {times}, away for"
+                    f" {duration_text(flaps.away_ms)}"
+                )
+                place, session = (None, key[0], partition), flaps.first.session or None
+                yield finding_between(
+                    "isr_flapping", "warning", flaps.first, flaps.last, detail, place, session
                 )
 
 
@@ -417,13 +409,17 @@ def _isr_flaps(changes: Sequence[ViewChange], facts: Facts, within_ms: float) ->
             continue
         for broker in set(before.state.isr) - set(after.state.isr):
             left[broker] = at
-            if broker in runs and at.ms - runs[broker].last.ms > within_ms:
+            if broker in runs and at.time_ms - runs[broker].last.time_ms > within_ms:
                 yield broker, runs.pop(broker)
         for broker in set(after.state.isr) - set(before.state.isr):
             since = left.pop(broker, None)
-            if since is not None and at.ms - since.ms <= within_ms and _stayed(broker, since, at, facts):
+            if (
+                since is not None
+                and at.time_ms - since.time_ms <= within_ms
+                and _stayed(broker, since, at, facts)
+            ):
                 run = runs.get(broker, _Flaps(since, at, 0, 0))
-                away_ms = run.away_ms + max(at.ms - since.ms, 0)
+                away_ms = run.away_ms + max(at.time_ms - since.time_ms, 0)
                 runs[broker] = _Flaps(run.first, at, run.pairs + 1, away_ms)
     yield from runs.items()
 

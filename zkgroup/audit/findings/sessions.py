@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Final
 from zkgroup.audit.events import SINGLE, Event
 from zkgroup.audit.facts import Facts, server_of
 from zkgroup.audit.keys import BY_SESSION, Key
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, finding_at
+from zkgroup.audit.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Rule,
+    Screened,
+    Severity,
+    finding_at,
+    finding_between,
+    finding_in,
+)
 from zkgroup.audit.sliding_window import FullWindow, full_windows
 from zkgroup.audit.texts import (
     count_text,
@@ -30,17 +40,8 @@ _HOUR_MS: Final = 3_600_000
 
 def _of_full_window(name: str, session: int, full: FullWindow, detail: str, facts: Facts) -> Finding:
     """A warning about what a session did many times."""
-    return Finding(
-        name,
-        "warning",
-        group=only_group(facts, session),
-        session=session,
-        from_zxid=full.first.zxid,
-        to_zxid=full.last.zxid,
-        from_ms=full.first.time_ms,
-        to_ms=full.last.time_ms,
-        detail=detail,
-    )
+    place = (only_group(facts, session), None, None)
+    return finding_between(name, "warning", full.first, full.last, detail, place, session)
 
 
 def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -76,7 +77,7 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
     if back_ms is not None:
         detail += f"; the member registered again {duration_text(back_ms)} later"
     severity: Severity = "info" if back_ms is None else "warning"
-    yield finding_at("session_end", severity, close, detail, group=only_group(facts, session))
+    yield finding_at("session_end", severity, close, detail, (only_group(facts, session), None, None))
 
 
 def _back_after_ms(facts: Facts, close: Event) -> int | None:
@@ -234,18 +235,12 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     if not created or life is None or life.from_ms is None or life.to_ms is None:
         return
     if life.to_ms - life.from_ms < bounds["short_ms"]:
-        yield Finding(
-            "ephemeral_churn",
-            "info",
-            group=only_group(facts, session),
-            session=session,
-            from_zxid=life.from_zxid,
-            to_zxid=life.to_zxid,
-            from_ms=life.from_ms,
-            to_ms=life.to_ms,
-            detail=f"{who(facts, session)} lived for {duration_text(life.to_ms - life.from_ms)} and made"
-            f" {count_text(created, 'ephemeral')}",
+        detail = (
+            f"{who(facts, session)} lived for {duration_text(life.to_ms - life.from_ms)} and made"
+            f" {count_text(created, 'ephemeral')}"
         )
+        place = (only_group(facts, session), None, None)
+        yield finding_in("ephemeral_churn", "info", life, detail, place, session)
 
 
 def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:

@@ -212,8 +212,8 @@ class Replication:
     def _take(self, topic: str, faults: Iterable[_Fault]) -> None:
         for partition, since, to, text in faults:
             span = Span(
-                since.ms,
-                None if to is None else to.ms,
+                since.time_ms,
+                None if to is None else to.time_ms,
                 text,
                 since.session,
                 since.zxid,
