@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same, Slices
@@ -72,7 +73,8 @@ def coded(batches: Sequence[Batch], name: str) -> tuple[Any, list[Any]]:
     column = next(each for each in batches[0].columns if each.name == name)
     whole = pa.concat_arrays([array_of(batch, column) for batch in batches])
     encoded = whole.dictionary_encode("encode")
-    return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
+    codes = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(encoded))
+    return codes, encoded.dictionary.to_pylist()
 
 
 def _values(values: Sequence[Any], type_: ColumnType) -> Any:
@@ -122,8 +124,9 @@ def _even(count: int) -> Any:
 
 @cache
 def _evens(count: int) -> Any:
-    """0, 2, 4, and so on."""
-    return pa.array(range(0, 2 * count, 2), pa.int32())
+    """0, 2, 4, and so on; made of a buffer, for `pyarrow.array` imports pandas where it is installed."""
+    numbers = np.arange(0, 2 * count, 2, np.int32)
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(numbers)])
 
 
 def _bits(present: Any, rows: int) -> Any:
