@@ -11,8 +11,9 @@ delivery, S9 right start, S10 same view same answer, S22 no half claim; and afte
 converge, L1 all partitions owned, L2 no owner that is not a member, L3 every member has its share, L4 no more
 changes.
 
-`check_cluster` decides the invariants of brokers and controllers (`cluster`): S11 to S17, L6 and L7, and that
-no acknowledged record is lost (`records`). `read_transactions` reads the transaction logs of real servers.
+`read_transactions` reads the transaction logs of real servers, which `check_history` takes, too. The demos
+decide the invariants of brokers and controllers from them (`cluster`): S11 to S17, L6 and L7, and that no
+acknowledged record is lost.
 """
 
 from zkgroup.history.cluster.checker import check_cluster as check_cluster
