@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -86,17 +86,6 @@ class BrokersDemoReport(DemoReport):
     dump: SegmentDump | None
 
 
-class Interrupted(NamedTuple):
-    """The reassignment during which the controller was killed."""
-
-    asked: int
-    """Partitions."""
-    open_at_the_kill: int
-    """Of these, the entries of the request just after the controller had died."""
-    epoch: int
-    """Of that controller."""
-
-
 def run(options: DemoOptions, screen: Screen) -> BrokersDemoReport:
     """Runs the whole demo. Leaves no process behind, whatever happens.
 
@@ -122,7 +111,13 @@ class BrokersStage(ClusterStage):
 
     failovers_s: list[float] = field(default_factory=list)
     moved: int = 0
-    interrupted: Interrupted = field(init=False)
+    asked: int = 0
+    """Partitions of the move during which the controller was killed."""
+    open_at_the_kill: int = 0
+    """Of these, the entries of the request just after the controller had died."""
+    interrupted_epoch: int = 0
+    """Of that controller."""
+    epochs: int = 0
     verified: list[tuple[str, str]] = field(default_factory=list)
     """Each partition of each move, and what `reassign verify` said of it."""
 
@@ -234,12 +229,12 @@ class BrokersStage(ClusterStage):
         self.log(f"{self.headline}: {len(moves)} replicas, {rate // 1000} kB/s")
         most = len(moves) * 9 // 10
         self.until("a tenth of the move is done", lambda: self.cluster.open_moves <= most, FAST_READ_S)
-        victim, epoch = self._controller(), self.cluster.controller_epoch
+        victim, self.interrupted_epoch = self._controller(), self.cluster.controller_epoch
 
         def count_open() -> None:
             self.refresh()
-            self.interrupted = Interrupted(len(moves), self.cluster.open_moves, epoch)
-            self.log(f"{self.cluster.open_moves} of {len(moves)} moves are open")
+            self.asked, self.open_at_the_kill = len(moves), self.cluster.open_moves
+            self.log(f"{self.open_at_the_kill} of {self.asked} moves are open")
 
         self._kill_controller(victim, "in the middle of it", count_open)
         self._clear_throttles()
@@ -331,14 +326,12 @@ class BrokersStage(ClusterStage):
         left = self.left_files(quiet_from_ms)
         reduction = reduce(self.outputs(self.members))
         lines = [left.kept.get(number, ()) for number in range(PARTITIONS)]
-        summary = summarised(left)
+        wrong = [f"{partition} {status}" for partition, status in self.verified if status != DONE]
+        text = f"{len(self.verified) - len(wrong)} of {len(self.verified)} moves done"
         checks = [
-            self._check_acknowledged(),
-            self._check_kept(left),
-            self._check_controllers(left, summary.controllers),
-            _check_replicas(summary.least_replicas),
-            _check_successor(self.interrupted, summary.ended),
-            self._check_verified(),
+            *self._check_records(left),
+            *self._check_log(left),
+            checked("reassign verify: every replica is where the plan puts it", text, wrong),
             checked("nothing is stuck", faults=stuck, proof="all led, all in sync, no move open"),
             _check_history(left),
             *clients.checks(),
@@ -349,7 +342,7 @@ class BrokersStage(ClusterStage):
             acknowledged=len(self.acknowledged),
             repeated=sum(one.may_be_repeated for one in self.acknowledged),
             consumed=len(reduction.processed),
-            epochs=len(summary.controllers),
+            epochs=self.epochs,
             moved=self.moved,
             failovers_s=tuple(self.failovers_s),
             clients=tuple(clients.runs),
@@ -358,42 +351,78 @@ class BrokersStage(ClusterStage):
             **self.common(checks),
         )
 
-    def _check_acknowledged(self) -> CheckResult:
+    def _check_records(self, left: LeftFiles) -> list[CheckResult]:
+        """By the answers that the producer got, and by the checker's comparison with the leaders' files."""
         numbers = [one.number for one in self.acknowledged]
         missing = sorted(set(range(len(self.lines))) - set(numbers))
         faults = [f"not that of line {named([number + 1 for number in missing])}"] if missing else []
         if twice := len(numbers) - len(set(numbers)):
             faults.append(f"{twice:,} of them twice")
-        text = f"{len(set(numbers)):,} of {len(self.lines):,}"
-        return checked("every record was acknowledged once", text, faults)
+        lost = [one for one in left.cluster.violations if one.invariant == "records"]
+        held, compared = sum(map(len, left.kept.values())), left.cluster.figures.acknowledged_records
+        return [
+            checked(
+                "every record was acknowledged once",
+                f"{len(set(numbers)):,} of {len(self.lines):,}",
+                faults,
+            ),
+            checked(
+                "every acknowledged record is at its offset in the final leader's log",
+                f"{compared:,} in {len(left.kept)} logs of {held:,} records",
+                lost,
+                enough=0 < len(numbers) == compared,
+            ),
+        ]
 
-    def _check_kept(self, left: LeftFiles) -> CheckResult:
-        """The checker's comparison, byte for byte, with the log of the final leader."""
-        lost = [str(one) for one in left.cluster.violations if one.invariant == "records"]
-        held = sum(map(len, left.kept.values()))
-        count = left.cluster.figures.acknowledged_records
-        text = f"{count:,} in {len(left.kept)} logs of {held:,} records"
-        enough = 0 < len(self.acknowledged) == count
-        statement = "every acknowledged record is at its offset in the final leader's log"
-        return checked(statement, text, lost, enough=enough)
-
-    def _check_controllers(self, left: LeftFiles, recorded: Mapping[int, int]) -> CheckResult:
-        """Compares the checker's decision about active controllers (S11) with the brokers' records."""
-        faults: list[object] = [one for one in left.cluster.violations if one.invariant == "S11"]
-        faults += [
+    def _check_log(self, left: LeftFiles) -> list[CheckResult]:
+        """By controllers, replica lists (each broker counted once) and ends of moves in ZooKeeper's log."""
+        recorded, least = dict[int, int](), dict[int, int]()
+        ended, history = list[FinishedReassignment](), f"{controller_history_path()}/"
+        for transaction in (one for one in left.log if one.refusal is None):
+            for change in transaction.changes:
+                if change.path.startswith(history) and change.action == "create":
+                    record = ControllerRecord.decode(change.path, change.data)
+                    recorded[int(change.path.removeprefix(history))] = record.broker
+                elif change.path == Topic.path(TOPIC) and change.action in ("create", "set"):
+                    for number, replicas in Topic.decode(change.path, change.data).partitions.items():
+                        size = len(set(replicas))
+                        least[number] = min(size, least.get(number, size))
+            ended += finished_reassignments(transaction)
+        self.epochs = len(recorded)
+        wrong: list[object] = [one for one in left.cluster.violations if one.invariant == "S11"]
+        wrong += [
             f"epoch {epoch}: broker {broker} was controller, the record says {recorded.get(epoch)}"
             for broker, one in self.started
             for epoch in (event["epoch"] for event in one.reported["controller"])
             if recorded.get(epoch) != broker
         ]
         brokers = ", ".join(f"{epoch}: broker {broker}" for epoch, broker in sorted(recorded.items()))
-        text = f"{len(recorded)} epochs ({brokers})"
-        return checked("one controller an epoch", faults=faults, proof=text, enough=bool(recorded))
-
-    def _check_verified(self) -> CheckResult:
-        wrong = [f"{partition} {status}" for partition, status in self.verified if status != DONE]
-        text = f"{len(self.verified) - len(wrong)} of {len(self.verified)} moves done"
-        return checked("reassign verify: every replica is where the plan puts it", text, wrong)
+        short = [f"partition {n} had {size}" for n, size in sorted(least.items()) if size < REPLICATION]
+        undone = [f"{one.topic_partition} {one.outcome}" for one in ended if one.outcome != "done"]
+        later = sum(one.epoch > self.interrupted_epoch for one in ended)
+        undone += [f"{later} have ended since"] if later < self.open_at_the_kill else []
+        enough = self.open_at_the_kill > 0
+        return [
+            checked(
+                "one controller an epoch",
+                faults=wrong,
+                proof=f"{self.epochs} epochs ({brokers})",
+                enough=bool(recorded),
+            ),
+            checked(
+                "no partition had fewer replicas than it should",
+                faults=short,
+                proof=f"never fewer than {REPLICATION} in {len(least)} partitions",
+                enough=bool(least),
+            ),
+            checked(
+                "the next controller finished the move",
+                f"{self.open_at_the_kill} of {self.asked} were open when it died",
+                undone,
+                proof="all done" if enough else "",
+                enough=enough,
+            ),
+        ]
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Brokers; leader with its epoch, ISR, other replicas in brackets, high watermark; progress."""
@@ -453,54 +482,6 @@ def _color(broker: int | None) -> str:
 def _describe(one: TopicPartitionDescription) -> str:
     leader = f"led by {one.leader}" if one.leader in BROKERS else "no leader"
     return f"{leader}, in sync {len(one.isr or ())} of {len(one.replicas)}"
-
-
-class LogSummary(NamedTuple):
-    """The contents of the ensemble's transaction log about the run."""
-
-    controllers: dict[int, int]
-    """The broker of each record of a controller, by epoch."""
-    ended: list[FinishedReassignment]
-    least_replicas: dict[int, int]
-    """The shortest replica list that each partition of the topic ever had, each broker counted once."""
-
-
-def summarised(left: LeftFiles) -> LogSummary:
-    """Summarises an ensemble's log in one pass."""
-    found, history = LogSummary({}, [], {}), f"{controller_history_path()}/"
-    for transaction in left.log:
-        if transaction.refusal is not None:
-            continue
-        for change in transaction.changes:
-            if change.path.startswith(history) and change.action == "create":
-                record = ControllerRecord.decode(change.path, change.data)
-                found.controllers[int(change.path.removeprefix(history))] = record.broker
-            elif change.path == Topic.path(TOPIC) and change.action in ("create", "set"):
-                for number, replicas in Topic.decode(change.path, change.data).partitions.items():
-                    size = len(set(replicas))
-                    found.least_replicas[number] = min(size, found.least_replicas.get(number, size))
-        found.ended.extend(finished_reassignments(transaction))
-    return found
-
-
-def _check_replicas(least: dict[int, int]) -> CheckResult:
-    short = [f"partition {number} had {size}" for number, size in sorted(least.items()) if size < REPLICATION]
-    text, statement = (
-        f"never fewer than {REPLICATION} in {len(least)} partitions",
-        "no partition had fewer replicas",
-    )
-    return checked(f"{statement} than it should", faults=short, proof=text, enough=bool(least))
-
-
-def _check_successor(move: Interrupted, ended: Sequence[FinishedReassignment]) -> CheckResult:
-    """Some reassignments were open when the controller died, and a later controller ended them."""
-    later = sum(one.epoch > move.epoch for one in ended)
-    faults = [f"{one.topic_partition} {one.outcome}" for one in ended if one.outcome != "done"]
-    if later < move.open_at_the_kill:
-        faults.append(f"{later} have ended since")
-    text = f"{move.open_at_the_kill} of {move.asked} were open when it died"
-    statement, enough = "the next controller finished the move", move.open_at_the_kill > 0
-    return checked(statement, text, faults, proof="all done" if enough else "", enough=enough)
 
 
 def _check_history(left: LeftFiles) -> CheckResult:

@@ -31,7 +31,7 @@ from zkgroup.demo.members import MemberStage
 from zkgroup.demo.processes import Child, Stopping, print_event
 from zkgroup.demo.stage import SMALL_FILES
 from zkgroup.errors import NotFoundError
-from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.ensemble import Ensemble
 from zkgroup.history import ClusterOptions, ClusterReport, HistoryRecord, ServerTransaction, check_cluster
 from zkgroup.history.transactions import read_transactions
 from zkgroup.model import TopicPartition
@@ -147,7 +147,6 @@ class LeftFiles(NamedTuple):
     """Partition to the values of the records in the log of its final leader."""
     cluster: ClusterReport
     """The checker's report on both."""
-    as_of: AsOf
 
 
 @dataclass(kw_only=True)
@@ -285,7 +284,7 @@ class ClusterStage(MemberStage):
 
     def left_files(self, quiet_from_ms: int) -> LeftFiles:
         """Kills the brokers, and reads and checks their files and ZooKeeper's log, up to the last read."""
-        as_of = self.ensemble.as_of()
+        last_zxid = self.ensemble.as_of().zxid
         logs = [self.folder / "zookeeper" / f"server-{n}" / "version-2" for n in range(self.servers)]
         self.log("nothing changes any more; reading the brokers' files and ZooKeeper's own log")
         for child in self.brokers.values():
@@ -298,10 +297,10 @@ class ClusterStage(MemberStage):
             )
             for number, leader in leaders.items()
         }
-        log = [one for one in read_transactions(logs) if one.zxid <= as_of.zxid]
+        log = [one for one in read_transactions(logs) if one.zxid <= last_zxid]
         options = ClusterOptions(quiet_from_ms=quiet_from_ms, takeover_ms=REST_MS, recovery_ms=REST_MS)
         report = check_cluster(log, list(self._records(kept, leaders)), options)
-        return LeftFiles(log, kept, report, as_of)
+        return LeftFiles(log, kept, report)
 
     def _records(
         self, kept: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]

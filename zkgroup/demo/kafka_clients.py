@@ -161,6 +161,12 @@ def _listener(kind: Any, work: ClientWork, commit: Callable[..., Coroutine[Any, 
     return Listener()
 
 
+def _offsets(kafka: Any, work: ClientWork, positions: Mapping[int, int], *epoch: int) -> dict[Any, Any]:
+    """The positions as kafka-python and aiokafka commit them."""
+    entry, own = kafka.structs.OffsetAndMetadata, work.metadata
+    return {kafka.TopicPartition(work.topic, n): entry(at, own, *epoch) for n, at in positions.items()}
+
+
 def _produce_kafka_python(bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> list[int]:
     """Without compression."""
     kafka = kafka_python.load("zkgroup demo brokers")
@@ -186,12 +192,6 @@ class _KafkaPython:
         listener = _listener(AsyncConsumerRebalanceListener, work, self._commit)
         self._consumer.subscribe([work.topic], listener=listener)
 
-    def _offsets(self, positions: Mapping[int, int]) -> dict[Any, Any]:
-        from kafka.structs import OffsetAndMetadata, TopicPartition
-
-        topic, own = self._work.topic, self._work.metadata
-        return {TopicPartition(topic, n): OffsetAndMetadata(at, own, -1) for n, at in positions.items()}
-
     def poll(self) -> Iterable[Any]:
         try:
             polled = self._consumer.poll(POLL_S * 1000, max_records=RECORDS_AT_ONCE)
@@ -201,14 +201,15 @@ class _KafkaPython:
 
     def commit(self, positions: Mapping[int, int]) -> None:
         try:
-            self._consumer.commit(self._offsets(positions), timeout_ms=COMMIT_S * 1000)
+            offsets = _offsets(self._kafka, self._work, positions, -1)
+            self._consumer.commit(offsets, timeout_ms=COMMIT_S * 1000)
         except self._kafka.errors.KafkaError as error:
             self._work.not_committed(type(error).__name__)
 
     async def _commit(self, positions: Mapping[int, int]) -> None:
         """For a listener: kafka-python calls it on the thread that has to send its commit."""
         try:
-            await self._consumer.commit_async(self._offsets(positions))
+            await self._consumer.commit_async(_offsets(self._kafka, self._work, positions, -1))
         except self._kafka.errors.KafkaError as error:
             self._work.not_committed(type(error).__name__)
 
@@ -329,15 +330,12 @@ class _Aiokafka:
         self._runner.run(self._commit(positions))
 
     async def _commit(self, positions: Mapping[int, int]) -> None:
-        from aiokafka import TopicPartition
-        from aiokafka.errors import KafkaError
-        from aiokafka.structs import OffsetAndMetadata
+        import aiokafka
 
-        topic, own = self._work.topic, self._work.metadata
-        offsets = {TopicPartition(topic, n): OffsetAndMetadata(at, own) for n, at in positions.items()}
+        offsets = _offsets(aiokafka, self._work, positions)
         try:
             await asyncio.wait_for(self._consumer.commit(offsets), COMMIT_S)
-        except (KafkaError, TimeoutError) as error:
+        except (aiokafka.errors.KafkaError, TimeoutError) as error:
             self._work.not_committed(type(error).__name__)
 
     def close(self) -> None:
