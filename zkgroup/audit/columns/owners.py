@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -17,13 +14,10 @@ from zkgroup.audit.columns.partitions import PartitionTable
 from zkgroup.audit.columns.rows import Columns, Flags, Numbers
 from zkgroup.audit.columns.selection import Selection
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import Key
 from zkgroup.audit.membership import member_of
 from zkgroup.audit.owner_lives import members_named
 
 _NEVER: Final = np.iinfo(np.int64).max
-Unowned = tuple[tuple[int, int, int | None, int | None], str, str | None]
-"""A time without an owner as a `TimeRange` has it, the thread before it, and that behind it."""
 
 
 class OwnerTable:
@@ -52,40 +46,15 @@ class OwnerTable:
         flags[self._partitions.selection.codes[self.claim[claims]]] = True
         return self._partitions.owners_of(flags)
 
-    def times_unowned_for(self, longest_ms: float) -> Iterator[tuple[Key, list[Unowned]]]:
-        """Of each partition that once had no owner for longer these times, between two or at the end."""
-        p, claims = self._partitions, np.arange(len(self.claim))
+    @property
+    def unowned_ms(self) -> Numbers:
+        """Of each claim, how long no claim followed it, up to the end of the history; 0 where it is open."""
+        p = self._partitions
         codes = p.selection.codes[self.claim]
         is_last: Flags = np.append(codes[1:] != codes[:-1], True)[: len(codes)]
-        following = np.where(is_last, -1, claims + 1)
-        until_ms = np.where(is_last, self._facts.end_ms, p.time_ms[self.claim[following]])
-        claims = np.flatnonzero(~self.is_open & (until_ms - p.time_ms[self.end] > longest_ms))
-        ends, following = self.end[claims], following[claims]
-        after = self.claim[following]
-        threads = [*self.threads, None]
-        rows = zip(
-            codes[claims].tolist(),
-            p.zxid[ends].tolist(),
-            p.time_ms[ends].tolist(),
-            (following < 0).tolist(),
-            p.zxid[after].tolist(),
-            p.time_ms[after].tolist(),
-            self.thread[claims].tolist(),
-            np.where(following < 0, -1, self.thread[following]).tolist(),
-            strict=True,
-        )
-        for code, of_key in groupby(rows, key=itemgetter(0)):
-            yield (
-                p.selection.keys[code],
-                [
-                    (
-                        (zxid, ms, None, None) if is_final else (zxid, ms, to_zxid, to_ms),
-                        self.threads[before],
-                        threads[then],
-                    )
-                    for _, zxid, ms, is_final, to_zxid, to_ms, before, then in of_key
-                ],
-            )
+        following = np.append(p.time_ms[self.claim][1:], 0)[: len(codes)]
+        until_ms = np.where(is_last, self._facts.end_ms, following)
+        return np.where(self.is_open, 0, until_ms - p.time_ms[self.end])
 
     def _registrations(self, columns: Columns) -> None:
         """Of all claims of one thread in one session of one group the first and the last zxid decide."""
@@ -97,9 +66,6 @@ class OwnerTable:
         encoded = data.dictionary_encode()
         threads = [text.decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()]
         codes = encoded.indices.to_numpy(zero_copy_only=False)
-        self.threads: Sequence[str] = threads
-        self.thread: Numbers = codes
-        """Of each claim its place in `threads`."""
         sessions, of_session = np.unique(p.session[self.claim], return_inverse=True)
         combined = (of_claim * max(len(sessions), 1) + of_session) * max(len(threads), 1) + codes
         known, first, inverse = np.unique(combined, return_index=True, return_inverse=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key, partition_of
@@ -342,16 +342,6 @@ CLAIM_STOLEN: Final = Rule(
 )
 
 
-class _Unowned(NamedTuple):
-    """A time between two owners, or behind the last."""
-
-    time: TimeRange
-    before: str
-    """The thread that owned the partition."""
-    after: str | None
-    """The next one; None where there is none until the end."""
-
-
 def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition without an owner for long, while a member subscribed to it.
 
@@ -359,55 +349,32 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     which a member that can be read wanted the topic and the partition existed, and only what is longer than
     `longest_ms`.
     """
-    return _unowned_findings(
-        _times_unowned(rows.once(owner_lives, key, facts)), key, facts, bounds["longest_ms"]
-    )
-
-
-def _times_unowned(owners: Sequence[OwnerLife]) -> Iterator[_Unowned]:
+    longest_ms = bounds["longest_ms"]
+    wanted: list[TimeRange] | None = None
+    owners = rows.once(owner_lives, key, facts)
     for last, following in zip_longest(owners, owners[1:]):
         if last.to_zxid is None or last.to_ms is None:
             return
         to_zxid, to_ms = (None, None) if following is None else (following.from_zxid, following.from_ms)
         time = TimeRange(last.to_zxid, last.to_ms, to_zxid, to_ms)
-        yield _Unowned(time, last.thread, None if following is None else following.thread)
-
-
-def _unowned_findings(
-    times: Iterable[_Unowned], key: Key, facts: Facts, longest_ms: float
-) -> Iterator[Finding]:
-    """Of the times without an owner of one partition those in which it was wanted."""
-    wanted: list[TimeRange] | None = None
-    partition = partition_of(key)
-    for time, before, after in times:
         if time.ms(facts) <= longest_ms:
             continue
         if wanted is None:
-            wanted = demand(facts, *partition)
+            wanted = demand(facts, *partition_of(key))
         for piece in overlaps([time], wanted):
             ms = piece.ms(facts)
             if ms > longest_ms:
-                then = "no owner until the end" if after is None else f"then {after!r}"
-                if piece.to_zxid is not None and piece.to_zxid != time.to_zxid:
+                then = "no owner until the end" if following is None else f"then {following.thread!r}"
+                if piece.to_zxid is not None and piece.to_zxid != to_zxid:
                     then = "until no member subscribed to it any more"
-                detail = f"no member owned it for {duration_text(ms)}: {before!r} before, {then}"
-                yield finding_in("unowned_interval", "warning", piece, detail, partition)
+                detail = f"no member owned it for {duration_text(ms)}: {last.thread!r} before, {then}"
+                yield finding_in("unowned_interval", "warning", piece, detail, partition_of(key))
 
 
 def _unowned_interval_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Told by columns: they have the times without an owner."""
-    longest_ms = bounds["longest_ms"]
-    found = [
-        finding
-        for key, times in tables.owners.times_unowned_for(longest_ms)
-        for finding in _unowned_findings(
-            [_Unowned(TimeRange(*ends), before, after) for ends, before, after in times],
-            key,
-            tables.facts,
-            longest_ms,
-        )
-    ]
-    return Screened(tables.partitions.selection.none(), found)
+    """Partitions that once had no owner for long."""
+    owners = tables.owners
+    return Screened(owners.keys_with(owners.unowned_ms > bounds["longest_ms"]))
 
 
 UNOWNED_INTERVAL: Final = Rule(
