@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from zkgroup.zkfiles import log_lists
 from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.byte_arrays import Bytes
+from zkgroup.zkfiles.byte_arrays import Bytes, zxids_of
 from zkgroup.zkfiles.columns import batches_of, fastest_way
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.frames import FRAME, ZXID_AT, LogChunk
+from zkgroup.zkfiles.frames import FRAME, LogChunk
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.log_lists import Wanted
@@ -226,7 +226,7 @@ def _read(server: Server, log: ServerFile, chunk: LogChunk) -> Held:
     starts: Any = np.asarray(chunk.starts, np.int64)
     ends: Any = np.asarray(chunk.ends, np.int64)
     whole = chunk._replace(starts=starts, ends=ends)
-    return Held(server, log, whole, Bytes(chunk.data).view(">i8")[starts + ZXID_AT].astype(np.int64))
+    return Held(server, log, whole, zxids_of(whole))
 
 
 def _without(places: Sequence[int], numbers: Sequence[int]) -> Any:

@@ -125,7 +125,7 @@ def _even(count: int) -> Any:
 @cache
 def _evens(count: int) -> Any:
     """0, 2, 4, and so on; made of a buffer, for `pyarrow.array` imports pandas where it is installed."""
-    numbers = np.arange(0, 2 * count, 2, np.int32)
+    numbers = np.arange(0, 2 * count, 2, dtype=np.int32)
     return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(numbers)])
 
 

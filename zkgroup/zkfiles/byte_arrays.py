@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from zkgroup.zkfiles.frames import ZXID_AT, LogChunk
+
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
 
@@ -57,3 +59,9 @@ class Bytes:
     def slashes(self) -> Numbers:
         """Returns where they are."""
         return np.flatnonzero(self.bytes == SLASH)
+
+
+def zxids_of(chunk: LogChunk) -> Numbers:
+    """The zxid of each record of a chunk."""
+    places = np.asarray(chunk.starts, np.int64) + ZXID_AT
+    return Bytes(chunk.data).view(">i8")[places].astype(np.int64)

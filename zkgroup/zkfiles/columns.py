@@ -1,8 +1,7 @@
-"""Logs and snapshots as columns, batch by batch: the two tables of `schemas`, for analysis.
+"""Logs as columns, batch by batch: the table `schemas.LOG`, for analysis. Snapshots have `znode_columns`.
 
-Where they are installed, the compiled kernel makes columns of a log (`compiled`), and numpy of a snapshot
-(`snapshot_arrays`); else, and for what they leave over, plain Python does (`log_lists`, `snapshot_lists`).
-The values are the same. `arrow.record_batch` makes Arrow of a batch.
+The compiled kernel makes the columns where it is installed (`compiled`); else, and for what it leaves over,
+plain Python does (`log_lists`). The values are the same. `arrow.record_batch` makes Arrow of a batch.
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkgroup.zkfiles import log_lists, snapshot_lists
+from zkgroup.zkfiles import log_lists
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.frames import Find, LogChunk, Oversized, whole_records
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.log_lists import LeftOutWrites, Taken, Wanted
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, select
-from zkgroup.zkfiles.snapshot_lists import Faster
-from zkgroup.zkfiles.snapshots import open_snapshot
+from zkgroup.zkfiles.schemas import LOG, select
 
 ROWS_PER_BATCH: Final = 16_384
 _FIRST_ZXID, _LAST_ZXID = -(1 << 63), (1 << 63) - 1
@@ -98,40 +95,6 @@ def log_columns(
         oversized=oversized,
     )
     return _batches(reader, wanted, way.take)
-
-
-def snapshot_columns(
-    path: Path,
-    *,
-    columns: Iterable[str] | None = None,
-    data: bool = True,
-    path_prefix: str | None = None,
-    zxid: int | None = None,
-    rows_per_batch: int = ROWS_PER_BATCH,
-) -> Iterator[Batch]:
-    """The znodes of a snapshot, a parent before its children.
-
-    `columns` are names of schemas.SNAPSHOT; `path_prefix` and `data` are those of `log_columns`, `zxid`
-    stands in for that of the file's name. `end_zxid` is behind the znodes: a packed file is read twice where
-    that column is wanted.
-
-    A batch has at least one row. One piece of the file is in memory, or one larger znode, and one batch.
-
-    What was given is to be trusted only when the iteration has ended: the seals are behind the znodes. Raises
-    as `snapshots.SnapshotReader.znodes` does, after the rows before the damage.
-    """
-    wanted = select(SNAPSHOT, columns, data=data)
-    reader = open_snapshot(path, zxid)
-    return snapshot_lists.batches(reader, wanted, path_prefix, max(rows_per_batch, 1), _faster())
-
-
-def _faster() -> Faster | None:
-    """Returns how many znodes at a time are made columns of here."""
-    try:
-        from zkgroup.zkfiles import snapshot_arrays
-    except ImportError:
-        return None
-    return Faster(snapshot_arrays.find, snapshot_arrays.batches)
 
 
 def _batches(reader: LogReader, wanted: Wanted, take: Take) -> Iterator[Batch]:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.frames import Damage, RecordsEnd
 from zkgroup.zkfiles.health import FileHealth, SeenRecords, oversized_notes
+from zkgroup.zkfiles.log_lists import ALL_ZXIDS, Wanted
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.names import LOG, ServerFile
+from zkgroup.zkfiles.schemas import LOG as LOG_COLUMNS
+from zkgroup.zkfiles.schemas import select
+
+_ALL_ROWS: Final = 1 << 62
 
 
 def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
@@ -46,14 +53,33 @@ def _quickly_seen(path: Path) -> SeenRecords | None:
     """The same by the kernel; None without it, for short logs, and for damage and disorder."""
     if written_bytes(path) < QUICK_BYTES:
         return None
-    try:
-        from zkgroup.zkfiles.log_checks import checked
-    except ImportError:
-        return None
-    try:
-        return checked(path)
-    except (DamagedFileError, NotZooKeeperFileError):
-        return None
+    with suppress(ImportError, DamagedFileError, NotZooKeeperFileError):
+        return _checked(path)
+    return None
+
+
+def _checked(path: Path) -> SeenRecords | None:
+    """Raises ImportError, DamagedFileError and NotZooKeeperFileError."""
+    from zkgroup.zkfiles import compiled
+    from zkgroup.zkfiles.byte_arrays import zxids_of
+
+    reader = LogReader(path, find=compiled.find, piece_bytes=compiled.PIECE_BYTES)
+    wanted = Wanted(select(LOG_COLUMNS, ("zxid",)), str(path), *ALL_ZXIDS, None, _ALL_ROWS)
+    first = last = None
+    records = 0
+    for chunk in reader.chunks():
+        zxids = zxids_of(chunk)
+        if not len(zxids):
+            continue
+        if (zxids[1:] <= zxids[:-1]).any() or (last is not None and zxids[0] <= last):
+            return None
+        taken = compiled.take(chunk, 0, wanted)
+        if taken is None or taken.error is not None or taken.until != len(zxids):
+            return None
+        records += len(zxids)
+        first = int(zxids[0]) if first is None else first
+        last = int(zxids[-1])
+    return SeenRecords(first, last, records, last, [], [], reader.end, tuple(reader.oversized.values()))
 
 
 def _seen(path: Path, *, is_named: bool) -> SeenRecords:

@@ -86,9 +86,6 @@ class HistoryVerification:
     damages: list[LogDamage] = field(default_factory=list)
     splits: dict[int, tuple[tuple[Path, ...], ...]] = field(default_factory=dict)
     rolled_back: dict[int, tuple[Path, ...]] = field(default_factory=dict)
-    uncertain: int = 0
-    """Records at the end of which nobody can tell whether they were committed."""
-    first_uncertain_zxid: int | None = None
 
     @property
     def digest_verdict(self) -> Verdict:
@@ -99,7 +96,7 @@ class HistoryVerification:
 
     @property
     def is_right(self) -> bool:
-        """True if nothing was found wrong or missing. What is uncertain is neither."""
+        """True if nothing was found wrong or missing."""
         return (
             self.first_bad_zxid is None
             and not self.holes
@@ -164,7 +161,6 @@ class _Run:
     def __init__(self, ensemble: EnsembleFiles) -> None:
         self._found = HistoryVerification()
         self._ensemble = ensemble
-        self._certain_until = ensemble.certain_until
         self._snapshots: Iterator[SnapshotCandidate] = candidates(ensemble)
         self._next = next(self._snapshots, None)
         self._tree: Tree | None = None
@@ -182,9 +178,6 @@ class _Run:
         """The next one of all."""
         zxid, found = transaction.zxid, self._found
         found.records += 1
-        if zxid > self._certain_until:
-            found.uncertain += 1
-            found.first_uncertain_zxid = found.first_uncertain_zxid or zxid
         self._look_for_hole(zxid)
         self._take_those_before(zxid)
         self._look_for_hole(zxid)
@@ -229,9 +222,6 @@ class _Run:
         """Counts records that follow each other."""
         found = self._found
         found.records += last - first + 1
-        found.uncertain += max(last - max(first - 1, self._certain_until), 0)
-        if last > self._certain_until:
-            found.first_uncertain_zxid = found.first_uncertain_zxid or max(first, self._certain_until + 1)
         found.digests_checked += digests
         if first_wrong is not None and not found.mismatches:
             self._doubt(first_wrong, _WRONG_DIGEST)

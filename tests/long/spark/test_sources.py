@@ -16,11 +16,12 @@ from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.sources import open_source
-from zkgroup.zkfiles.columns import log_columns, snapshot_columns
+from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
 from zkgroup.zkfiles.snapshots import open_snapshot
+from zkgroup.zkfiles.znode_columns import snapshot_columns
 
 FOLDERS = (*HEALTHY, INCIDENTS)
 

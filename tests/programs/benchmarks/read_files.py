@@ -23,7 +23,8 @@ def main() -> None:
     kind, path, way, repeats = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     if way == "lists":
         sys.modules["numpy"] = None  # type: ignore[assignment]
-    from zkgroup.zkfiles.columns import log_columns, snapshot_columns
+    from zkgroup.zkfiles.columns import log_columns
+    from zkgroup.zkfiles.znode_columns import snapshot_columns
 
     if way == "arrow":
         from zkgroup.zkfiles.arrow import record_batch

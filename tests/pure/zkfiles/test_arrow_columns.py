@@ -16,9 +16,10 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import IS_BUILT, everything, single
 from zkgroup.zkfiles import arrow
 from zkgroup.zkfiles.batches import Batch, PackedBatch
-from zkgroup.zkfiles.columns import log_columns, snapshot_columns
+from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import TransactionType
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, Column
+from zkgroup.zkfiles.znode_columns import snapshot_columns
 
 TYPES = {
     "long": pa.int64(),

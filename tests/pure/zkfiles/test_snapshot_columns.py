@@ -13,11 +13,11 @@ from tests.pure.zkfiles.test_golden_files import SNAPSHOTS
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import Row, rows_of, snapshot_rows
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles import snapshot_lists
-from zkgroup.zkfiles.columns import snapshot_columns
+from zkgroup.zkfiles import znode_columns
 from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode
 from zkgroup.zkfiles.schemas import SNAPSHOT
 from zkgroup.zkfiles.snapshots import open_snapshot
+from zkgroup.zkfiles.znode_columns import snapshot_columns
 
 pytestmark = pytest.mark.usefixtures("even_few_znodes_are_worth_it")
 TTL = -(2**56) + 5000
@@ -106,7 +106,7 @@ def test_batches_are_bounded_by_rows_and_by_bytes(tmp_path: Path, monkeypatch: p
     """So memory is, whatever the file's size."""
     path = written(tmp_path)
     assert [batch.rows for batch in snapshot_columns(path, rows_per_batch=2)] == [2, 2, 1]
-    monkeypatch.setattr(snapshot_lists, "BATCH_BYTES", 4)
+    monkeypatch.setattr(znode_columns, "BATCH_BYTES", 4)
     assert [batch.rows for batch in snapshot_columns(path)] == [4, 1]
 
 

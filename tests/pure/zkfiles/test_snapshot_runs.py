@@ -19,12 +19,12 @@ from tests.pure.zkfiles.test_arrow_columns import equal_to_lists
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import BY_DIGEST, Row, rows_of, snapshot_rows, use_way
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles import snapshot_lists
+from zkgroup.zkfiles import znode_columns
 from zkgroup.zkfiles.batches import Batch, PackedBatch
-from zkgroup.zkfiles.columns import snapshot_columns
 from zkgroup.zkfiles.records import StoredStat, StoredZnode
 from zkgroup.zkfiles.schemas import SNAPSHOT
 from zkgroup.zkfiles.snapshots import open_snapshot
+from zkgroup.zkfiles.znode_columns import snapshot_columns
 
 pytestmark = pytest.mark.usefixtures("even_few_znodes_are_worth_it")
 SETTINGS = settings(
@@ -251,7 +251,7 @@ def test_a_path_that_is_no_text_comes_after_the_rows_before_it(way: str, tmp_pat
 
 def test_giants_go_the_plain_way(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path beyond 65,535 bytes, and data of more than a piece."""
-    monkeypatch.setattr(snapshot_lists, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(znode_columns, "BATCH_BYTES", 1 << 20)
     shape = [("/a", 1), ("/" + "b" * 70_000, 0), ("/c", 3 << 20), ("/d", 2), ("/e", 0)]
     znodes = [StoredZnode(name, b"/" * size, None, ROOT.stat) for name, size in shape]
     path = tmp_path / "snapshot.5"

@@ -28,7 +28,7 @@ from zkgroup.audit.spark.session import PUSHDOWN
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.arrow import record_batch
 from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns, snapshot_columns
+from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns
 from zkgroup.zkfiles.exports import ExportReader
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.log_index import HopIndex, Split, index_log
@@ -39,6 +39,7 @@ from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, Column
 from zkgroup.zkfiles.snapshots import SnapshotReader, open_snapshot
+from zkgroup.zkfiles.znode_columns import snapshot_columns
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
