@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.documents import counts_of
 from zkgroup.audit.engine import Found
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.incident import FoundIncidents, NumberedFinding, cause_text, damage_text
@@ -25,11 +24,10 @@ from zkgroup.audit.report.keeping import NOBODY, Kept, Names, ReportLimits, hex_
 from zkgroup.audit.report.offsets import DrawnOffsets
 from zkgroup.audit.report.sections import AllRebalances, WriteLoad
 from zkgroup.audit.report.tables import Partition
-from zkgroup.audit.report.timelines import Replication, Span, Timeline, brokers, columns, controllers
+from zkgroup.audit.report.timelines import Span, Timeline, brokers, columns, controllers
 from zkgroup.audit.rules import Severity
 from zkgroup.audit.texts import count_text, session_text
 from zkgroup.zkfiles.health import FileHealth
-from zkgroup.znodes.paths import PathKind
 
 SCHEMA = "zkgroup.audit_report/1"
 _SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
@@ -61,7 +59,7 @@ class Drawn(NamedTuple):
     owners: Timeline[Partition]
     rebalances: AllRebalances
     offsets: DrawnOffsets
-    replication: Replication
+    replication: Timeline[tuple[str, int]]
     sessions: Sequence[SessionRow]
     load: WriteLoad
 
@@ -79,7 +77,13 @@ class Drawn(NamedTuple):
             "offsets": self.offsets.data(names),
             "controllers": controllers(facts, names, limits),
             "brokers": brokers(facts, names, limits),
-            "replication": self.replication.data(names),
+            "replication": {
+                "notes": self.replication.notes("partition"),
+                "rows": [
+                    [names.of(topic), partition, columns(spans, names)]
+                    for (topic, partition), spans in self.replication.rows()
+                ],
+            },
             "sessions": _sessions(self.sessions, names, limits),
             "load": self.load.data(names),
         }
@@ -115,12 +119,6 @@ def report_data(
         **drawn.data(facts, names, limits),
     }
     return {**data, "names": names.texts}
-
-
-def see_topic(event: Event, place: PathKind, facts: Facts, replication: Replication) -> None:
-    """Hands an applied row to the section of replicas, where it is for that."""
-    if place.kind in ("topic", "partition_state") or (place.kind == "admin" and place.name in facts.topics):
-        replication.see(event, place.name)
 
 
 def owner_span(life: OwnerLife) -> Span:

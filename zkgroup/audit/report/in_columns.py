@@ -21,22 +21,22 @@ from zkgroup.audit.columns.session_rows import SessionsBuilder
 from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.load import BY_AREA
-from zkgroup.audit.keys import BY_MEMBERSHIP
+from zkgroup.audit.keys import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.owner_lives import EndedBy, OwnerLife
+from zkgroup.audit.partitions import partition_changes
 from zkgroup.audit.rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.report import tables as shown_tables
-from zkgroup.audit.report.data import Drawn, owner_span, see_topic
+from zkgroup.audit.report.data import Drawn, owner_span
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.offsets import AllOffsets, OffsetColumns, OrderedTable
 from zkgroup.audit.report.sections import AllRebalances, WriteLoad
 from zkgroup.audit.report.tables import Partition
-from zkgroup.audit.report.timelines import Replication, Timeline, timeline_of
+from zkgroup.audit.report.timelines import Span, Timeline, replica_faults, replication, timeline_of
 from zkgroup.audit.rules import Bounds, Finding, Rule
 from zkgroup.audit.screening import AuditedColumns
 from zkgroup.audit.source import Rows
-from zkgroup.znodes.paths import Kind, path_kind
+from zkgroup.znodes.paths import path_kind
 
-_OF_TOPICS: Final[frozenset[Kind]] = frozenset(("topic", "partition_state", "admin"))
 _LAST_ZXID: Final = 2**63 - 1
 
 
@@ -135,7 +135,7 @@ class _ColumnSections:
         *,
         is_whole: bool,
     ) -> None:
-        self._facts, self._shown, self._seen = facts, shown, seen
+        self._facts, self._limits, self._shown, self._seen = facts, limits, shown, seen
         self._refused_owners = islice(seen.owned, limits.partitions, None)
         self._refused_offsets = max(len(seen.used) - limits.partitions, 0)
         self._owned = {row: rank for rank, row in enumerate(islice(seen.owned, limits.partitions))}
@@ -145,7 +145,7 @@ class _ColumnSections:
         self._kept_owners = None if is_whole else TemporaryTables()
         self._owner_table = OrderedTable(self._give_owners, seen.ends, self._kept_owners)
         self._rebalances = AllRebalances(limits, shown)
-        self._replication = Replication(facts, limits)
+        self._replica_faults: list[tuple[tuple[str, int], Span]] = []
         self._load = WriteLoad(facts, limits)
         self._offsets = AllOffsets(facts, limits)
         self._owners: Timeline[Partition] = timeline_of(facts, limits)
@@ -155,6 +155,9 @@ class _ColumnSections:
         tables = audited.tables
         for key, of_group in audited.by_key(BY_MEMBERSHIP):
             self._rebalances.keep(of_group.once(group_rebalances, key, self._facts, QUIET_MS))
+        for key, of_topic in audited.by_key(BY_TOPIC):
+            changes = of_topic.once(partition_changes, key, self._facts)
+            self._replica_faults += replica_faults(key[0], changes)
         audited.forget_rows()
         _count_load(tables, self._load)
         tables.release()
@@ -163,7 +166,6 @@ class _ColumnSections:
         self._offsets.add(offsets)
         del offsets
         self._add_owners(tables)
-        self._see_topics(tables.columns)
 
     def drawn(self) -> Drawn:
         sessions = self._seen.add_sessions(self._facts, self._shown)
@@ -172,10 +174,10 @@ class _ColumnSections:
         for row in self._refused_owners:
             self._owners.refuse(row)
         self._rebalances.end()
-        self._replication.end()
         self._load.end()
         drawn = self._offsets.drawn(self._refused_offsets)
-        return Drawn(self._owners, self._rebalances, drawn, self._replication, sessions, self._load)
+        faults = replication(self._replica_faults, self._facts, self._limits)
+        return Drawn(self._owners, self._rebalances, drawn, faults, sessions, self._load)
 
     def close(self) -> None:
         """Gives back what was written."""
@@ -208,11 +210,6 @@ class _ColumnSections:
                 np.zeros(len(rows), np.bool_),
                 list,
             )
-
-    def _see_topics(self, columns: Columns) -> None:
-        of_topics = np.array([path_kind(path).kind in _OF_TOPICS for path in columns.paths], np.bool_)
-        for event in columns.events(np.flatnonzero(columns.applied & of_topics[columns.path])):
-            see_topic(event, path_kind(event.path), self._facts, self._replication)
 
 
 def _table_of_owners(rows: Sequence[tuple[Any, ...]]) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from zkgroup.audit.answers.partitions import OffsetRow
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.incidents.incident import NumberedFinding, NumberedIncident
 from zkgroup.audit.owner_lives import OwnerLife
@@ -143,13 +142,6 @@ def owner(of: Partition, life: OwnerLife) -> tuple[Any, ...]:
     """A row of OWNERS."""
     span = (life.from_zxid, life.to_zxid, life.from_ms, life.to_ms)
     return (*of, life.thread, _session(life.session), *span, life.ended_by)
-
-
-def offset(of: Partition, write: OffsetRow) -> tuple[Any, ...]:
-    """A row of OFFSETS."""
-    who = (_session(write.session), ", ".join(write.members))
-    what = (write.kind, write.offset, write.previous, write.owned, write.owner, write.is_rewind)
-    return (*of, write.zxid, write.time_ms, *who, *what)
 
 
 def rebalance(one: Rebalance) -> tuple[Any, ...]:

@@ -5,13 +5,14 @@ Owners of partitions, controllers, registrations of brokers, replicas in sync.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.partitions import ChangeStamp, PartitionView, TopicViews, ViewChange, brokers_text, decoded
+from zkgroup.audit.partitions import PartitionView, ViewChange, brokers_text, decoded, fault_intervals
 from zkgroup.audit.report.keeping import NOBODY, Names, ReportLimits, hex_zxid
 from zkgroup.audit.texts import count_text, duration_text, session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
@@ -145,10 +146,6 @@ def columns(spans: list[Span], names: Names) -> list[list[Any]]:
     ]
 
 
-_Fault = tuple[int, ChangeStamp, ChangeStamp | None, str]
-"""Partition, beginning, end, and what was wrong."""
-
-
 def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
     """Returns who was controller, and every write of the epoch."""
     timeline: Timeline[str] = timeline_of(facts, limits)
@@ -183,72 +180,34 @@ def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
     return {"notes": timeline.notes("broker"), "rows": rows}
 
 
-class Replication:
-    """Takes the rows of topics; keeps when a partition had no leader, or too few replicas in sync."""
+def replica_faults(
+    topic: str, changes: Iterable[tuple[int, Sequence[ViewChange]]]
+) -> Iterator[tuple[tuple[str, int], Span]]:
+    """Yields when a partition of a topic had no leader, or too few replicas in sync.
 
-    def __init__(self, facts: Facts, limits: ReportLimits) -> None:
-        self._facts = facts
-        self._timeline: Timeline[tuple[str, int]] = timeline_of(facts, limits)
-        self._topics: dict[str, _Topic] = {}
-
-    def see(self, event: Event, topic: str) -> None:
-        of_topic = self._topics.get(topic)
-        if of_topic is None:
-            of_topic = self._topics[topic] = _Topic(topic, self._facts)
-        self._take(topic, of_topic.see(event))
-
-    def end(self) -> None:
-        for topic, of_topic in self._topics.items():
-            self._take(topic, of_topic.end())
-
-    def data(self, names: Names) -> dict[str, Any]:
-        """As the page reads it."""
-        rows = [
-            [names.of(topic), partition, columns(spans, names)]
-            for (topic, partition), spans in self._timeline.rows()
-        ]
-        return {"notes": self._timeline.notes("partition"), "rows": rows}
-
-    def _take(self, topic: str, faults: Iterable[_Fault]) -> None:
-        for partition, since, to, text in faults:
-            span = Span(
-                since.time_ms,
-                None if to is None else to.time_ms,
-                text,
-                since.session,
-                since.zxid,
-                None if to is None else to.zxid,
-                "open" if to is None else "over",
-            )
-            self._timeline.add((topic, partition), span)
+    A change of what is wrong begins another span.
+    """
+    for partition, of_partition in changes:
+        for interval in fault_intervals(of_partition, _fault):
+            texts = [(at, _fault(view) or "") for at, view in interval.views]
+            begun = [next(run) for _, run in groupby(texts, key=itemgetter(1))]
+            for (since, text), following in zip_longest(begun, begun[1:]):
+                to = following[0] if following else interval.to
+                ends = (None, None) if to is None else (to.zxid, to.time_ms)
+                span = Span(
+                    since.time_ms, ends[1], text, since.session, since.zxid, ends[0], "over" if to else "open"
+                )
+                yield (topic, partition), span
 
 
-class _Topic:
-    """The faults of one topic's partitions; a change of what is wrong begins another."""
-
-    def __init__(self, topic: str, facts: Facts) -> None:
-        self._views = TopicViews(topic, facts)
-        self._since: dict[int, tuple[ChangeStamp, str]] = {}
-
-    def see(self, event: Event) -> Iterator[_Fault]:
-        """Those that a row showed to be over."""
-        for change in self._views.see(event):
-            yield from self._over(change)
-
-    def end(self) -> Iterator[_Fault]:
-        for change in self._views.end():
-            yield from self._over(change)
-        for partition, (since, text) in self._since.items():
-            yield partition, since, None, text
-
-    def _over(self, change: ViewChange) -> Iterator[_Fault]:
-        fault = None if change.after is None else _fault(change.after)
-        known = self._since.get(change.partition)
-        if known is not None and known[1] != fault:
-            yield change.partition, known[0], change.at, known[1]
-            del self._since[change.partition]
-        if fault is not None and (known is None or known[1] != fault):
-            self._since[change.partition] = change.at, fault
+def replication(
+    faults: Iterable[tuple[tuple[str, int], Span]], facts: Facts, limits: ReportLimits
+) -> Timeline[tuple[str, int]]:
+    """The faults of all partitions; there is room for those that began first."""
+    timeline: Timeline[tuple[str, int]] = timeline_of(facts, limits)
+    for row, span in sorted(faults, key=lambda fault: (fault[1].from_zxid, fault[0])):
+        timeline.add(row, span)
+    return timeline
 
 
 def _fault(view: PartitionView) -> str | None:
