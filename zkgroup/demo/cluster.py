@@ -155,7 +155,6 @@ class ClusterStage(MemberStage):
 
     java_options: ClassVar[Sequence[str]] = (SMALL_FILES,)
     broker_ids: ClassVar[Sequence[int]]
-    opening: ClassVar[str]
 
     lines: tuple[bytes, ...] = field(default_factory=lambda: tuple(bundled_lines()))
     tools: KafkaTools = field(init=False)
@@ -175,7 +174,7 @@ class ClusterStage(MemberStage):
 
     def open(self) -> None:
         """Starts Maven and the brokers, which import their modules until they get their settings."""
-        self.log(self.opening)
+        super().open()
         self.tools = KafkaTools(self.folder)
         for broker in self.broker_ids:
             self.spawn(broker)

@@ -80,11 +80,6 @@ class DemoGroup(MemberStage):
     made_topic: bool = False
     takeover_s: float = 0.0
 
-    def open(self) -> None:
-        """Logs the ZooKeeper that is used."""
-        where = self.options.zookeeper
-        self.log("starting ZooKeeper" if where is None else f"connecting to {where}")
-
     def play(self) -> GroupDemoReport:
         """Runs the scenario until all members have left, and removes what it has created elsewhere."""
         self._prepare()

@@ -118,6 +118,7 @@ class DemoStage:
     """One run of a demo. A subclass reads and draws the state, and has the steps of the scenario."""
 
     command: ClassVar[str]
+    opening: ClassVar[str] = "starting ZooKeeper"
     servers: ClassVar[int] = 1
     java_options: ClassVar[Sequence[str]] = ()
     read_every_s: ClassVar[float] = 0.25
@@ -148,13 +149,15 @@ class DemoStage:
     def until(self, what: str, reached: Callable[[], bool], read_every_s: float | None = None) -> None:
         """Refreshes until `reached()` is true.
 
-        Raises `StableTimeoutError` after the longest time for the run, and what `check` raises.
+        Raises `StableTimeoutError` after the longest time for the run, and `MemberFailedError` where a
+        process has failed, so that waiting is useless.
         """
         while True:
             self.refresh()
             if reached():
                 return
-            self.check()
+            for child in self.children:
+                child.check()
             if self.elapsed_s > TIMEOUT_S:
                 raise StableTimeoutError(f"not reached {TIMEOUT_S:g} s after the start: {what}")
             time.sleep(self.read_every_s if read_every_s is None else read_every_s)
@@ -181,18 +184,14 @@ class DemoStage:
         self.log(text, "bad")
         return time.monotonic()
 
-    def check(self) -> None:
-        """Raises where a process or a thread has failed, so that waiting is useless."""
-        for child in self.children:
-            child.check()
-
     def close(self) -> None:
         for child in self.children:
             child.close()
 
     def open(self) -> None:
         """Starts what needs no ZooKeeper yet."""
-        self.log("starting ZooKeeper")
+        where = self.options.zookeeper
+        self.log(self.opening if where is None else f"connecting to {where}")
 
     def read(self) -> None:
         """Reads the state from ZooKeeper."""

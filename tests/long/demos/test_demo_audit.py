@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from zkgroup_cli.schemas import SCHEMAS
@@ -23,6 +23,9 @@ from zkgroup.audit.sources import open_source
 from zkgroup.demo import audit as audit_demo
 from zkgroup.demo.audit import PlantedGroup
 from zkgroup.demo.stage import DemoOptions, ProgressEvent
+
+if TYPE_CHECKING:
+    from zkgroup.groups.ensemble import Ensemble
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
@@ -82,8 +85,13 @@ def test_only_the_report_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     @contextmanager
     def opened(*given: Any) -> Iterator[PlantedGroup]:
-        _, options, screen, files = given
-        yield PlantedGroup(options=options, screen=screen, folder=files)
+        _, options, screen = given
+        files = tmp_path / "files"
+        stage = PlantedGroup(options=options, screen=screen, folder=files)
+        stage.ensemble = cast("Ensemble", SimpleNamespace(as_of=lambda: None))
+        stage.close_all = lambda: None
+        yield stage
+        shutil.rmtree(files)
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(audit_demo, "opened", opened)
