@@ -20,7 +20,8 @@ from zkgroup.zkfiles.zxids import follows
 if TYPE_CHECKING:
     from zkgroup.zkfiles.agreement import Piece
     from zkgroup.zkfiles.compiled_replay import CompiledPaths
-    from zkgroup.zkfiles.stretches import Stretch
+    from zkgroup.zkfiles.stretches import Compared
+    from zkgroup.zkfiles.tree import Tree
 
 COLUMNS: Final = (
     *("zxid", "sub", "session", "time", "type", "path", "data", "version", "ephemeral"),
@@ -36,12 +37,12 @@ class Sees(Protocol):
 
     def see(self, transaction: Transaction) -> None: ...
 
-    def takes_stretch(self, first: int, last: int) -> bool:
-        """Returns whether `see_stretch` is to be tried for records from one zxid to another."""
+    def tree_within(self, first: int, last: int) -> Tree | None:
+        """The tree, where records from one zxid to another have only to be compared with it."""
         ...
 
-    def see_stretch(self, rows: Stretch, paths: CompiledPaths) -> bool:
-        """Records that follow each other. False, with nothing done, where `see` has to judge."""
+    def saw(self, first: int, last: int, compared: Compared) -> None:
+        """Records that follow each other were applied to that tree."""
         ...
 
     @property
@@ -139,17 +140,20 @@ class _Stretches:
             return False
         zxids = [rows.piece.zxids for rows in pieces]
         first, last = int(zxids[0][0]), int(zxids[-1][-1])
-        if (self._last and not follows(first, self._last)) or not self._taker.takes_stretch(first, last):
+        tree = self._taker.tree_within(first, last)
+        if tree is None or (self._last and not follows(first, self._last)):
             return False
         from zkgroup.zkfiles.stretches import OddRowsError, stretch_of
 
         batches = [batch for rows in pieces for batch in rows.batches]
         try:
             rows = stretch_of(batches, self._paths.codes_of, self._paths.data_of)
+            # A record without rows, or one that cannot be read, is a hole here.
+            if not rows.tells(first, last):
+                return False
+            compared = self._paths.apply(tree, rows)
         except OddRowsError:
             return False
-        # A record without rows, or one that cannot be read, is a hole here.
-        if not rows.tells(first, last) or not self._taker.see_stretch(rows, self._paths):
-            return False
+        self._taker.saw(first, last, compared)
         self._last = last
         return True

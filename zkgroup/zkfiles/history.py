@@ -29,8 +29,7 @@ from zkgroup.zkfiles.verification import HistoryVerification, has_known_digest, 
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.compiled_replay import CompiledPaths
-    from zkgroup.zkfiles.stretches import Stretch
+    from zkgroup.zkfiles.stretches import Compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,24 +376,16 @@ class _Replay:
         self.tree.apply(transaction)
         agrees = self.window.agrees(transaction)
         self.at = zxid = transaction.zxid
-        self._saw(1, int(agrees is not None), zxid if agrees is False else None)
+        self._count(1, int(agrees is not None), zxid if agrees is False else None)
 
-    def takes_stretch(self, first: int, last: int) -> bool:
-        return follows(first, self.at) and self.window.is_over(first)
+    def tree_within(self, first: int, last: int) -> Tree | None:
+        return self.tree if follows(first, self.at) and self.window.is_over(first) else None
 
-    def see_stretch(self, rows: Stretch, paths: CompiledPaths) -> bool:
-        from zkgroup.zkfiles.stretches import OddRowsError
-
-        first, last = int(rows.zxid[0]), int(rows.zxid[-1])
-        try:
-            compared = paths.apply(self.tree, rows)
-        except OddRowsError:
-            return False
+    def saw(self, first: int, last: int, compared: Compared) -> None:
         self.at = last
-        self._saw(last - first + 1, compared.digests, compared.first_wrong_zxid)
-        return True
+        self._count(last - first + 1, compared.digests, compared.first_wrong_zxid)
 
-    def _saw(self, records: int, digests: int, first_wrong: int | None) -> None:
+    def _count(self, records: int, digests: int, first_wrong: int | None) -> None:
         self.applied += records
         self.checked += digests
         if self.first_bad is None:

@@ -31,8 +31,7 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.compiled_replay import CompiledPaths
-    from zkgroup.zkfiles.stretches import Stretch
+    from zkgroup.zkfiles.stretches import Compared
 
 _KEPT: Final = 100
 """So many doubts are kept, the first ones."""
@@ -185,29 +184,12 @@ class _Run:
         self._at = zxid
         self._settle(zxid)
 
-    def takes_stretch(self, first: int, last: int) -> bool:
-        """Returns whether records from one zxid to another have only to be compared with the tree."""
-        return self._tree_within(first, last) is not None
-
     @property
     def looks_at_tree(self) -> bool:
         """Only a snapshot that is not compared by its digest needs the znodes."""
         return self._next is not None or any(each.tree is not None for each in self._pending)
 
-    def see_stretch(self, rows: Stretch, paths: CompiledPaths) -> bool:
-        """The next ones of all, one behind the other. False, with nothing done, where `see` has to judge."""
-        from zkgroup.zkfiles.stretches import OddRowsError
-
-        first, last = int(rows.zxid[0]), int(rows.zxid[-1])
-        assert self._tree is not None
-        try:
-            compared = paths.apply(self._tree, rows)
-        except OddRowsError:
-            return False
-        self._saw(first, last, compared.digests, compared.wrong, compared.first_wrong_zxid)
-        return True
-
-    def _tree_within(self, first: int, last: int) -> Tree | None:
+    def tree_within(self, first: int, last: int) -> Tree | None:
         """The tree, where records from one zxid to another have only to be compared with it."""
         if (
             self._pending
@@ -218,14 +200,14 @@ class _Run:
             return None
         return self._tree
 
-    def _saw(self, first: int, last: int, digests: int, wrong: int, first_wrong: int | None) -> None:
+    def saw(self, first: int, last: int, compared: Compared) -> None:
         """Counts records that follow each other."""
         found = self._found
         found.records += last - first + 1
-        found.digests_checked += digests
-        if first_wrong is not None and not found.mismatches:
-            self._doubt(first_wrong, _WRONG_DIGEST)
-        found.mismatches += wrong
+        found.digests_checked += compared.digests
+        if compared.first_wrong_zxid is not None and not found.mismatches:
+            self._doubt(compared.first_wrong_zxid, _WRONG_DIGEST)
+        found.mismatches += compared.wrong
         self._at = last
 
     def end(self) -> HistoryVerification:
