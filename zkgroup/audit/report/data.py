@@ -19,12 +19,11 @@ from zkgroup.audit.findings import ALL_RULES
 from zkgroup.audit.incidents.incident import FoundIncidents, NumberedFinding, cause_text, damage_text
 from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.membership import TimeRange, merged
-from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.report.keeping import NOBODY, Kept, Names, ReportLimits, hex_zxid, shown
 from zkgroup.audit.report.offsets import DrawnOffsets
 from zkgroup.audit.report.sections import AllRebalances, WriteLoad
 from zkgroup.audit.report.tables import Partition
-from zkgroup.audit.report.timelines import Span, Timeline, brokers, columns, controllers
+from zkgroup.audit.report.timelines import Timeline, brokers, controllers
 from zkgroup.audit.rules import Severity
 from zkgroup.audit.texts import count_text, session_text
 from zkgroup.zkfiles.health import FileHealth
@@ -66,24 +65,12 @@ class Drawn(NamedTuple):
     def data(self, facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
         """The sections as the page reads them."""
         return {
-            "owners": {
-                "notes": self.owners.notes("partition"),
-                "rows": [
-                    [names.of(group), names.of(topic), partition, columns(spans, names)]
-                    for (group, topic, partition), spans in self.owners.rows()
-                ],
-            },
+            "owners": self.owners.data("partition", names),
             "rebalances": self.rebalances.data(names),
             "offsets": self.offsets.data(names),
             "controllers": controllers(facts, names, limits),
             "brokers": brokers(facts, names, limits),
-            "replication": {
-                "notes": self.replication.notes("partition"),
-                "rows": [
-                    [names.of(topic), partition, columns(spans, names)]
-                    for (topic, partition), spans in self.replication.rows()
-                ],
-            },
+            "replication": self.replication.data("partition", names),
             "sessions": _sessions(self.sessions, names, limits),
             "load": self.load.data(names),
         }
@@ -119,13 +106,6 @@ def report_data(
         **drawn.data(facts, names, limits),
     }
     return {**data, "names": names.texts}
-
-
-def owner_span(life: OwnerLife) -> Span:
-    """An ownership as a timeline takes it."""
-    return Span(
-        life.from_ms, life.to_ms, life.thread, life.session, life.from_zxid, life.to_zxid, life.ended_by
-    )
 
 
 def _incidents(found: FoundIncidents, names: Names, limits: ReportLimits) -> dict[str, Any]:

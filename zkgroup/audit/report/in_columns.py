@@ -6,6 +6,7 @@ Objects are made of the rows of members, owners, topics and partition states alo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from zkgroup.audit.owner_lives import EndedBy, OwnerLife
 from zkgroup.audit.partitions import partition_changes
 from zkgroup.audit.rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.report import tables as shown_tables
-from zkgroup.audit.report.data import Drawn, owner_span
+from zkgroup.audit.report.data import Drawn
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.offsets import AllOffsets, OffsetColumns, OrderedTable
 from zkgroup.audit.report.sections import AllRebalances, WriteLoad
@@ -141,9 +142,9 @@ class _ColumnSections:
         self._owned = {row: rank for rank, row in enumerate(islice(seen.owned, limits.partitions))}
         self._used = set(islice(seen.used, limits.partitions))
         self._kept = None if is_whole else TemporaryTables()
-        self._offset_table = OrderedTable(self._give_offsets, seen.ends, self._kept)
+        self._offset_table = OrderedTable(partial(self._give, "offsets"), seen.ends, self._kept)
         self._kept_owners = None if is_whole else TemporaryTables()
-        self._owner_table = OrderedTable(self._give_owners, seen.ends, self._kept_owners)
+        self._owner_table = OrderedTable(partial(self._give, "owners"), seen.ends, self._kept_owners)
         self._rebalances = AllRebalances(limits, shown)
         self._replica_faults: list[tuple[tuple[str, int], Span]] = []
         self._load = WriteLoad(facts, limits)
@@ -185,19 +186,18 @@ class _ColumnSections:
             if tables is not None:
                 tables.close()
 
-    def _give_offsets(self, table: Any) -> None:
+    def _give(self, name: str, table: Any) -> None:
         whole = table.combine_chunks()
-        self._shown.add_arrays("offsets", {name: whole[name].chunk(0) for name in whole.column_names})
-
-    def _give_owners(self, table: Any) -> None:
-        for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-            self._shown.add("owners", row)
+        self._shown.add_arrays(name, {column: whole[column].chunk(0) for column in whole.column_names})
 
     def _add_owners(self, tables: ScreenTables) -> None:
         """Ownerships come in the order in which they ended, and then those that did not."""
         rows, zxids, subs = [], [], []
         for row, life, sub in _owner_lives(tables, self._facts, self._owned):
-            self._owners.add(row, owner_span(life))
+            ends = (life.from_zxid, life.to_zxid)
+            self._owners.add(
+                row, Span(life.from_ms, life.to_ms, life.thread, life.session, *ends, life.ended_by)
+            )
             rows.append(shown_tables.owner(row, life))
             zxids.append(_LAST_ZXID if life.to_zxid is None else life.to_zxid)
             subs.append(sub)
@@ -213,13 +213,14 @@ class _ColumnSections:
 
 
 def _table_of_owners(rows: Sequence[tuple[Any, ...]]) -> Any:
-    """The rows of `tables.OWNERS` with numbers of 64 bits and times in milliseconds."""
+    """The rows of `tables.OWNERS`; a number is the last that its column holds at most, times milliseconds."""
+    last = {"int": 2**31 - 1}
     values = zip(shown_tables.OWNERS, zip(*rows, strict=True), strict=True)
     return pa.table(
         {
             column.name: pa.array(each, pa.string())
             if column.type == "string"
-            else pa.array([each_ and min(each_, _LAST_ZXID) for each_ in each], pa.int64())
+            else pa.array([one and min(one, last.get(column.type, _LAST_ZXID)) for one in each], pa.int64())
             for column, each in values
         }
     )

@@ -21,6 +21,7 @@ from zkgroup.audit.columns.rows import Flags, Numbers
 from zkgroup.audit.columns.tables import ScreenTables
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid, number
+from zkgroup.audit.report.tables import Partition
 from zkgroup.audit.texts import count_text, duration_text, session_text
 from zkgroup.znodes.paths import path_kind
 
@@ -108,9 +109,6 @@ class OrderedTable:
             yield ordered.drop_columns([key for key in _ORDER if key in ordered.column_names])
 
 
-Row = tuple[str, str, int]
-"""Group, topic, partition."""
-
 _FINEST: Final = 2048
 _COARSEST: Final = 2**63
 PINNED_MAX: Final = 200
@@ -121,11 +119,13 @@ _WEIGHTS: Final = {"rewind": 5, "foreign": 4, "unowned": 3, "reset": 2, "deletio
 class Mark(NamedTuple):
     """A write that is marked on a curve."""
 
-    row: Row
+    row: Partition
     kind: str
     """`rewind`; `foreign`: a commit by a session while another one owned the partition; `unowned`: while
     no session did; `reset` or `deletion`."""
     write: OffsetRow
+    sub: int
+    """Its place in the transaction."""
 
 
 class Point(NamedTuple):
@@ -138,7 +138,7 @@ class Point(NamedTuple):
 class DrawnOffsets(NamedTuple):
     """Holds what the page shows of all offsets."""
 
-    curves: list[tuple[Row, int, list[Point]]]
+    curves: list[tuple[Partition, int, list[Point]]]
     """Of each partition by row: how many commits there were, and the points that are drawn."""
     marks: Kept[Mark]
     grain_ms: int
@@ -174,38 +174,9 @@ class DrawnOffsets(NamedTuple):
         }
 
 
-class Grains:
-    """The grains of time that curves of one history are thinned to.
-
-    Of points of a curve that follow each other within one grain the last is kept. The grain is the shortest,
-    doubled again and again, with which all points fit.
-    """
-
-    def __init__(self, facts: Facts) -> None:
-        self.start_ms = facts.start_ms
-        self._length_ms = max(facts.end_ms - facts.start_ms, 1)
-
-    def next(self, grain_ms: int) -> int:
-        """The grain that comes after one, or after none at all (0)."""
-        return 2 * grain_ms or max(self._length_ms // _FINEST, 1)
-
-    def is_last(self, grain_ms: int) -> bool:
-        """Returns whether nothing is gained by a longer one."""
-        return grain_ms > _COARSEST
-
-    def pins(self, grain_ms: int) -> bool:
-        """Returns whether both sides of falls are kept; not where next to nothing else would be."""
-        return grain_ms < max(self._length_ms // 16, 1)
-
-
-def marks_kept(limits: ReportLimits) -> Kept[Mark]:
+def _no_marks(limits: ReportLimits) -> Kept[Mark]:
     """Room for the weightiest marks."""
-    return Kept(limits.marks, mark_weight)
-
-
-def mark_weight(mark: Mark) -> int:
-    """Returns how much is lost without it."""
-    return _WEIGHTS[mark.kind]
+    return Kept(limits.marks, lambda mark: _WEIGHTS[mark.kind])
 
 
 def kinds_of_marks(write: OffsetRow) -> list[str]:
@@ -239,11 +210,11 @@ _LAST_PARTITION: Final = 2**31 - 1
 class OffsetColumns:
     """Writes partition by partition, each partition's in order: an array for each field of `OffsetRow`."""
 
-    def __init__(self, tables: ScreenTables, shown: Collection[Row]) -> None:
+    def __init__(self, tables: ScreenTables, shown: Collection[Partition]) -> None:
         """`shown` are the partitions that there is room for."""
         self._tables = tables
         p = self._partitions = tables.partitions
-        self.row_of_key: list[Row] = [(key[0], key[1], int(key[2])) for key in p.selection.keys]
+        self.row_of_key: list[Partition] = [(key[0], key[1], int(key[2])) for key in p.selection.keys]
         is_kept: Flags = np.array([row in shown for row in self.row_of_key], np.bool_)
         deletions = ~p.is_owner & (p.op == DELETE)
         self.places: Numbers = np.flatnonzero((p.is_write | deletions) & is_kept[p.selection.codes])
@@ -325,20 +296,16 @@ class OffsetColumns:
             int(self.session[place]),
             members[self.row_of_key[self.codes[place]][0]][int(self.session[place])],
             _KINDS[self.kind[place]],
-            self.offset_at(place),
+            self.big.get(place, int(self.offset[place])) if self.has_offset[place] else None,
             self.big.get(-place - 1, int(self.previous[place])) if self.has_previous[place] else None,
             bool(self.owned[place]) if self.owned_known[place] else None,
             self.owners[self.owner[place]],
             bool(self.is_rewind[place]),
         )
 
-    def offset_at(self, place: int) -> int | None:
-        """Returns what was written."""
-        return self.big.get(place, int(self.offset[place])) if self.has_offset[place] else None
-
-    def marks(self, limits: ReportLimits) -> Kept[OrderedMark]:
+    def marks(self, limits: ReportLimits) -> Kept[Mark]:
         """The weightiest marks, in the order of the history."""
-        marks = Kept[OrderedMark](limits.marks, lambda one: mark_weight(one.mark))
+        marks = _no_marks(limits)
         is_commit = self.kind == _CODES["commit"]
         is_marked = self.is_rewind | (is_commit & self.owned_known & ~self.owned)
         is_marked |= (self.kind == _CODES["reset"]) | (self.kind == _CODES["deletion"])
@@ -347,8 +314,7 @@ class OffsetColumns:
         for place in places[np.argsort(self.rows[places])].tolist():
             write = self.write_at(place, members)
             for kind in kinds_of_marks(write):
-                mark = Mark(self.row_of_key[self.codes[place]], kind, write)
-                marks.add(OrderedMark(write.zxid, int(subs[self.rows[place]]), mark))
+                marks.add(Mark(self.row_of_key[self.codes[place]], kind, write, int(subs[self.rows[place]])))
         return marks
 
     def members(self) -> dict[str, Members]:
@@ -422,14 +388,6 @@ class OffsetColumns:
         return fits
 
 
-class OrderedMark(NamedTuple):
-    """A mark and its place in the history."""
-
-    zxid: int
-    sub: int
-    mark: Mark
-
-
 class Points(NamedTuple):
     """Points of curves, curve by curve, an array for each field."""
 
@@ -444,12 +402,17 @@ class Points(NamedTuple):
     is_pinned: Flags
     """True if it is beside a fall."""
 
-    def thinned(self, grains: Grains, grain_ms: int) -> Points:
-        """Those that a grain leaves; points that a shorter one left give the same as all."""
-        since = self.ms - grains.start_ms
+    def thinned(self, facts: Facts, grain_ms: int) -> Points:
+        """The last of those of a curve that follow each other within one grain, and both sides of falls.
+
+        Points that a shorter grain left give the same as all.
+        """
+        since = self.ms - facts.start_ms
         number = since // grain_ms if grain_ms < _LARGEST else np.where(since < 0, -1, 0)
         is_left_out = self.has_next & np.append(number[1:] == number[:-1], False)[: len(number)]
-        if grains.pins(grain_ms):
+        if grain_ms < max(
+            (facts.end_ms - facts.start_ms) // 16, 1
+        ):  # else next to nothing else would be kept
             is_left_out &= ~self.is_pinned
         return Points(*(each[~is_left_out] for each in self))
 
@@ -457,7 +420,7 @@ class Points(NamedTuple):
 class _Curves(NamedTuple):
     """The curves of some partitions."""
 
-    rows: list[Row]
+    rows: list[Partition]
     counts: list[int]
     """Commits of each row."""
     written: Numbers
@@ -467,13 +430,16 @@ class _Curves(NamedTuple):
 
 
 class AllOffsets:
-    """Takes the offsets of some partitions at a time, and thins the points of all their curves together."""
+    """Takes the offsets of some partitions at a time, and thins the points of all their curves together.
+
+    The grain is the shortest, doubled again and again, with which all points fit.
+    """
 
     def __init__(self, facts: Facts, limits: ReportLimits) -> None:
-        self._limits, self._grains = limits, Grains(facts)
+        self._limits, self._facts = limits, facts
         self._curves: list[_Curves] = []
         self._points: list[Points] = []
-        self._marks: list[Kept[OrderedMark]] = []
+        self._marks: list[Kept[Mark]] = []
         self._grain_ms = 0
 
     def add(self, offsets: OffsetColumns) -> None:
@@ -481,12 +447,14 @@ class AllOffsets:
         counts = np.bincount(points.codes, minlength=len(offsets.row_of_key)).tolist()
         written = np.unique(offsets.codes)
         self._curves.append(_Curves(offsets.row_of_key, counts, written, offsets.big))
-        self._points.append(points.thinned(self._grains, self._grain_ms) if self._grain_ms else points)
-        while sum(map(_length, self._points)) > self._limits.points and not self._grains.is_last(
-            self._grain_ms
+        self._points.append(points.thinned(self._facts, self._grain_ms) if self._grain_ms else points)
+        finest = max((self._facts.end_ms - self._facts.start_ms) // _FINEST, 1)
+        while (
+            self._grain_ms <= _COARSEST
+            and sum(len(each.codes) for each in self._points) > self._limits.points
         ):
-            self._grain_ms = self._grains.next(self._grain_ms)
-            self._points = [each.thinned(self._grains, self._grain_ms) for each in self._points]
+            self._grain_ms = 2 * self._grain_ms or finest
+            self._points = [each.thinned(self._facts, self._grain_ms) for each in self._points]
         self._marks.append(offsets.marks(self._limits))
 
     def drawn(self, refused: int) -> DrawnOffsets:
@@ -495,7 +463,7 @@ class AllOffsets:
             sorted(self._all_curves(), key=itemgetter(0)), self._all_marks(), self._grain_ms, refused
         )
 
-    def _all_curves(self) -> Iterator[tuple[Row, int, list[Point]]]:
+    def _all_curves(self) -> Iterator[tuple[Partition, int, list[Point]]]:
         for curves, points in zip(self._curves, self._points, strict=True):
             offsets = points.offset.tolist()
             for at, place in enumerate(points.place.tolist() if curves.big else ()):
@@ -508,15 +476,12 @@ class AllOffsets:
                 yield curves.rows[code], curves.counts[code], drawn[start:end]
 
     def _all_marks(self) -> Kept[Mark]:
-        marks = marks_kept(self._limits)
-        for one in sorted(chain.from_iterable(each.items() for each in self._marks), key=itemgetter(0, 1)):
-            marks.add(one.mark)
+        marks = _no_marks(self._limits)
+        found = chain.from_iterable(each.items() for each in self._marks)
+        for one in sorted(found, key=lambda mark: (mark.write.zxid, mark.sub)):
+            marks.add(one)
         marks.left_out += sum(each.left_out for each in self._marks)
         return marks
-
-
-def _length(points: Points) -> int:
-    return len(points.codes)
 
 
 def _text(data: bytes | None) -> str:

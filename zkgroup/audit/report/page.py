@@ -77,7 +77,7 @@ def page(data: dict[str, Any]) -> str:
     The page's own policy lets only this style and these scripts run, known by their digests, and nothing be
     fetched; names and texts of the data are put in as text.
     """
-    style, script = _style(), _script()
+    style, script = _asset("report.css"), _script()
     return Template(_asset("report.html")).substitute(
         style=style,
         script=script,
@@ -85,10 +85,6 @@ def page(data: dict[str, Any]) -> str:
         " img-src data:; base-uri 'none'; form-action 'none'",
         data=json.dumps(packed(data), separators=(",", ":"), allow_nan=False).translate(_HARMLESS),
     )
-
-
-def _style() -> str:
-    return _asset("report.css")
 
 
 @cache

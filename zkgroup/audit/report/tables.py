@@ -7,6 +7,7 @@ findings with the same columns, and incidents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from zkgroup.audit.answers.sessions import SessionRow
@@ -167,19 +168,14 @@ def session(row: SessionRow) -> tuple[Any, ...]:
 
 def finding_columns(rows: Sequence[NumberedFinding]) -> dict[str, list[Any]]:
     """The rows of FINDINGS, column by column: there may be very many."""
-    findings = [one.finding for one in rows]
+    fields = {"from": "from_ms", "to": "to_ms"}
+    found = {
+        column.name: list(map(attrgetter(f"finding.{fields.get(column.name, column.name)}"), rows))
+        for column in FINDINGS[:-1]
+    }
     return {
-        "finding": [one.finding for one in findings],
-        "severity": [one.severity for one in findings],
-        "group": [one.group for one in findings],
-        "topic": [one.topic for one in findings],
-        "partition": [one.partition for one in findings],
-        "session": [_session(one.session) for one in findings],
-        "from_zxid": [one.from_zxid for one in findings],
-        "to_zxid": [one.to_zxid for one in findings],
-        "from": [one.from_ms for one in findings],
-        "to": [one.to_ms for one in findings],
-        "detail": [one.detail for one in findings],
+        **found,
+        "session": list(map(_session, found["session"])),
         "incident": [one.incident for one in rows],
     }
 

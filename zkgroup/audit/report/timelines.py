@@ -5,7 +5,7 @@ Owners of partitions, controllers, registrations of brokers, replicas in sync.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -18,7 +18,7 @@ from zkgroup.audit.texts import count_text, duration_text, session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
-Row = TypeVar("Row", bound=Hashable)
+Row = TypeVar("Row", bound=tuple[str | int, ...])
 
 _FINEST: Final = 4096
 """The first grain is this part of the history."""
@@ -79,7 +79,7 @@ class Timeline(Generic[Row]):
 
     def rows(self) -> list[tuple[Row, list[Span]]]:
         """By row."""
-        return sorted(self._rows.items(), key=lambda item: item[0])  # type: ignore[arg-type,return-value]
+        return sorted(self._rows.items(), key=lambda item: item[0])
 
     def notes(self, one: str) -> list[str]:
         """Returns what the limits left out; `one` is what a row is."""
@@ -92,6 +92,14 @@ class Timeline(Generic[Row]):
                 " their number: there were too many."
             )
         return texts
+
+    def data(self, one: str, names: Names) -> dict[str, Any]:
+        """As the page reads it; rows are tuples of names and numbers."""
+        rows = [
+            [*(names.of(part) if isinstance(part, str) else part for part in row), _fields(spans, names)]
+            for row, spans in self.rows()
+        ]
+        return {"notes": self.notes(one), "rows": rows}
 
     def _append(self, spans: list[Span], span: Span) -> int:
         """Returns how many spans there are more."""
@@ -129,7 +137,7 @@ def timeline_of(facts: Facts, limits: ReportLimits) -> Timeline[Any]:
     return Timeline(limits.spans, limits.partitions, facts.start_ms, facts.end_ms - facts.start_ms)
 
 
-def columns(spans: list[Span], names: Names) -> list[list[Any]]:
+def _fields(spans: list[Span], names: Names) -> list[list[Any]]:
     """The spans as the page reads them."""
     return [
         [
@@ -148,14 +156,14 @@ def columns(spans: list[Span], names: Names) -> list[list[Any]]:
 
 def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
     """Returns who was controller, and every write of the epoch."""
-    timeline: Timeline[str] = timeline_of(facts, limits)
+    timeline: Timeline[tuple[str]] = timeline_of(facts, limits)
     for life in facts.controllers:
         value = decoded(ControllerRegistration.decode, life.path, life.data)
         row = "cannot be read" if value is None else f"broker {value.broker}"
         until = facts.end_zxid if life.to_zxid is None else life.to_zxid - 1
         epoch = epoch_at(facts, until)
         name = controller_name(life) if epoch is None else f"{controller_name(life)}, epoch {epoch}"
-        timeline.add(row, _span(life, name, facts))
+        timeline.add((row,), _span(life, name, facts))
     epochs = []
     for change in facts.controller_epochs[-limits.marks :]:
         value_ = decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
@@ -166,7 +174,7 @@ def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, A
     notes = timeline.notes("controller")
     if more:
         notes.append(f"The first {more} writes of the epoch are left out.")
-    return {"notes": notes, "rows": _rows(timeline, names), "epochs": epochs}
+    return {**timeline.data("controller", names), "notes": notes, "epochs": epochs}
 
 
 def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
@@ -176,7 +184,7 @@ def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
         key = (int(broker) if broker.isdecimal() and len(broker) < 20 else 2**63, f"broker {broker}")
         for life in lives:
             timeline.add(key, _span(life, _address(life), facts))
-    rows = [[names.of(row[1]), columns(spans, names)] for row, spans in timeline.rows()]
+    rows = [[names.of(row[1]), _fields(spans, names)] for row, spans in timeline.rows()]
     return {"notes": timeline.notes("broker"), "rows": rows}
 
 
@@ -219,10 +227,6 @@ def _fault(view: PartitionView) -> str | None:
     if not missing:
         return None
     return f"not in sync {brokers_text(missing)}; leader {view.state.leader}"
-
-
-def _rows(timeline: Timeline[str], names: Names) -> list[list[Any]]:
-    return [[names.of(row), columns(spans, names)] for row, spans in timeline.rows()]
 
 
 def _span(life: Life, name: str, facts: Facts) -> Span:
