@@ -6,6 +6,7 @@ Servers are started once for each process that meets a test which asks for them;
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -79,6 +80,7 @@ def begin_with_the_longest(items: list[pytest.Item]) -> None:
         items[first:] = mixed + rest
 
 
+@cache
 def _below_tests(path: Path) -> str:
     tests = ROOT / "tests"
     return path.relative_to(tests).as_posix() if path.is_relative_to(tests) else ""
