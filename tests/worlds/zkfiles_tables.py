@@ -10,7 +10,7 @@ import itertools
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from unittest import mock
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
+from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles import znode_columns
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.compression import FileBytes
@@ -200,6 +201,17 @@ def kind_of(owner: int) -> str:
 
 def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
+
+
+def outcome(source: Callable[[], Iterable[Any]]) -> tuple[list[Any], str]:
+    """What is given, and the damage that is reported after it."""
+    given: list[Any] = []
+    try:
+        for each in source():
+            given.append(each)  # noqa: PERF402  what came before an error is wanted
+    except DamagedFileError as error:
+        return given, str(error)
+    return given, ""
 
 
 @contextmanager

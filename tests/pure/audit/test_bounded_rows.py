@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.programs.benchmarks.group_days import write_logs
-from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
+from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
 from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import bounds_for, events_in
@@ -38,12 +38,6 @@ def test_random_histories_have_the_findings_of_all_rows(tmp_path: Path) -> None:
         found += assert_same(rows_of(tmp_path, seed), bounds_for(seed), f"history {seed}")
 
     assert len(found) > 20
-
-
-@pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])
-def test_recorded_histories_have_the_findings_of_all_rows(name: str) -> None:
-    """Out of logs, with and without lists of ephemerals in the ends of sessions."""
-    assert_same(open_source([folder(name)]).rows(), BOUNDS, name)
 
 
 def test_findings_of_one_group_are_those_of_its_rows(tmp_path: Path) -> None:

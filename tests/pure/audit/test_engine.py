@@ -11,10 +11,8 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder, source
 from tests.worlds.audit_log import AuditLog
-from tests.worlds.plain_findings import find
 from zkgroup.audit.buckets.bounded import BoundedRows
 from zkgroup.audit.engine import audit, bounds_of
-from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES, RULES
 from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
@@ -175,15 +173,3 @@ def test_findings_over_the_whole_history_keep_to_the_stretch() -> None:
     found = audit(source(INCIDENTS), [rule], start=PointInTime(zxid=107), end=PointInTime(zxid=110)).findings
 
     assert [each.from_zxid for each in found] == [20, 107, 110]
-
-
-def test_facts_that_are_known_are_not_gathered_again() -> None:
-    """With the facts given, the rows are read once and not a second time to gather them."""
-    asked = []
-
-    def events() -> list[Event]:
-        asked.append(1)
-        return _log().events()
-
-    find([_rule()], events, facts=_log().facts())
-    assert len(asked) == 1

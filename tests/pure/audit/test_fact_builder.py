@@ -13,7 +13,6 @@ from zkgroup.audit.facts import (
     Life,
     Requested,
     SessionLife,
-    facts_of,
     is_fact_path,
 )
 from zkgroup.zkfiles.records import Operation, TransactionType
@@ -176,21 +175,6 @@ def test_what_failed_is_no_fact() -> None:
     assert facts.sessions == {1: SessionLife(1, None, None, None)}
     assert (facts.members, facts.operator_acts) == ({}, {})
     assert [event.path for event in log.events() if is_fact(event)] == []
-
-
-def test_rows_that_are_facts_are_enough_for_all_but_the_ends_and_silent_sessions() -> None:
-    """Spark folds these alone, and brings ends and sessions from elsewhere."""
-    log = AuditLog()
-    log.come("g", "g_a", 1)
-    log.topic("t", 2)
-    log.commit("g", ("t", 0), 3, 1)
-    log.create("/consumers/g/resets/t-0", "{}")
-    log.expire(1)
-    rows = log.events()
-    some = [row for row in rows if is_fact(row)]
-
-    assert len(some) < len(rows)
-    assert facts_of(some) == facts_of(rows)
 
 
 def test_nothing_at_all_has_no_log() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, Incident, findings, incidents
-from zkgroup.audit.findings import ALL_RULES
 
 EXPECTED: dict[str, set[tuple[str, str]]] = {
     "poison registration": {("unowned_interval", "warning")},
@@ -41,69 +42,36 @@ EXPECTED: dict[str, set[tuple[str, str]]] = {
 }
 """What each accident has to be found by; others may find it too."""
 
-NAMES = [
-    "orphan_owner",
-    "orphan_owner_interval",
-    "owner_session_mismatch",
-    "double_ownership",
-    "claim_stolen",
-    "unowned_interval",
-    "never_owned",
-    "persistent_znode",
-    "foreign_owner_format",
-    "rebalance",
-    "rebalance_storm",
-    "needless_move",
-    "skew",
-    "failed_claims",
-    "handover_time",
-    "session_end",
-    "member_flapping",
-    "offset_regression",
-    "zombie_commit",
-    "no_commit_at_handover",
-    "stalled_offset",
-    "commit_rate",
-    "dead_group",
-    "offset_of_missing_partition",
-    "controller_election",
-    "controller_epoch_gap",
-    "deposed_controller_write",
-    "leader_not_in_isr",
-    "isr_outside_assignment",
-    "under_replicated",
-    "offline_partition",
-    "unclean_election",
-    "leader_epoch_not_rising",
-    "isr_flapping",
-    "broker_flapping",
-    "stuck_reassignment",
-    "preferred_leader_imbalance",
-    "stuck_topic_deletion",
-    "znode_bloat",
-    "growth",
-    "ephemeral_churn",
-    "herd_size",
-    "write_hot_spot",
-    "ensemble_election",
-    "history_hole",
-    "oversized_transaction",
-    "split_history",
-    "clock_step",
-    "digest_mismatch",
-    "session_leak",
-    "open_acl",
-]
-"""The names that `audit findings` promises, in order."""
+
+FOUND = {
+    HEALTHY[0]: "broker_flapping 4w, commit_rate 5i, controller_election 2i, digest_mismatch 1i,"
+    " ephemeral_churn 13i, growth 6i, handover_time 3i, needless_move 9i, no_commit_at_handover 11i,"
+    " offline_partition 4w, open_acl 1i, rebalance 30i, session_end 32i, under_replicated 12w,"
+    " unowned_interval 14w, zombie_commit 3w",
+    HEALTHY[1]: "broker_flapping 1w, commit_rate 1i, controller_election 2i, ephemeral_churn 3i, growth 12i,"
+    " handover_time 1i, needless_move 3i, offline_partition 2w, open_acl 1i, preferred_leader_imbalance 1w,"
+    " rebalance 4i, session_end 3i",
+    INCIDENTS: "broker_flapping 4w, claim_stolen 6e, commit_rate 3i, controller_election 8i,"
+    " controller_election 1w, controller_epoch_gap 1w, deposed_controller_write 1e,"
+    " deposed_controller_write 1w, digest_mismatch 1i, double_ownership 4e, ephemeral_churn 14i, growth 6i,"
+    " handover_time 1i, needless_move 6i, offline_partition 1e, offset_regression 4e, open_acl 1i,"
+    " owner_session_mismatch 10e, preferred_leader_imbalance 2w, rebalance 15i, session_end 12i,"
+    " session_end 1w, stuck_reassignment 2w, under_replicated 3w, unowned_interval 25w, zombie_commit 8e,"
+    " zombie_commit 8w",
+}
+"""How often each finding is found, as error, warning or info: in two days in the life of real Kafka 0.8.2.2,
+with crashes and moves and without a fault, and in one with planted accidents."""
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-def test_no_rule_has_an_error_in_a_healthy_cluster(name: str) -> None:
-    """A day in the life of real Kafka 0.8.2.2, with crashes and moves, holds no fault of its own."""
-    rules = {rule.name for rule in ALL_RULES}
-    errors = [each for each in findings(name) if each.finding in rules and each.severity == "error"]
+@pytest.mark.parametrize("name", FOUND)
+def test_each_finding_is_found_as_often_as_it_happened(name: str) -> None:
+    """Of every rule, in the whole history."""
+    counts = Counter((each.finding, each.severity) for each in findings(name))
 
-    assert errors == []
+    assert (
+        ", ".join(f"{rule} {count}{severity[0]}" for (rule, severity), count in sorted(counts.items()))
+        == (FOUND[name])
+    )
 
 
 @pytest.mark.parametrize("incident", incidents(), ids=lambda incident: incident.name)
@@ -120,10 +88,3 @@ def test_the_calm_time_among_accidents_has_none() -> None:
     within = [each for each in findings(INCIDENTS) if calm.touches(each) and each.severity != "info"]
 
     assert within == []
-
-
-def test_findings_have_the_names_and_order_of_the_interface() -> None:
-    """Each rule has a name that `audit findings` promises, and they come in that order."""
-    names = [rule.name for rule in ALL_RULES]
-
-    assert names == NAMES

@@ -20,11 +20,9 @@ from zkgroup.audit.membership import (
     registration_of,
     topics_wanted,
 )
-from zkgroup.audit.rebalances import GroupReplay
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
-from zkgroup.znodes.paths import path_kind
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -163,24 +161,3 @@ def test_the_fewest_moves_of_a_mixed_group_are_searched_for_while_it_is_small() 
     assert least_moves(mixed, topics, before) == 0
     assert least_moves(huge, topics, before) is None
     assert least_moves({"g_a": _wants(registration({"t": 90_000}))}, topics, before) == 1
-
-
-def test_the_snapshot_of_a_group_follows_its_rows() -> None:
-    """Row by row it has owners, the session that freed a partition, and readable registrations."""
-    log = AuditLog()
-    log.topic("t", 1)
-    log.join("g", "g_a", 1)
-    claimed = log.claim("g", ("t", 0), "g_a-0", 1)
-    replay = GroupReplay("g", log.facts())
-    for event in log.events():
-        replay.apply(event, path_kind(event.path))
-    assert replay.threads() == {T0: "g_a-0"}
-    assert replay.owners[T0].from_zxid == claimed
-    assert replay.is_at_rest(claimed)
-
-    released = log.release("g", ("t", 0), 1)
-    log.set("/consumers/g/ids/g_a", "no json")
-    for event in log.events()[3:]:
-        replay.apply(event, path_kind(event.path))
-    assert (replay.freed[T0].zxid, replay.freed[T0].session) == (released, 1)
-    assert replay.registrations() == {}

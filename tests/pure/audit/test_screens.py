@@ -6,22 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs.benchmarks.group_days import write_logs
-from tests.worlds.audit_folders import INCIDENTS
-from tests.worlds.audit_folders import folder as folder_of
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.random_histories import histories, history_of
-from tests.worlds.record_by_record import checks_of, exact_rows, groups_of, sessions_of
+from tests.worlds.record_by_record import exact_rows
 from tests.worlds.screened_findings import assert_same, bounds_for, events_in
-from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.columns.rows import columns_of
 from zkgroup.audit.engine import bounds_of
 from zkgroup.audit.facts import facts_of
 from zkgroup.audit.findings import RULES
-from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.audit.screening import find_screened, partition_rows, session_views
+from zkgroup.audit.screening import find_screened
 from zkgroup.audit.sources import open_source
-from zkgroup.zkfiles.history import History
 
 SCREENED = sorted(rule.name for rule in RULES if rule.screen is not None)
 
@@ -56,41 +50,3 @@ def test_recorded_histories_have_the_same_findings(folder: Path) -> None:
 
     assert events_in(open_source([folder]).rows()) == events
     assert_same(events, bounds_of(RULES, {}), str(folder))
-
-
-def test_a_healthy_day_makes_few_objects(tmp_path: Path) -> None:
-    """Of healthy groups most rows are commits, and no rule needs to see them."""
-    source = open_source([write_logs(tmp_path / "day", 20_000, 2, groups=2)])
-    events = exact_rows(source)
-    assert events_in(source.rows()) == events
-    assert_same(events, bounds_of(RULES, {}), "a healthy day")
-
-
-@pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
-def test_record_checks_in_columns_are_those_of_all_records(folder: Path) -> None:
-    """Elections, steps of the clock, holes and digests of recorded folders."""
-    assert vars(record_checks_of(History(folder))) == vars(checks_of(History(folder)))
-
-
-@pytest.mark.parametrize("group", ["idle", None])
-def test_views_of_partitions_are_those_of_all_rows(group: str | None) -> None:
-    """The rows of one group, or of all, and the names of the others, which a message lists."""
-    rows = open_source([folder_of(INCIDENTS)]).rows()
-
-    facts, some = partition_rows(rows, group)
-
-    assert facts == facts_of(events_in(rows))
-    assert rows_by_partition(some, group) == rows_by_partition(events_in(rows), group)
-    assert groups_of(some) == groups_of(events_in(rows))
-    assert len(some) < len(events_in(rows))
-
-
-def test_sessions_from_columns_are_those_of_all_rows() -> None:
-    """With the facts, and the names of all groups."""
-    rows = open_source([folder_of(INCIDENTS)]).rows()
-
-    facts, sessions, groups = session_views(rows)
-
-    assert facts == facts_of(events_in(rows))
-    assert sessions == sessions_of(events_in(rows), facts)
-    assert groups == groups_of(events_in(rows))

@@ -5,16 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import START_MS, AuditLog
-from tests.worlds.record_by_record import events_of, sessions_of
+from tests.worlds.record_by_record import events_of
+from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.facts import facts_of
+from zkgroup.audit.events import Event
+from zkgroup.audit.screening import session_views
+from zkgroup.audit.source import SeenTree
 from zkgroup.zkfiles.records import Operation, TransactionType
+from zkgroup.zkfiles.tree import Tree
 
 A, B, C = 0x100_0000_0000_000A, 0x200_0000_0000_000B, -0x5F00_0000_0000_0005
 
 
-def rows_of(log: AuditLog) -> list[SessionRow]:
-    return sessions_of(log.events(), log.facts())
+def rows_of(events: list[Event]) -> list[SessionRow]:
+    seen = SeenTree(Tree(digests=False), 0, None, True, False, "")
+    return session_views(rows_of_events(lambda: events, seen))[1]
 
 
 @pytest.mark.parametrize("with_lists", [True, False])
@@ -31,7 +36,7 @@ def test_a_session_is_listed_from_its_start_to_its_end(with_lists: bool) -> None
     log.wait(7_000)
     ended = log.expire(A)
 
-    (row,) = rows_of(log)
+    (row,) = rows_of(log.events())
 
     assert row == SessionRow(
         session=A,
@@ -66,7 +71,7 @@ def test_closed_open_and_older_sessions() -> None:
     log.delete("/consumers/g/owners/t/1", 0xD)
     events = list(events_of(log.transactions, log.seeds, sessions={C: 9_000}))
 
-    older, stranger, closed, living = sessions_of(events, facts_of(events))
+    older, stranger, closed, living = rows_of(events)
 
     assert (older.session, older.server, older.timeout_ms) == (C, 0xA0, 9_000)
     assert (older.from_zxid, older.from_ms, older.ended) == (None, None, "open")
@@ -87,6 +92,6 @@ def test_only_ephemerals_that_stand_are_a_sessions() -> None:
     log.multi(A, log.creation("/never", ephemeral=True), failed)
     log.multi(A, log.deletion("/consumers/g/ids/g_a"), failed)
 
-    (row,) = rows_of(log)
+    (row,) = rows_of(log.events())
 
     assert (row.ended, row.created, row.ephemerals) == ("open", 1, 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.screened_findings import events_in
 from zkgroup.audit.folders import Folders
@@ -268,3 +269,21 @@ def test_the_chroot_is_taken_off_the_rows() -> None:
     assert {event.path.split("/")[1] for event in events_in(rows) if event.path not in ("", "/")} == {
         *("ids", "topics")
     }
+
+
+@pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])
+def test_rows_of_real_servers_rise_and_make_the_tree_that_they_serve(name: str) -> None:
+    """Replayed one by one, creations and deletions leave exactly the paths of the last tree."""
+    events = events_in(open_source([folder(name)]).rows())
+    paths: set[str] = set()
+    for event in events:
+        if event.applied and event.op == "create":
+            assert event.path not in paths
+            paths.add(event.path)
+        elif event.applied and event.op == "delete":
+            paths.remove(event.path)
+
+    assert [(event.zxid, event.sub) for event in events] == sorted((each.zxid, each.sub) for each in events)
+    served = {each for each in History(folder(name)).tree_at().tree.paths() if each != "/"}
+    # Of the servers' own subtree a history that begins with nothing does not know the dialect.
+    assert {each for each in paths ^ served if not each.startswith("/zookeeper/")} == set()

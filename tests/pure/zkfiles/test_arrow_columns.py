@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -92,12 +90,3 @@ def test_a_time_that_no_clock_shows(time_ms: int, way: str, tmp_path: Path) -> N
     first, second = arrow.record_batch(batch).column("time").cast(pa.int64()).to_pylist()
     limit = (2**63 - 1) // 1000 * 1000
     assert (first, second) == (odd.time_ms * 1000, limit if time_ms > 0 else -limit)
-
-
-def test_without_pyarrow_only_this_module_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Lists are made all the same."""
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "zkgroup.zkfiles.arrow")
-    with pytest.raises(ImportError):
-        importlib.import_module("zkgroup.zkfiles.arrow")
-    assert list(log_columns(writer.write_log(tmp_path, everything())))

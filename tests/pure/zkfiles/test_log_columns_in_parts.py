@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.programs.benchmarks.zookeeper_files import write_log
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import Row, everything, log_rows, rows_of
+from tests.worlds.zkfiles_tables import Row, everything, log_rows, outcome, rows_of
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.log_index import index_log
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.records import Transaction
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -105,13 +101,6 @@ def test_splits_of_a_hop_index_make_the_whole(log: Path, rows: list[Row]) -> Non
     assert list(itertools.chain(*parts)) == rows
 
 
-def test_a_gzipped_log(log: Path, rows: list[Row], tmp_path: Path) -> None:
-    """As archives keep them."""
-    packed = tmp_path / f"{log.name}.gz"
-    packed.write_bytes(gzip.compress(log.read_bytes()))
-    assert rows_of(log_columns(packed)) == [row | {"file": str(packed)} for row in rows]
-
-
 @pytest.mark.parametrize("content", [b"", b"ZKLG", writer.LOG_HEADER, writer.LOG_HEADER + bytes(9000)])
 def test_a_log_without_records(content: bytes, tmp_path: Path) -> None:
     """Stopped before the header, behind it, or with nothing but what was preallocated."""
@@ -126,17 +115,6 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     path.write_bytes(b"PK\3\4" + bytes(100))
     with pytest.raises(NotZooKeeperFileError):
         list(log_columns(path))
-
-
-def outcome(read: Callable[[], Iterable[Any]]) -> tuple[list[Any], str]:
-    """What was given, and the error after it."""
-    given: list[Any] = []
-    try:
-        for each in read():
-            given.append(each)  # noqa: PERF402  what came before an error is wanted
-    except DamagedFileError as error:
-        return given, str(error)
-    return given, ""
 
 
 def same_as_plain_values(path: Path, *, resync: bool = False) -> str:
@@ -179,18 +157,6 @@ def test_a_record_that_no_server_writes(tmp_path: Path) -> None:
     path.write_bytes(raw)
     assert "expected" in same_as_plain_values(path)
     assert same_as_plain_values(path, resync=True) == ""
-
-
-@pytest.mark.parametrize("count", [-1, 2**31 - 1, 3])
-def test_a_multi_that_says_more_than_it_has(count: int, tmp_path: Path) -> None:
-    """A count that cannot be is told, not believed."""
-    whole = everything()
-    multi = next(each for each in whole if len(each.operations) == 10)
-    entry = bytearray(writer.entry(Transaction(1, 0, 0, 0, 14, multi.operations[:2])))
-    entry[32:36] = (count % 2**32).to_bytes(4, "big")
-    path = tmp_path / "log.1"
-    path.write_bytes(writer.log(whole) + writer.record(bytes(entry)))
-    same_as_plain_values(path)
 
 
 def test_a_large_log(tmp_path: Path, way: str) -> None:

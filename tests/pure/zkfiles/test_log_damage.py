@@ -16,7 +16,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
-from zkgroup.zkfiles.frames import END_MARK, RecordsEnd
+from zkgroup.zkfiles.frames import RecordsEnd
 from zkgroup.zkfiles.log_health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
@@ -48,11 +48,6 @@ def transactions(count: int = RECORDS, size: int = 1) -> list[Transaction]:
 WHOLE = writer.log(transactions())
 SIZE = (len(WHOLE) - len(writer.LOG_HEADER)) // RECORDS
 LAST = len(WHOLE) - SIZE
-
-
-def test_the_records_are_of_one_size() -> None:
-    """The other tests count on it."""
-    assert len(WHOLE) == len(writer.LOG_HEADER) + RECORDS * SIZE
 
 
 @pytest.mark.parametrize("padding", [0, 1, 5000, 400_000], ids=["cut", "one zero", "page", "preallocated"])
@@ -385,8 +380,3 @@ def test_a_reader_that_is_left_closes_its_file(tmp_path: Path) -> None:
     assert str(path) in descriptors()
     del records
     assert str(path) not in descriptors()
-
-
-def test_the_end_mark_is_the_letter_b() -> None:
-    """FileTxnLog writes `EORString`, 'B'."""
-    assert bytes([END_MARK]) == b"B"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.pure.zkfiles.test_golden_files import SNAPSHOTS
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import Row, rows_of, snapshot_rows
-from zkgroup.errors import DamagedFileError
+from tests.worlds.zkfiles_tables import Row, outcome, rows_of, snapshot_rows
 from zkgroup.zkfiles import znode_columns
 from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode
 from zkgroup.zkfiles.schemas import SNAPSHOT
@@ -117,20 +114,9 @@ def test_a_snapshot_that_is_cut_off_at_each_byte(way: str, tmp_path: Path) -> No
     errors = []
     for end in range(len(raw) - 250, len(raw)):
         path.write_bytes(raw[:end])
-        znodes_before, error = outcome(open_snapshot(path).znodes())
-        batches, found = outcome(snapshot_columns(path))
+        znodes_before, error = outcome(open_snapshot(path).znodes)
+        batches, found = outcome(lambda: snapshot_columns(path))
         assert [row["path"] for row in rows_of(batches)] == [znode.path for znode in znodes_before]
         assert found == error
         errors.append(error)
     assert errors.count("") == 2
-
-
-def outcome(source: Iterator[Any]) -> tuple[list[Any], str]:
-    """What was given, and the error after it."""
-    given: list[Any] = []
-    try:
-        for each in source:
-            given.append(each)  # noqa: PERF402  what came before an error is wanted
-    except DamagedFileError as error:
-        return given, str(error)
-    return given, ""

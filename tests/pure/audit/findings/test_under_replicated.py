@@ -154,16 +154,6 @@ def test_a_broker_that_is_missing_anywhere_at_the_end_has_no_end() -> None:
     assert [each.to_zxid for each in sums(log)] == [back_2, log.zxid]
 
 
-def test_a_broker_without_findings_is_not_summed() -> None:
-    """An interval below the bound has no row, neither for the partition nor for the broker."""
-    log = placed()
-    log.state(T0, 1, (1, 2))
-    log.wait(9_999)
-    log.state(T0, 1, (1, 2, 3))
-
-    assert sums(log) == []
-
-
 def test_each_spell_of_a_partition_counts_from_its_own_beginning() -> None:
     """What was missing before it was whole again is not counted twice."""
     log = placed()

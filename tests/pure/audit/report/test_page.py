@@ -165,14 +165,6 @@ def test_hostile_names_are_text() -> None:
     assert not any(character in html for character in "\u202e\x00\u2028")
 
 
-def test_a_thousand_partitions_fit() -> None:
-    """Below some megabytes, whatever happened to them."""
-    html = page(shape_of(busy(1000, 2)))
-
-    assert len(data_in(html)["owners"]["rows"]) == 1000
-    assert len(html) < 1_000_000
-
-
 def test_sixteen_thousand_partitions_fit() -> None:
     """A row each, in a file that a browser opens; made of a hundred and sixty, again and again."""
     data = shape_of(busy(160, 2))

@@ -114,17 +114,6 @@ def test_an_input_that_is_not_there_is_exit_5(
     assert ", found nothing" in missing.err
 
 
-def test_a_log_is_no_folder(lone_shell: Shell, tmp_path: Path) -> None:
-    """In words."""
-    log = tmp_path / "log.1"
-    log.write_bytes(b"ZKLG")
-
-    ran = lone_shell.run("audit", "findings", "--input", str(log))
-
-    assert (ran.code, ran.out) == (2, "")
-    assert f"{log}: expected a folder, found a file" in ran.err
-
-
 def test_rows_of_incidents_explain_those_of_findings(lone_shell: Shell) -> None:
     """In csv and ndjson the number of a finding's incident is that of a row with `--incidents`."""
     words = ("audit", "findings", str(INCIDENTS))
@@ -231,23 +220,6 @@ def test_every_session(lone_shell: Shell) -> None:
     assert [row["members"] for row in members] == [
         [{"group": "g", "member": f"g_{name}"}] for name in ("a", "b", "c")
     ]
-
-
-def test_healthy_folders_have_no_errors(lone_shell: Shell) -> None:
-    """Exit 0; findings that were not searched for have the reason."""
-    for folder in (V346, V394):
-        document = lone_shell.json("audit", "findings", "--input", str(folder))
-        assert [row for row in document["findings"] if row["severity"] == "error"] == []
-        assert document["findings"]
-
-
-def test_findings_with_errors_are_exit_3(lone_shell: Shell) -> None:
-    """The zombie's commit is one, at its zxid."""
-    document = lone_shell.json("audit", "findings", str(INCIDENTS), "--only", "zombie_commit", code=3)
-
-    rewind = lone_shell.json("audit", "offsets", str(INCIDENTS), "--group", "g", "--rewinds")["offsets"][0]
-    assert rewind["zxid"] in {row["from_zxid"] for row in document["findings"]}
-    assert {row["finding"] for row in document["findings"]} == {"zombie_commit"}
 
 
 def test_findings_of_a_group_and_a_stretch(lone_shell: Shell) -> None:
