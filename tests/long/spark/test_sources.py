@@ -20,7 +20,6 @@ from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
-from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 
 FOLDERS = (*HEALTHY, INCIDENTS)
@@ -61,15 +60,6 @@ def test_the_rows_of_snapshots_are_those_of_plain_reading(spark: Any) -> None:
 
     assert table.rdd.getNumPartitions() == len(files)
     assert _sorted(_plain(table)) == _sorted(expected)
-
-
-def test_the_acls_of_a_snapshot(spark: Any) -> None:
-    """What is not a znode is a table of its own; ACLs are lists of structs."""
-    (path,) = (file.path for file in list_files(folder("zookeeper-3.9.4")).snapshots if file.zxid == 0x114)
-    table = spark.read.format("zookeeper-snapshot").option("section", "acls").load(str(path)).collect()
-
-    acls = {number: list(acl) for number, acl in open_snapshot(path).acls.items()}
-    assert {row.number: [tuple(each) for each in row.acl] for row in table} == acls != {}
 
 
 def test_columns_say_what_they_mean(spark: Any) -> None:
@@ -169,20 +159,6 @@ def test_an_export_is_a_tree(spark: Any, tmp_path: Path) -> None:
         if znode
     }
     assert {row.snap_zxid for row in rows} == {seen.zxid}
-
-
-def test_damage_ends_the_query_and_with_resync_does_not(spark: Any, tmp_path: Path) -> None:
-    """By default nobody takes half a file for a whole one."""
-    data = tmp_path / "version-2"
-    shutil.copytree(folder(INCIDENTS), data)
-    victim = data / "log.c6.gz"
-    victim.chmod(0o644)
-    victim.write_bytes(victim.read_bytes()[:2000])
-    reader = spark.read.format("zookeeper-txnlog").option("columns", "zxid")
-
-    with pytest.raises(Exception, match=r"log\.c6\.gz, byte"):
-        reader.load(str(data)).count()
-    assert reader.option("resync", "true").load(str(data)).count() > 100
 
 
 def _plain(table: Any) -> list[tuple[Any, ...]]:

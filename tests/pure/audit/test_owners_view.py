@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.audit_folders import INCIDENTS, source
 from tests.worlds.audit_log import START_MS, AuditLog, owner
-from tests.worlds.screened_findings import events_in
 from zkgroup.audit.answers.partitions import owners_of
-from zkgroup.audit.facts import facts_of
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.model import TopicPartition
 
@@ -88,21 +85,3 @@ def test_where_the_log_lacks_the_deletion_the_next_claim_ends_it() -> None:
     again = log.claim("g", T0, "g_b-0", 2)
 
     assert [(life.to_zxid, life.ender) for life in _owners(log)] == [(again, None), (None, None)]
-
-
-def test_the_owners_of_a_real_partition() -> None:
-    """A JVM member, its rebalances, a foreigner, and the foreigner's end at the JVM member's hand."""
-    events = events_in(source(INCIDENTS).rows())
-
-    found = owners_of(events, facts_of(events), "g", T0)
-
-    assert [(life.thread, life.from_zxid, life.to_zxid, life.ended_by) for life in found] == [
-        ("g_a-0", 56, 76, "release"),
-        ("g_a-0", 83, 85, "release"),
-        ("g_a-0", 89, 95, "release"),
-        ("g_a-0", 102, 108, "deleted_by_other"),
-        ("g_other-0", 108, 110, "deleted_by_other"),
-        ("g_a-0", 116, 119, "release"),
-        ("g_a-0", 125, 130, "deleted_by_other"),
-        ("g_other-0", 131, 146, "session_end"),
-    ]

@@ -36,7 +36,7 @@ from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.schemas import LOG
 from zkgroup.zkfiles.verification import verify_records
 
-HISTORIES = int(os.environ.get("ZKGROUP_COPIED_HISTORIES", "24"))
+HISTORIES = int(os.environ.get("ZKGROUP_COPIED_HISTORIES", "12"))
 RECORDED = sorted(FOLDER.rglob("version-2"))
 SMALL = 30
 """Rows of a part."""

@@ -18,7 +18,6 @@ from zkgroup.audit.folders import Folders
 from zkgroup.audit.points_in_time import PointInTime
 from zkgroup.audit.sources import OneTree, open_source
 from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
 from zkgroup.zkfiles.history import History
 
@@ -206,18 +205,6 @@ def test_a_log_without_its_snapshot_is_reported(tmp_path: Path) -> None:
     assert ["what stood before" in note for note in source.notes()] == [True]
 
 
-@pytest.mark.parametrize(("start", "end"), [(0x90, 0x110), (0x110, 0x90), (0, 0x163), (0x100, 0x100)])
-def test_a_difference_is_that_of_the_two_trees(start: int, end: int) -> None:
-    """By zxid, in either order; each digest on the way agrees."""
-    source = Folders(History(V394))
-    trees = [source.tree(PointInTime(zxid=zxid)).tree for zxid in (start, end)]
-
-    found = source.diff(PointInTime(zxid=start), PointInTime(zxid=end))
-
-    assert list(found.changes) == list(diff_trees(*trees))
-    assert (found.from_zxid, found.to_zxid, found.is_exact) == (start, end, True)
-
-
 def test_one_tree_has_no_history(tmp_path: Path) -> None:
     """Its rows are seeds; other moments are not known."""
     source = open_source([_export(V394, tmp_path / "tree.gz", changed=("/a",), zxid_after=999)])
@@ -234,20 +221,6 @@ def test_one_tree_has_no_history(tmp_path: Path) -> None:
             source.tree(moment)
         with pytest.raises(ConfigError, match="no history"):
             source.rows(moment)
-
-
-def test_damage_and_skipped_records_are_reported(tmp_path: Path) -> None:
-    """Once it was read."""
-    folder = Path(shutil.copytree(V394 / "version-2", tmp_path / "version-2"))
-    packed = (folder / "log.68.gz").read_bytes()
-    (folder / "log.68.gz").write_bytes(packed[: len(packed) // 2])
-    source = Folders(History(tmp_path))
-
-    seen = source.tree(PointInTime(zxid=0x113))
-
-    assert [text.partition(",")[0] for text in source.damages()] == [str(folder / "log.68.gz")]
-    assert (seen.is_exact, seen.is_damaged) == (False, True)
-    assert "missing" in seen.detail
 
 
 def test_what_is_neither_is_refused(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def logs() -> st.SearchStrategy[list[Transaction]]:
 
 @given(logs(), st.integers(0, 2**40), st.integers(0, 2**40), st.sampled_from([None, "/", "/a", "/bc/"]))
 @settings(
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -122,7 +122,7 @@ def test_every_way_gives_what_the_plain_values_say(
 
 @given(logs(), st.randoms(use_true_random=False), st.integers(0, 5))
 @settings(
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

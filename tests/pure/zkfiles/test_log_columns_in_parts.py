@@ -127,16 +127,17 @@ def same_as_plain_values(path: Path, *, resync: bool = False) -> str:
 
 
 @pytest.mark.parametrize("resync", [False, True])
-def test_a_flipped_bit_in_each_byte_of_a_record(log: Path, *, resync: bool) -> None:
+def test_a_flipped_bit_in_a_record(log: Path, *, resync: bool) -> None:
     """What is told, and the rows before and, on demand, behind are those of the plain reader."""
     offsets = [each.offset for each in LogReader(log)]
     start, end = offsets[74], offsets[75]
     raw = log.read_bytes()
     errors = 0
-    for place in range(start, end):
+    places = range(start, end, 3)
+    for place in places:
         log.write_bytes(raw[:place] + bytes([raw[place] ^ 0x40]) + raw[place + 1 :])
         errors += bool(same_as_plain_values(log, resync=resync))
-    assert errors == (0 if resync else end - start)
+    assert errors == (0 if resync else len(places))
 
 
 def test_a_record_that_is_torn_at_each_byte(log: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_record_that_no_server_writes(tmp_path: Path) -> None:
 
 def test_a_large_log(tmp_path: Path, way: str) -> None:
     """Records in many pieces, multis among them."""
-    records = 10_000 if way == "plain" else 40_000
+    records = 5_000 if way == "plain" else 25_000
     path = write_log(tmp_path / "log.100000001", records)
     number = 0
     expected = log_rows(LogReader(path), path)

@@ -105,15 +105,6 @@ def test_closed_sessions(paths: tuple[str, ...] | None, digest: TreeDigest | Non
     assert read(writer.write_log(tmp_path, [written])) == [written]
 
 
-def test_sessions_open(tmp_path: Path) -> None:
-    """A createSession has the timeout that was granted."""
-    written = [
-        transaction(T.CREATE_SESSION, timeout_ms=6000),
-        transaction(T.CREATE_SESSION, zxid=6, timeout_ms=-1, digest=DIGEST),
-    ]
-    assert read(writer.write_log(tmp_path, written)) == written
-
-
 def test_a_create_from_before_3_4_has_no_version_of_its_parent(tmp_path: Path) -> None:
     """CreateTxnV0 ends behind `ephemeral`; its number is None then, not 0."""
     written = transaction(T.CREATE, Operation(T.CREATE, "/old", b"1", OPEN, is_ephemeral=True))
@@ -201,15 +192,6 @@ def test_other_files_are_refused(raw: bytes, expected: str, tmp_path: Path) -> N
     other = path.rename(tmp_path / "other.bin")
     with pytest.raises(NotZooKeeperFileError):
         inspect_log(other)
-
-
-def test_archived_logs_are_gzipped(tmp_path: Path) -> None:
-    """With their zeros, as somebody's archive job leaves them."""
-    written = [transaction(T.DELETE, Operation(T.DELETE, f"/{zxid}"), zxid=zxid) for zxid in range(1, 9)]
-    path = tmp_path / "log.1.gz"
-    path.write_bytes(gzip.compress(writer.log(written, padding=1 << 20)))
-    assert read(path) == written
-    assert inspect_log(path).is_exact
 
 
 def test_reading_a_part(tmp_path: Path) -> None:

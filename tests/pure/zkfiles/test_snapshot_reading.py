@@ -127,14 +127,6 @@ def test_an_acl_that_the_table_lacks_is_reported_and_reading_continues(tmp_path:
     assert "1 znodes whose ACL" in health.detail
 
 
-def test_no_sessions_no_acls_and_the_root_alone(tmp_path: Path) -> None:
-    """A server's very first snapshot."""
-    path = tmp_path / "snapshot.0"
-    path.write_bytes(writer.snapshot(ZNODES[:1]))
-    reader = open_snapshot(path)
-    assert (list(reader.znodes()), reader.sessions) == (ZNODES[:1], {})
-
-
 def test_znodes_and_lists_larger_than_a_piece_of_the_file(tmp_path: Path) -> None:
     """They are put together from as many pieces as it takes."""
     acls = {1: tuple(AclEntry(1, "ip", f"10.0.0.{number}") for number in range(30_000))}
@@ -157,7 +149,7 @@ def test_cut_off_at_every_byte(dialect: str, tmp_path: Path) -> None:
     if dialect == "first builds, short digest":
         shorter.add(len(snapshot(digest=(18, TreeDigest(1, 5)))))
     path = tmp_path / "snapshot.10"
-    for cut in sorted({*range(0, len(raw) - 120, 5), *range(len(raw) - 120, len(raw))} - shorter):
+    for cut in sorted({*range(0, len(raw) - 120, 11), *range(len(raw) - 120, len(raw))} - shorter):
         path.write_bytes(raw[:cut])
         with pytest.raises(DamagedFileError) as caught:
             list(open_snapshot(path).znodes())
@@ -173,7 +165,7 @@ def test_every_flipped_bit_is_damage(dialect: str, tmp_path: Path) -> None:
     """In the header's first numbers it is none of ZooKeeper's any more; all bytes are under a seal."""
     raw, _ = DIALECTS[dialect]
     path = tmp_path / "snapshot.10"
-    for bit in range(0, 8 * len(raw), 13):
+    for bit in range(0, 8 * len(raw), 43):
         damaged = bytearray(raw)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)

@@ -135,14 +135,14 @@ def test_all_but_the_root_goes_through_numpy(tmp_path: Path) -> None:
     assert [(type(batch), batch.rows) for batch in batches] == [(Batch, 3)]
 
 
-@pytest.mark.parametrize(("offset", "flip"), [(0, 0x01), (1, 0x80), (2, 0xFF)])
+@pytest.mark.parametrize(("offset", "flip"), [(0, 0x01), (2, 0x80), (5, 0xFF)])
 def test_damage_is_reported_with_the_same_text(offset: int, flip: int, tmp_path: Path) -> None:
-    """At every byte: by all ways, after the same rows."""
+    """At every second byte: by all ways, after the same rows."""
     path = tmp_path / "snapshot.5"
     whole = kinds()
     start = whole.index(b"\0\0\0\0" + b"\0\0\0\0" + struct.pack(">q", -1), 16)
     messages = set()
-    for at in range(start + offset, len(whole) - 100, 3):
+    for at in range(start + offset, len(whole) - 100, 6):
         damaged = bytearray(whole)
         damaged[at] ^= flip
         path.write_bytes(damaged)

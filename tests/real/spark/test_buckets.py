@@ -28,7 +28,7 @@ def test_all_rows_of_a_key_are_in_one_bucket() -> None:
     A log does not say what was refused: such rows have no path.
     """
     buckets: defaultdict[tuple[str, tuple[str, ...]], set[str]] = defaultdict(set)
-    for _, events in histories(0, 60):
+    for _, events in histories(0, 40):
         logged = [each._replace(path="") if each.op == "error" else each for each in events]
         for event, bucket in zip(logged, buckets_of([each.path for each in logged]), strict=True):
             for keys in {rule.keys.name: rule.keys for rule in RULES}.values():

@@ -39,13 +39,6 @@ def test_epochs_in_which_nothing_was_written_are_counted(tmp_path: Path) -> None
     ]
 
 
-def test_a_server_alone_has_none(tmp_path: Path) -> None:
-    """A log whose epoch never changes, as a server alone writes it, has no row."""
-    calm().log(tmp_path)
-
-    assert look(RULE, tmp_path) == []
-
-
 def test_two_servers_give_one_finding(tmp_path: Path) -> None:
     """The same election in the logs of two servers is one row."""
     world = calm(EPOCH | 1)

@@ -133,10 +133,3 @@ def test_purged_logs_and_snapshots_of_a_new_leader_are_none(tmp_path: Path) -> N
     (tmp_path / f"snapshot.{2 * EPOCH:x}").write_bytes(b"")
 
     assert look(RULE, tmp_path) == []
-
-
-def test_without_a_log_there_is_nothing_to_miss(tmp_path: Path) -> None:
-    """A folder with a snapshot alone has no hole."""
-    calm().snapshot(tmp_path, 5)
-
-    assert look(RULE, tmp_path) == []

@@ -45,13 +45,6 @@ def test_servers_that_have_the_same_are_not(tmp_path: Path) -> None:
     assert look(RULE, tmp_path / "one", tmp_path / "two") == []
 
 
-def test_one_server_alone_cannot_differ(tmp_path: Path) -> None:
-    """The log of one server has nothing to differ from."""
-    calm().log(tmp_path)
-
-    assert look(RULE, tmp_path) == []
-
-
 def test_digests_alone_that_differ_are_a_digest_mismatch(tmp_path: Path) -> None:
     """The same records, and memory that is not the same."""
     folders = [tmp_path / name for name in ("one", "two", "three")]

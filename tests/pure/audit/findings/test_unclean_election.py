@@ -79,15 +79,6 @@ def test_a_leader_that_stays_is_not_elected() -> None:
     assert log.find(RULE) == []
 
 
-def test_a_leader_that_stays_was_not_elected() -> None:
-    """Even where its ISR lacks it, which leader_not_in_isr tells."""
-    log = placed(1, 2)
-    log.state(T0, 1, (2,))
-    log.state(T0, 1, (1, 2))
-
-    assert log.find(RULE) == []
-
-
 @pytest.mark.parametrize("has_slots", [False, True])
 def test_any_replica_of_a_slot_may_lead(has_slots: bool) -> None:
     """Recipes 20: the logs of zkgroup's `__consumer_offsets` are empty; those of Kafka's have the offsets."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.audit_folders import HEALTHY, INCIDENTS, Incident, findings, incidents, source
+from tests.worlds.audit_folders import INCIDENTS, Incident, findings, incidents, source
 from zkgroup.audit import incidents as package
 from zkgroup.audit.engine import audit
 from zkgroup.audit.facts import Facts
@@ -129,12 +129,6 @@ def test_the_damage_of_the_rewind() -> None:
         0x1A1FB66FA0F0008,
         130,
     )
-
-
-@pytest.mark.parametrize("name", HEALTHY)
-def test_a_peaceful_history_has_no_error(name: str) -> None:
-    """Real Kafka and ZooKeeper, with crashes and moves that were meant."""
-    assert [one.title for one in _told(name) if one.severity == "error"] == []
 
 
 def test_the_package_says_where_its_rule_stands() -> None:

@@ -31,7 +31,7 @@ from zkgroup.audit.report.writing import ReportPlace, rows_beside
 from zkgroup.audit.source import Rows
 from zkgroup.audit.sources import open_source
 
-HISTORIES = int(os.environ.get("ZKGROUP_REPORTED_HISTORIES", "4"))
+HISTORIES = int(os.environ.get("ZKGROUP_REPORTED_HISTORIES", "3"))
 ABOUT = About(inputs=["made"])
 TIGHT = replace(ReportLimits(), partitions=3, spans=9, points=12, marks=4, rebalances=2, changes=5)
 MANY = replace(ReportLimits(), partitions=40, spans=200, points=300)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.real.cli.audit.golden import V394, copy
+from tests.real.cli.audit.golden import V394, copy, damaged_copy
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.audit.live import walk
@@ -146,11 +145,7 @@ def test_nothing_is_written_into_what_is_read(lone_shell: Shell, tmp_path: Path)
 
 def test_a_tree_that_is_not_proved_stays_so(lone_shell: Shell, tmp_path: Path) -> None:
     """A damaged log on the way is exit 3, and the export says what was missing."""
-    folder = copy(V394, tmp_path)
-    log = bytearray(gzip.decompress((folder / "log.68.gz").read_bytes()))
-    log[5000] ^= 1
-    (folder / "log.68.gz").unlink()
-    (folder / "log.68").write_bytes(log)
+    damaged_copy(tmp_path)
     file = tmp_path / "tree.gz"
 
     made = lone_shell.json(*("audit", "export", str(file), "--input", str(tmp_path), "--at", "0x113"), code=3)

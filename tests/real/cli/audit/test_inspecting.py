@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.cli.audit.golden import INCIDENTS, V346, V394, copy
+from tests.real.cli.audit.golden import INCIDENTS, V346, V394, copy, damaged_copy
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.shell import Shell
 from zkgroup.zkfiles.exports import ExportHeader, write_export
@@ -82,11 +82,7 @@ def test_a_half_copied_log_is_good_up_to_its_last_record(lone_shell: Shell, tmp_
 
 def test_a_damaged_file_is_exit_3_with_the_last_good_transaction(lone_shell: Shell, tmp_path: Path) -> None:
     """A flipped bit in a log, a snapshot cut off, a packed file cut off; the others are still reported."""
-    folder = copy(V394, tmp_path)
-    log = bytearray(gzip.decompress((folder / "log.68.gz").read_bytes()))
-    log[5000] ^= 1
-    (folder / "log.68.gz").unlink()
-    (folder / "log.68").write_bytes(log)
+    folder = damaged_copy(tmp_path)
     snapshot = gzip.decompress((folder / "snapshot.66.gz").read_bytes())
     (folder / "snapshot.66.gz").unlink()
     (folder / "snapshot.66").write_bytes(snapshot[:-1])
