@@ -147,7 +147,7 @@ class _Stretches:
 
         batches = [batch for rows in pieces for batch in rows.batches]
         try:
-            rows = stretch_of(batches, self._paths.codes_of, self._paths.data_of)
+            rows = stretch_of(batches, self._paths.codes_of)
             # A record without rows, or one that cannot be read, is a hole here.
             if not rows.tells(first, last):
                 return False

@@ -12,7 +12,7 @@ Sources: DataTree.java and DigestCalculator.java@3.9.4, as `tree` has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeGuard
 from zlib import crc32
@@ -21,10 +21,21 @@ import numpy as np
 
 from zkgroup.zkfiles import compiled as compiled  # for its switch
 from zkgroup.zkfiles.arrow import coded
-from zkgroup.zkfiles.batches import Batch, Slices
+from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import Acl
-from zkgroup.zkfiles.stretches import DROP, MAKE, SET, Compared, Flags, Numbers, OddRowsError, Stretch
+from zkgroup.zkfiles.stretches import (
+    DROP,
+    MAKE,
+    SET,
+    Compared,
+    Flags,
+    Numbers,
+    OddRowsError,
+    Stretch,
+    crcs_of,
+    slices_of,
+)
 from zkgroup.zkfiles.tree import Tree
 
 _FIELDS: Final = (
@@ -70,14 +81,10 @@ class CompiledPaths:
     def codes_of(self, batches: Sequence[Batch]) -> Numbers:
         """Of the paths of batches."""
         for batch in batches:
-            _slices(batch, "path")
+            slices_of(batch, "path")
         places, names = coded(batches, "path")
         codes: Numbers = self._codes_of(names)[places]
         return codes
-
-    def data_of(self, batches: Sequence[Batch]) -> Sequence[bytes | None]:
-        """The column `data`."""
-        return DataOf(batches)
 
     def apply(self, tree: Tree, rows: Stretch) -> Compared:
         """Takes the next records. Raises OddRowsError, with nothing done, for what is not plain."""
@@ -207,7 +214,6 @@ def _replayed(rows: Stretch, own: Numbers, above: Numbers, before: Numbers, seed
     children = np.cumsum(change)
     children -= (children - change)[events.last()]
     writes = (rows.act == SET) | (rows.act == MAKE)
-    assert isinstance(rows.data, DataOf)
     sums = rows.data.crcs(np.where(writes, rows.path, -1), seeds)
     fields = [
         events.field(_CZXID, made, zxid),
@@ -263,14 +269,8 @@ def _crcs(fields: Sequence[Numbers], begins: Flags, before: Numbers) -> Numbers:
     size = _COUNTED.itemsize
     starts = range(0, history.nbytes, size)
     ends = range(size, history.nbytes + size, size)
-    crcs[counted] = _crcs_of(history.tobytes(), starts, ends, fields[_BASE][counted])
+    crcs[counted] = crcs_of(history.tobytes(), starts, ends, fields[_BASE][counted])
     return crcs
-
-
-def _crcs_of(raw: bytes, starts: Iterable[int], ends: Iterable[int], seeds: Numbers) -> Numbers:
-    """The CRC of each piece of some bytes, behind that of what was before it."""
-    pieces = map(raw.__getitem__, map(slice, starts, ends))
-    return np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(seeds))
 
 
 def _require_ends(rows: Stretch, found: _Replayed, sessions: Numbers, owned: Numbers) -> None:
@@ -362,7 +362,6 @@ class _Znodes:
         acls = map(rows.acls.__getitem__, rows.acl[made[places]].tolist())
         self._acls.update(zip(codes[places].tolist(), acls, strict=True))
         places = np.flatnonzero(written >= 0)
-        assert isinstance(rows.data, DataOf)
         values = rows.data.values_at(written[places])
         self._data.update(zip(codes[places].tolist(), values, strict=True))
 
@@ -393,58 +392,6 @@ class _Znodes:
         self._is_loaded[:] = False
         self._acls.clear()
         self._data.clear()
-
-
-class DataOf(Sequence[bytes | None]):
-    """The column `data` of batches: a value is copied when it is asked for."""
-
-    def __init__(self, batches: Sequence[Batch]) -> None:
-        self._slices = [_slices(batch, "data") for batch in batches]
-        self._ends: Numbers = np.cumsum([batch.rows for batch in batches])
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def __getitem__(self, row: Any) -> Any:
-        (value,) = self.values_at(np.array([row]))
-        return value
-
-    def values_at(self, rows: Numbers) -> list[bytes | None]:
-        """The values of some rows."""
-        values: list[bytes | None] = [None] * len(rows)
-        numbers = np.searchsorted(self._ends, rows, "right")
-        for number in np.unique(numbers).tolist():
-            pieces = self._slices[number]
-            places = np.flatnonzero(numbers == number)
-            inside = rows[places] - (self._ends[number - 1] if number else 0)
-            if pieces.present is not None:
-                is_there = pieces.present[inside]
-                places, inside = places[is_there], inside[is_there]
-            bounds = pieces.bounds.reshape(-1, 2)[inside].tolist()
-            for place, (start, end) in zip(places.tolist(), bounds, strict=True):
-                values[place] = pieces.raw[start:end]
-        return values
-
-    def crcs(self, codes: Numbers, seeds: Numbers) -> Numbers:
-        """Of each row the CRC of its path and data; 0 for rows with a negative code."""
-        sums = np.zeros(len(codes), np.int64)
-        start = 0
-        for pieces, end in zip(self._slices, self._ends.tolist(), strict=True):
-            places = np.flatnonzero(codes[start:end] >= 0)
-            starts, ends = pieces.bounds[2 * places], pieces.bounds[2 * places + 1]
-            if pieces.present is not None:
-                ends = np.where(pieces.present[places], ends, starts)
-            of_paths = seeds[codes[start + places]]
-            sums[start + places] = _crcs_of(pieces.raw, starts.tolist(), ends.tolist(), of_paths)
-            start = end
-        return sums
-
-
-def _slices(batch: Batch, name: str) -> Slices:
-    packed = batch.packed(name)
-    if not isinstance(packed, Slices):
-        raise OddRowsError("columns in lists")
-    return packed
 
 
 def _places(rows: Stretch, paths: CompiledPaths) -> tuple[Numbers, Numbers, Numbers]:

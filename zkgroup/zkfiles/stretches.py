@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same, Slices
 from zkgroup.zkfiles.records import Acl, TransactionType
 
 Numbers = NDArray[Any]
@@ -48,6 +49,58 @@ class Compared(NamedTuple):
     first_wrong_zxid: int | None
 
 
+class DataOf:
+    """The column `data` of batches: a value is copied when it is asked for."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._slices = [slices_of(batch, "data") for batch in batches]
+        self._ends: Numbers = np.cumsum([batch.rows for batch in batches])
+
+    def values_at(self, rows: Numbers) -> list[bytes | None]:
+        """The values of some rows."""
+        values: list[bytes | None] = [None] * len(rows)
+        numbers = np.searchsorted(self._ends, rows, "right")
+        for number in np.unique(numbers).tolist():
+            pieces = self._slices[number]
+            places = np.flatnonzero(numbers == number)
+            inside = rows[places] - (self._ends[number - 1] if number else 0)
+            if pieces.present is not None:
+                is_there = pieces.present[inside]
+                places, inside = places[is_there], inside[is_there]
+            bounds = pieces.bounds.reshape(-1, 2)[inside].tolist()
+            for place, (start, end) in zip(places.tolist(), bounds, strict=True):
+                values[place] = pieces.raw[start:end]
+        return values
+
+    def crcs(self, codes: Numbers, seeds: Numbers) -> Numbers:
+        """Of each row the CRC of its path and data; 0 for rows with a negative code."""
+        sums = np.zeros(len(codes), np.int64)
+        start = 0
+        for pieces, end in zip(self._slices, self._ends.tolist(), strict=True):
+            places = np.flatnonzero(codes[start:end] >= 0)
+            starts, ends = pieces.bounds[2 * places], pieces.bounds[2 * places + 1]
+            if pieces.present is not None:
+                ends = np.where(pieces.present[places], ends, starts)
+            of_paths = seeds[codes[start + places]]
+            sums[start + places] = crcs_of(pieces.raw, starts.tolist(), ends.tolist(), of_paths)
+            start = end
+        return sums
+
+
+def slices_of(batch: Batch, name: str) -> Slices:
+    """A column of texts or bytes. Raises OddRowsError where it is a list."""
+    packed = batch.packed(name)
+    if not isinstance(packed, Slices):
+        raise OddRowsError("columns in lists")
+    return packed
+
+
+def crcs_of(raw: bytes, starts: Iterable[int], ends: Iterable[int], seeds: Numbers) -> Numbers:
+    """The CRC of each piece of some bytes, behind that of what was before it."""
+    pieces = map(raw.__getitem__, map(slice, starts, ends))
+    return np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(seeds))
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Rows of whole records in order."""
@@ -58,7 +111,7 @@ class Stretch:
     act: Numbers
     path: Numbers
     """Codes of `compiled_replay.CompiledPaths`."""
-    data: Sequence[bytes | None]
+    data: DataOf
     version: Numbers
     is_ephemeral: Flags
     count: Numbers
@@ -95,9 +148,8 @@ class Stretch:
 def stretch_of(
     batches: Sequence[Batch],
     codes_of: Callable[[Sequence[Batch]], Numbers],
-    data_of: Callable[[Sequence[Batch]], Sequence[bytes | None]],
 ) -> Stretch:
-    """Batches with `column_replay.COLUMNS` as one, with the codes of their paths, and their data.
+    """Batches with `column_replay.COLUMNS` as one, with the codes of their paths.
 
     Raises OddRowsError for what the kernel does not apply.
     """
@@ -117,7 +169,7 @@ def stretch_of(
         time_ms,
         act,
         codes_of(batches),
-        data_of(batches),
+        DataOf(batches),
         _joined(batches, "version"),
         np.concatenate([_is_ephemeral(batch) for batch in batches]),
         np.where(

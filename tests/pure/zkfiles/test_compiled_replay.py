@@ -83,7 +83,7 @@ def paths() -> CompiledPaths:
 
 
 def applied(batch: Batch, tree: Tree, paths: CompiledPaths) -> Compared:
-    return paths.apply(tree, stretch_of([batch], paths.codes_of, paths.data_of))
+    return paths.apply(tree, stretch_of([batch], paths.codes_of))
 
 
 def in_columns(
