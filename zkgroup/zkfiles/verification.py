@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.column_replay import NoKernelError, replay
@@ -43,8 +43,6 @@ _LOCAL: Final = "/zookeeper/"
 _WRONG_DIGEST: Final = "the digest of the whole tree is another than the server's"
 _OTHER_DIGEST: Final = "its digest is not that of the tree replayed"
 _UNDECIDED: Final = f"{_OTHER_DIGEST}, and no record behind it tells whether it holds one transaction more"
-
-Verdict = Literal["clean", "mismatch", "not_applicable"]
 
 
 class Doubt(NamedTuple):
@@ -85,24 +83,6 @@ class HistoryVerification:
     damages: list[LogDamage] = field(default_factory=list)
     splits: dict[int, tuple[tuple[Path, ...], ...]] = field(default_factory=dict)
     rolled_back: dict[int, tuple[Path, ...]] = field(default_factory=dict)
-
-    @property
-    def digest_verdict(self) -> Verdict:
-        """Of the servers' digests alone; never `clean` where there are none."""
-        if self.mismatches:
-            return "mismatch"
-        return "clean" if self.digests_checked else "not_applicable"
-
-    @property
-    def is_right(self) -> bool:
-        """True if nothing was found wrong or missing."""
-        return (
-            self.first_bad_zxid is None
-            and not self.holes
-            and not self.damages
-            and not self.splits
-            and all(check.agrees is not False for check in self.snapshots)
-        )
 
 
 def verify(ensemble: EnsembleFiles) -> HistoryVerification:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.verified import is_right
 from zkgroup.errors import MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, TransactionType
@@ -59,9 +60,9 @@ def test_a_hole_of_one_server_is_filled_from_another(tmp_path: Path) -> None:
     world.log(tmp_path / "b", one(2), two(3))
     history = History(tmp_path / "a", tmp_path / "b", voters=3)
     assert zxids(history) == [each.zxid for each in world.transactions]
-    assert history.verify().is_right
+    assert is_right(history.verify())
     assert history.verify().digests_checked == 10
-    assert not History(tmp_path / "a").verify().is_right
+    assert not is_right(History(tmp_path / "a").verify())
 
 
 def test_a_tail_that_the_ensemble_went_on_without_is_left_out(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_a_tail_that_the_ensemble_went_on_without_is_left_out(tmp_path: Path) ->
     assert zxids(history) == [each.zxid for each in world.transactions]
     found = history.verify()
     assert found.rolled_back == {one(7): (tmp_path / "a",), one(8): (tmp_path / "a",)}
-    assert (found.is_right, found.splits) == (True, {})
+    assert (is_right(found), found.splits) == (True, {})
 
 
 def _two_lost_at_the_end_of_epoch_1() -> ServerHistory:
@@ -100,7 +101,7 @@ def test_a_tail_in_the_log_of_a_leader_that_came_back_by_a_snapshot_is_left_out(
     assert zxids(history) == [each.zxid for each in world.transactions]
     found = history.verify()
     assert found.rolled_back == {one(7): (tmp_path / "a",), one(8): (tmp_path / "a",)}
-    assert (found.is_right, found.splits) == (True, {})
+    assert (is_right(found), found.splits) == (True, {})
     assert history.tree_at(zxid=one(8)).tree.digest == history.tree_at(zxid=one(6)).tree.digest
 
 
@@ -140,7 +141,7 @@ def test_what_most_voters_have_is_certain(tmp_path: Path) -> None:
     assert history.ensemble.certain_until == two(2)
     assert zxids(history) == [each.zxid for each in world.transactions]
     assert zxids(history, certain_only=True)[-1] == two(2)
-    assert history.verify().is_right
+    assert is_right(history.verify())
     assert history.tree_at(zxid=two(2)).account.is_certain
     account = history.tree_at().account
     assert (account.is_certain, account.detail) == (False, "the last of it may never have been committed")
@@ -192,7 +193,7 @@ def test_split_history_is_reported_and_most_servers_decide(tmp_path: Path) -> No
     assert taken.operations[0].data == b"\x03"
     found = history.verify()
     assert found.splits == {one(5): ((tmp_path / "b", tmp_path / "c"), (tmp_path / "a",))}
-    assert (found.is_right, found.mismatches) == (False, 0)
+    assert (is_right(found), found.mismatches) == (False, 0)
 
 
 def test_a_server_that_writes_no_digests_agrees(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_operations_that_a_leader_overwrote_are_taken_from_another_server(tmp_pa
         writer.write_log(tmp_path / name, records)
     history = History(*(tmp_path / name for name in "abc"))
     assert list(history.transactions())[-1].operations[0].data == b"never"
-    assert history.verify().is_right
+    assert is_right(history.verify())
 
 
 def test_folders_of_two_ensembles_are_an_error(tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_folders_that_share_no_record_are_joined(tmp_path: Path) -> None:
     world = ensemble_world()
     world.log(tmp_path / "a", 0, one(6))
     world.log(tmp_path / "b", two(1))
-    assert History(tmp_path / "a", tmp_path / "b").verify().is_right
+    assert is_right(History(tmp_path / "a", tmp_path / "b").verify())
 
 
 def test_records_that_a_log_repeats_are_left_out_and_noted(tmp_path: Path) -> None:
@@ -283,7 +284,7 @@ def test_a_log_that_is_none_is_damage_and_one_that_cannot_be_opened_an_error(tmp
     path.write_bytes(b"no log at all" * 10)
     found = History(tmp_path).verify()
     assert [(each.path, each.offset) for each in found.damages] == [(path, 0)]
-    assert (found.records, found.is_right) == (5, False)
+    assert (found.records, is_right(found)) == (5, False)
     history = History(tmp_path)
     path.unlink()
     with pytest.raises(NotZooKeeperFileError, match=path.name):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
+from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles import replay_start, servers
 from zkgroup.zkfiles.diffs import diff_trees
@@ -99,7 +100,7 @@ def test_a_snapshot_can_contain_one_transaction_more_than_its_name(tmp_path: Pat
     within, behind = history.tree_at(zxid=13), history.tree_at(zxid=14)
     assert (value(within.tree), within.account.snapshot_zxid) == (b"13", 5)
     assert (value(behind.tree), behind.account.snapshot_zxid, behind.account.is_exact) == (b"14", 10, True)
-    assert (history.verify().digest_verdict, history.verify().is_right) == ("clean", True)
+    assert (digest_verdict(history.verify()), is_right(history.verify())) == ("clean", True)
 
 
 def test_a_window_that_nothing_is_older_than_is_said(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_damage_in_a_log_is_a_hole(tmp_path: Path) -> None:
     assert value(history.tree_at(zxid=9).tree) == b"9"
     found = history.verify()
     assert [(each.path, each.offset) for each in found.damages] == [(path, front)]
-    assert (found.holes, found.is_right) == ([Hole(10, 10)], False)
+    assert (found.holes, is_right(found)) == ([Hole(10, 10)], False)
 
 
 def test_nothing_is_known_of_what_was_before_the_files(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.zkfiles import replay_start
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import Hole
@@ -83,7 +84,7 @@ def test_the_folder_is_clean(tmp_path: Path, world: ServerHistory, dump: Dump, b
     world.log(tmp_path, 3)
     dump(world, tmp_path, began)
     found = History(tmp_path).verify()
-    assert (found.digest_verdict, found.is_right) == ("clean", True)
+    assert (digest_verdict(found), is_right(found)) == ("clean", True)
     assert [(each.zxid, each.agrees, each.detail) for each in found.snapshots] == [(began, True, "")]
     assert (found.records, found.unchecked, found.digests_checked) == (8, TOLD - 2, 4)
 
@@ -109,7 +110,7 @@ def test_a_wrong_snapshot_is_found_by_the_next_digest(tmp_path: Path, began: int
     path = ahead_by_a_delete(world, tmp_path, began)
     history = History(tmp_path)
     found = history.verify()
-    assert (found.digest_verdict, found.first_bad_zxid, found.is_right) == ("mismatch", first_bad, False)
+    assert (digest_verdict(found), found.first_bad_zxid, is_right(found)) == ("mismatch", first_bad, False)
     assert [each[:4] for each in found.snapshots] == [
         (path, began, False, "its digest is not that of the tree replayed")
     ]
@@ -129,7 +130,7 @@ def test_where_nothing_follows_it_is_not_called_right(tmp_path: Path, began: int
     path = ahead_by_a_delete(world, tmp_path, began)
     history = History(tmp_path)
     found = history.verify()
-    assert (found.first_bad_zxid, found.is_right) == (None, False)
+    assert (found.first_bad_zxid, is_right(found)) == (None, False)
     assert found.holes == ([Hole(TOLD + 1, TOLD + 1)] if goes_on else [])
     ((checked, zxid, agrees, detail, _),) = found.snapshots
     assert (checked, zxid, agrees) == (path, began, False)
@@ -152,5 +153,5 @@ def test_behind_the_whole_log_it_is_compared_as_ever(tmp_path: Path) -> None:
     world.log(tmp_path)
     ahead_by_a_delete(world, tmp_path, 4)
     found = History(tmp_path).verify()
-    assert (found.digest_verdict, found.is_right, found.unchecked) == ("clean", True, 0)
+    assert (digest_verdict(found), is_right(found), found.unchecked) == ("clean", True, 0)
     assert [each.agrees for each in found.snapshots] == [True]

@@ -10,6 +10,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.verified import digest_verdict, is_right
 from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.column_replay import NoKernelError
@@ -53,7 +54,7 @@ def test_a_right_history_is_clean(tmp_path: Path) -> None:
     world.log(tmp_path)
     world.snapshot(tmp_path, 4, until=6)
     found = History(tmp_path).verify()
-    assert (found.digest_verdict, found.is_right) == ("clean", True)
+    assert (digest_verdict(found), is_right(found)) == ("clean", True)
     assert (found.records, found.digests_checked, found.unchecked) == (12, 11, 0)
     assert [(each.zxid, each.agrees) for each in found.snapshots] == [(4, True)]
 
@@ -65,7 +66,7 @@ def test_the_first_record_with_another_digest_is_named(tmp_path: Path) -> None:
     changed(world, 9, path="/c")
     world.log(tmp_path)
     found = History(tmp_path).verify()
-    assert (found.digest_verdict, found.first_bad_zxid, found.is_right) == ("mismatch", 4, False)
+    assert (digest_verdict(found), found.first_bad_zxid, is_right(found)) == ("mismatch", 4, False)
     assert [each.zxid for each in found.doubts] == [4]
 
 
@@ -77,7 +78,7 @@ def test_without_digests_it_is_not_applicable_never_clean(tmp_path: Path, lists:
     world.snapshot(tmp_path, 4, until=6, tells=False)
     world.snapshot(tmp_path, 9, until=10, tells=False)
     found = History(tmp_path).verify()
-    assert (found.digest_verdict, found.digests_checked, found.is_right) == ("not_applicable", 0, True)
+    assert (digest_verdict(found), found.digests_checked, is_right(found)) == ("not_applicable", 0, True)
     assert [(each.zxid, each.agrees) for each in found.snapshots] == [(4, True), (9, True)]
 
 
@@ -111,9 +112,9 @@ def test_without_digests_records_are_held_against_the_tree(
     spoil(world)
     world.log(tmp_path)
     found = History(tmp_path).verify()
-    assert (found.first_bad_zxid, found.is_right) == (zxid, False)
+    assert (found.first_bad_zxid, is_right(found)) == (zxid, False)
     assert detail in found.doubts[0].detail
-    assert found.digest_verdict == "not_applicable"
+    assert digest_verdict(found) == "not_applicable"
 
 
 @pytest.mark.parametrize("tells", [True, False])
@@ -127,7 +128,7 @@ def test_a_snapshot_that_is_not_the_tree_replayed_is_named(tmp_path: Path, tells
     found = History(tmp_path).verify()
     check, following = found.snapshots
     assert following.agrees is True
-    assert (check.path, check.zxid, check.agrees, found.is_right) == (path, 5, False, False)
+    assert (check.path, check.zxid, check.agrees, is_right(found)) == (path, 5, False, False)
     assert check.detail == (
         "its digest is not that of the tree replayed" if tells else "/a is not as replayed"
     )
@@ -144,7 +145,7 @@ def test_a_snapshot_with_a_broken_seal_is_named(tmp_path: Path) -> None:
     path.write_bytes(bytes(raw))
     found = History(tmp_path).verify()
     assert [each.agrees for each in found.snapshots] == [False]
-    assert (found.digest_verdict, found.is_right) == ("clean", False)
+    assert (digest_verdict(found), is_right(found)) == ("clean", False)
 
 
 def test_behind_a_hole_it_continues_from_the_next_snapshot(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_behind_a_hole_it_continues_from_the_next_snapshot(tmp_path: Path) -> No
     world.snapshot(tmp_path, 8)
     found = History(tmp_path).verify()
     assert found.holes == [Hole(4, 5)]
-    assert (found.digest_verdict, found.is_right) == ("clean", False)
+    assert (digest_verdict(found), is_right(found)) == ("clean", False)
     assert (found.records, found.unchecked) == (10, 3)
     assert [(each.zxid, each.agrees) for each in found.snapshots] == [(2, True), (4, None), (8, True)]
 
@@ -178,7 +179,7 @@ def test_records_of_a_window_are_not_compared(tmp_path: Path) -> None:
     world.log(tmp_path, 3)
     world.snapshot(tmp_path, 4, until=7)
     found = History(tmp_path).verify()
-    assert (found.unchecked, found.digest_verdict, found.is_right) == (4, "clean", True)
+    assert (found.unchecked, digest_verdict(found), is_right(found)) == (4, "clean", True)
     assert [(each.zxid, each.agrees) for each in found.snapshots] == [(4, True)]
 
 
@@ -188,7 +189,7 @@ def test_where_no_snapshot_says_when_it_ended_nothing_is_claimed(tmp_path: Path)
     world.log(tmp_path, 3)
     world.snapshot(tmp_path, 4, until=7, tells=False)
     found = History(tmp_path).verify()
-    assert (found.unchecked, found.digest_verdict, found.is_right) == (10, "not_applicable", True)
+    assert (found.unchecked, digest_verdict(found), is_right(found)) == (10, "not_applicable", True)
     assert "it does not say at which zxid it was complete" in found.snapshots[0].detail
 
 
@@ -198,7 +199,7 @@ def test_a_snapshot_beyond_the_logs_shows_what_they_lack(tmp_path: Path) -> None
     world.log(tmp_path, 1, 6)
     world.snapshot(tmp_path, 9)
     found = History(tmp_path).verify()
-    assert (found.holes, found.is_right) == ([Hole(7, 9)], False)
+    assert (found.holes, is_right(found)) == ([Hole(7, 9)], False)
 
 
 def test_a_folder_of_snapshots_alone(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_a_folder_of_snapshots_alone(tmp_path: Path) -> None:
     world = busy()
     world.snapshot(tmp_path, 6)
     found = History(tmp_path).verify()
-    assert (found.records, found.digest_verdict, found.holes) == (0, "not_applicable", [])
+    assert (found.records, digest_verdict(found), found.holes) == (0, "not_applicable", [])
     tree, account = History(tmp_path).tree_at()
     assert (account.zxid, account.time_ms, account.is_exact) == (6, None, True)
     assert "/a/e" in tree
@@ -259,4 +260,4 @@ def test_columns_leave_digests_of_another_version_to_the_exact_reader(tmp_path: 
     world.transactions[3] = world.transactions[3]._replace(digest=TreeDigest(3, 5))
     world.log(tmp_path)
     assert both(tmp_path)[0] is None
-    assert History(tmp_path).verify().digest_verdict == "clean"
+    assert digest_verdict(History(tmp_path).verify()) == "clean"
