@@ -2,6 +2,7 @@
 
 Source: BinaryInputArchive.java of ZooKeeper 3.9: big endian, nothing aligned, nothing tagged; buffers, texts
 and vectors have an int in front, -1 for null. Every length is compared with what is there before it is used.
+Functions give a value with the place behind it, which costs half of a call of an object that moves.
 """
 
 from __future__ import annotations
@@ -32,68 +33,6 @@ class JuteError(ValueError):
         self.offset = offset
         self.expected = expected
         self.found = found
-
-
-class Jute:
-    """Reads one value after the other from `raw[at:end]`. Raises JuteError, never another error."""
-
-    __slots__ = ("at", "end", "raw")
-
-    def __init__(self, raw: bytes, at: int = 0, end: int | None = None) -> None:
-        self.raw = raw
-        self.at = at
-        self.end = len(raw) if end is None else end
-
-    @property
-    def left(self) -> int:
-        """Bytes not read yet."""
-        return self.end - self.at
-
-    def number(self) -> int:
-        """Four bytes, signed."""
-        value = int_at(self.raw, self.at, self.end)
-        self.at += INT.size
-        return value
-
-    def long(self) -> int:
-        """Eight bytes, signed."""
-        value = long_at(self.raw, self.at, self.end)
-        self.at += LONG.size
-        return value
-
-    def flag(self) -> bool:
-        """One byte, 0 or 1."""
-        value = flag_at(self.raw, self.at, self.end)
-        self.at += 1
-        return value
-
-    def buffer(self) -> bytes | None:
-        """Bytes, or None for null."""
-        value, self.at = buffer_at(self.raw, self.at, self.end)
-        return value
-
-    def text(self) -> str:
-        """A text that is not null."""
-        value, self.at = text_at(self.raw, self.at, self.end)
-        return value
-
-    def acl(self) -> Acl | None:
-        """A list of ACL entries, or None for null."""
-        value, self.at = acl_at(self.raw, self.at, self.end)
-        return value
-
-    def texts(self) -> tuple[str, ...]:
-        """A list of texts; null is taken for none."""
-        return tuple(self.text() for _ in range(self.count(INT.size) or 0))
-
-    def count(self, smallest: int) -> int | None:
-        """Returns how many items of at least `smallest` bytes follow; None for null."""
-        count = count_at(self.raw, self.at, self.end, smallest)
-        self.at += INT.size
-        return count
-
-
-# A log is decoded by these: a value with the place behind it costs half of a call of an object that moves.
 
 
 def int_at(raw: bytes, at: int, end: int) -> int:

@@ -19,7 +19,7 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import MAX_LOADED_BYTES, MAX_RECORD_BYTES, FileBytes, Window
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth, oversized_notes
-from zkgroup.zkfiles.jute import INT, LONG, OPEN_ACL, Jute, JuteError, text_of
+from zkgroup.zkfiles.jute import INT, LONG, OPEN_ACL, JuteError, acl_at, text_at, text_of
 from zkgroup.zkfiles.names import SNAPSHOT, ServerFile
 from zkgroup.zkfiles.operations import DIGEST
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
@@ -355,16 +355,15 @@ def _acl_from(window: SummedWindow) -> Acl:
     size = INT.size
     while True:
         is_all = not window.ensure(size)
-        jute = Jute(window.data, window.at)
         try:
-            acl = jute.acl()
+            acl, at = acl_at(window.data, window.at, len(window.data))
         except JuteError as error:
             if is_all or size > _TABLE_BYTES:
                 offset = window.base + error.offset
                 raise window.damage(error.expected, error.found, offset) from error
             size = 2 * max(size, len(window.data) - window.at)
         else:
-            window.at = jute.at
+            window.at = at
             return acl or ()
 
 
@@ -439,13 +438,12 @@ def _digest_from(window: SummedWindow) -> TreeDigest:
     (version,) = INT.unpack_from(window.data, window.at)
     if version >= 2:
         return TreeDigest(*window.take(DIGEST, "a digest"))
-    jute = Jute(window.data, window.at + INT.size)
     try:
-        text = jute.text()
+        text, at = text_at(window.data, window.at + INT.size, len(window.data))
         value = int(text, 16) % (1 << 64)
     except (JuteError, ValueError) as error:
         raise window.damage("a digest in hex", str(error)) from error
-    window.at = jute.at
+    window.at = at
     return TreeDigest(version, value)
 
 
