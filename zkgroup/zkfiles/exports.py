@@ -26,7 +26,6 @@ from zkgroup.model.requests import STAT_NAMES, ZnodeStat
 from zkgroup.zkfiles.compression import open_regular
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode
-from zkgroup.zkfiles.snapshots import SnapshotEnd
 
 LINE_LIMIT: Final = 128 << 20
 """Bytes of a line beyond which zkgroup did not write it: a znode has at most a few MB."""
@@ -286,35 +285,14 @@ def _znode_fields(znode: ExportedZnode) -> dict[str, Any]:
 class ExportReader:
     """One export, read as often as asked; only the header is kept.
 
-    `zxid`, `end`, `end_zxid`, `sessions` and `znodes()` are those of a snapshot. Raises NotZooKeeperFileError
-    where the file is no export or may not be read, DamagedFileError where its header is broken.
+    Raises NotZooKeeperFileError where the file is no export or may not be read, DamagedFileError where its
+    header is broken.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with opened(path) as packed:
             self.header = _header(path, PackedLines(path, packed).next())
-
-    @property
-    def zxid(self) -> int:
-        """The tree has all of what is at or before it."""
-        return self.header.zxid_before
-
-    @property
-    def end(self) -> SnapshotEnd:
-        """Returns where a replay is exact from, as with a snapshot that was taken while writes went on."""
-        header = self.header
-        return SnapshotEnd(last_zxid=header.zxid_after if header.changed else header.zxid_before)
-
-    @property
-    def end_zxid(self) -> int | None:
-        """From there on a replay is exact."""
-        return self.end.window_end(self.zxid)
-
-    @property
-    def sessions(self) -> dict[int, int]:
-        """None are known: a client is not shown them."""
-        return {}
 
     def exported(self) -> Iterator[ExportedZnode]:
         """The znodes as clients are shown them, in the order of the file.

@@ -68,7 +68,7 @@ def test_what_is_written_is_read(
 
 
 def test_it_reads_as_a_snapshot_does(written: Path) -> None:
-    """The zxids, and cversion as a count of creates: of two creates and one delete one child is left."""
+    """With cversion as a count of creates: of two creates and one delete one child is left."""
     reader = ExportReader(written)
 
     root, child = reader.znodes()
@@ -76,16 +76,6 @@ def test_it_reads_as_a_snapshot_does(written: Path) -> None:
     assert root == StoredZnode("/", b"", OPEN, StoredStat(0, 0, 0, 0, 0, 2, 0, 0, 5))
     assert child.stat == StoredStat(5, 7, 11, 12, 2, 0, 1, -(2**63), 5)
     assert [exported(root, 1), exported(child, 0)] == [ROOT, CHILD]
-    assert (reader.zxid, reader.end_zxid, reader.sessions) == (7, 7, {})
-
-
-def test_a_tree_that_moved_has_its_end_behind_its_zxid(tmp_path: Path) -> None:
-    """As a fuzzy snapshot has."""
-    header = ExportHeader(time_ms=1, source="", zxid_before=7, zxid_after=9, changed=("/a",))
-    write_export(tmp_path / "tree.gz", header, [ROOT])
-
-    assert ExportReader(tmp_path / "tree.gz").end_zxid == 9
-    assert not header.is_exact
 
 
 def test_the_form_is_the_documented_one(written: Path) -> None:
