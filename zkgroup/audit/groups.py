@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zkgroup.audit.events import Event
+from zkgroup.audit.texts import first_of
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.log_lists import LeftOutWrites
 from zkgroup.znodes.consumers import consumers_path, group_path
@@ -43,6 +44,5 @@ def require_group(group: str | None, groups: Iterable[str]) -> None:
     names = sorted(set(groups))
     if group is None or group in names:
         return
-    known = ", ".join(names[:_NAMED]) or "none"
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    raise NotFoundError(f"{group_path(group)}: there was no such group; those that were: {known}{more}")
+    known = first_of(names, _NAMED) or "none"
+    raise NotFoundError(f"{group_path(group)}: there was no such group; those that were: {known}")

@@ -142,6 +142,11 @@ class Screened(NamedTuple):
     found: Sequence[Finding] = ()
 
 
+def memberships_at_the_end(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Screens what says who is registered at the end, who owns what, and since when no member does."""
+    return Screened(tables.last_memberships)
+
+
 Screen = Callable[["ScreenTables", Bounds], Screened]
 """May keep rows that bring no finding; never leaves out one that does, or that changes one."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from zkgroup.audit.facts import Facts
 from zkgroup.znodes.paths import path_kind
 
 _UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
-_NAMED_MAX = 3
 
 
 def session_text(session: int) -> str:
@@ -25,6 +24,12 @@ def session_digits(sessions: Iterable[int]) -> int:
 def count_text(number: int, one: str, many: str | None = None) -> str:
     """A number with its noun: `1 commit`, `2 commits`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def first_of(texts: Sequence[str], most: int = 3) -> str:
+    """The first of these, with commas, and how many more there are."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"
 
 
 def subtree_text(path: str, depth: int) -> str:
@@ -76,5 +81,4 @@ def who(facts: Facts, session: int, group: str | None = None) -> str:
     names = [*(f"member {name}" for name in members), *(f"broker {name}" for name in brokers)]
     if not names:
         return f"session {session_text(session)}"
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    return f"{', '.join(names[:_NAMED_MAX])}{more} (session {session_text(session)})"
+    return f"{first_of(names)} (session {session_text(session)})"

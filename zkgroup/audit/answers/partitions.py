@@ -11,7 +11,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.groups import is_of_groups, require_group
 from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
-from zkgroup.audit.texts import members_of
+from zkgroup.audit.texts import first_of, members_of
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
@@ -58,9 +58,8 @@ def require_partition(partition: TopicPartition, shown: Collection[GroupPartitio
             with suppress(CorruptZnodeError):
                 known |= set(Topic.decode(Topic.path(partition.topic), change.data).partitions)
     if partition.partition not in known:
-        numbers = ", ".join(map(str, sorted(known)[:_NAMED])) or "none"
-        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-        raise NotFoundError(f"{partition}: no such partition; those of {partition.topic}: {numbers}{more}")
+        numbers = first_of([*map(str, sorted(known))], _NAMED) or "none"
+        raise NotFoundError(f"{partition}: no such partition; those of {partition.topic}: {numbers}")
 
 
 def owners_of(

@@ -10,7 +10,7 @@ from zkgroup.audit.buckets.known_rows import known_rows
 from zkgroup.audit.buckets.names import CLUSTER
 from zkgroup.audit.buckets.temporary import TemporaryBuckets
 from zkgroup.audit.columns.ends import Ends
-from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts, apart, closes_in, compact
+from zkgroup.audit.columns.parts import ROWS_PER_PART, apart, closes_in, compact
 from zkgroup.audit.columns.rows import Columns
 from zkgroup.audit.columns.stored import in_order, joined
 from zkgroup.audit.rules import Bounds, Finding, Rule
@@ -97,10 +97,8 @@ class BoundedRows:
             self._kept = None
 
     def _all(self) -> Columns:
-        return self._taken(self.rows.parts(self._limits.rows_per_part))
-
-    def _taken(self, parts: Parts) -> Columns:
         """All rows; of more than may be in memory those that have to be seen together."""
+        parts = self.rows.parts(self._limits.rows_per_part)
         before, size = of_one_group(parts.before, self.group, self.groups), 0
         # Their places are those among all ends of a session, whatever bucket they are in.
         ends = Ends(parts.before)

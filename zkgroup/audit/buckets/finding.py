@@ -27,11 +27,6 @@ SPANNING: Final = SESSION_KEYS | TREE_KEYS
 """Names of keys whose rows are in several buckets."""
 
 
-def rules_of_buckets(rules: Iterable[Rule]) -> list[Rule]:
-    """Those of these rules whose keys each have all rows in one bucket."""
-    return [rule for rule in rules if rule.keys.name not in SPANNING]
-
-
 def rules_by(rules: Iterable[Rule], keys: frozenset[str]) -> list[Rule]:
     """Those of these rules that have such keys."""
     return [rule for rule in rules if rule.keys.name in keys]
@@ -90,7 +85,9 @@ def find_in_bucket(
     if not len(columns):
         return FoundInBucket([], columns)
     tree = TreeRows()
-    asked = [*rules_of_buckets(rules), *([tree.rule] if rules_by(rules, TREE_KEYS) else ())]
+    asked = [rule for rule in rules if rule.keys.name not in SPANNING]
+    if rules_by(rules, TREE_KEYS):
+        asked.append(tree.rule)
     audited = AuditedColumns(columns, facts)
     found = list(audited.find(asked, {**bounds, tree.rule.name: {}}))
     if then is not None:

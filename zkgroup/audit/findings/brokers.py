@@ -13,7 +13,7 @@ from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import REPLICATION, Key
 from zkgroup.audit.partitions import state_of, topic_of
 from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, finding_between
-from zkgroup.audit.texts import count_text, duration_text
+from zkgroup.audit.texts import count_text, duration_text, first_of
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic
@@ -105,8 +105,7 @@ def _led_text(led: set[TopicPartition]) -> str:
     if not led:
         return "it led nothing"
     topics = sorted({each.topic for each in led})
-    more = f" and {len(topics) - _NAMED_MAX} more" if len(topics) > _NAMED_MAX else ""
-    return f"it led {count_text(len(led), 'partition')} of {', '.join(topics[:_NAMED_MAX])}{more}"
+    return f"it led {count_text(len(led), 'partition')} of {first_of(topics, _NAMED_MAX)}"
 
 
 BROKER_FLAPPING: Final = Rule(

@@ -28,7 +28,7 @@ from zkgroup.audit.rules import (
     finding_between,
     finding_in,
 )
-from zkgroup.audit.texts import count_text, duration_text, who
+from zkgroup.audit.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -459,9 +459,7 @@ def _request_text(request: _Request, facts: Facts) -> str:
         for partition in sorted(request.targets)
         if not _was_touched(partition, request.since[partition].zxid, facts)
     ]
-    named = ", ".join(untouched[:_NAMED_MAX])
-    more = f" and {len(untouched) - _NAMED_MAX} more" if len(untouched) > _NAMED_MAX else ""
-    begun = f"; not even begun: {named}{more}" if untouched else ""
+    begun = f"; not even begun: {first_of(untouched, _NAMED_MAX)}" if untouched else ""
     return f"{count_text(len(request.targets), 'partition')} to be moved{begun}"
 
 

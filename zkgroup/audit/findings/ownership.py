@@ -26,7 +26,16 @@ from zkgroup.audit.membership import (
 from zkgroup.audit.owner_lives import OwnerLife, owner_lives
 from zkgroup.audit.partition_offsets import partition_steps
 from zkgroup.audit.rebalances import GroupReplay, replayed_group
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, finding_in
+from zkgroup.audit.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Rule,
+    Screened,
+    Severity,
+    finding_in,
+    memberships_at_the_end,
+)
 from zkgroup.audit.texts import duration_text, session_text, who
 from zkgroup.model import TopicPartition
 
@@ -443,11 +452,6 @@ def _never_owned_finding(
     )
 
 
-def _never_owned_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Returns what says who is registered at the end, who owns what, and since when no member does."""
-    return Screened(tables.last_memberships)
-
-
 NEVER_OWNED: Final = Rule(
     name="never_owned",
     severity="error",
@@ -461,5 +465,5 @@ NEVER_OWNED: Final = Rule(
     keys=BY_MEMBERSHIP,
     find=never_owned,
     bounds={"grace_ms": 10_000},
-    screen=_never_owned_screen,
+    screen=memberships_at_the_end,
 )

@@ -23,9 +23,10 @@ from zkgroup.audit.rules import (
     Severity,
     finding_between,
     finding_in,
+    memberships_at_the_end,
 )
 from zkgroup.audit.sliding_window import FullWindow, SlidingWindow
-from zkgroup.audit.texts import count_text, duration_text, who
+from zkgroup.audit.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.paths import PathKind, path_kind
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _HOUR_MS: Final = 3_600_000
 _TRIGGERS_NAMED: Final = 4
-_IDLE_NAMED: Final = 3
 
 
 def rebalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -78,9 +78,7 @@ def _triggers_text(about: Rebalance) -> str:
     """Returns what set it off, in words."""
     if not about.triggers:
         return "no cause in the log"
-    names = [f"{trigger.cause} ({trigger.what})" for trigger in about.triggers]
-    more = len(names) - _TRIGGERS_NAMED
-    return ", ".join(names[:_TRIGGERS_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first_of([f"{trigger.cause} ({trigger.what})" for trigger in about.triggers], _TRIGGERS_NAMED)
 
 
 REBALANCE: Final = Rule(
@@ -211,11 +209,7 @@ def _judge_shares(
     """A warning for what the plan did not mean, info for a plan that is uneven by itself."""
     idle = [member for member, count in owned.items() if not count and meant[member]]
     if idle:
-        more = f" and {len(idle) - _IDLE_NAMED} more" if len(idle) > _IDLE_NAMED else ""
-        return (
-            "warning",
-            f"idle, though the plan has partitions for them: {', '.join(idle[:_IDLE_NAMED])}{more}",
-        )
+        return "warning", f"idle, though the plan has partitions for them: {first_of(idle)}"
     if _spread(owned) > max(_spread(meant), 1):
         return "warning", f"{_extremes(owned)}; by the plan they would differ by {_spread(meant)}"
     same = len({tuple(sorted(member.threads.items())) for member in plan.members}) == 1
@@ -246,11 +240,6 @@ def _extremes(counts: Mapping[str, int]) -> str:
     return f"{most} owns {counts[most]}, {least} owns {counts[least]}"
 
 
-def _skew_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Returns what says who is registered and who owns what at the end."""
-    return Screened(tables.last_memberships)
-
-
 SKEW: Final = Rule(
     name="skew",
     severity="warning",
@@ -263,7 +252,7 @@ SKEW: Final = Rule(
     keys=BY_MEMBERSHIP,
     find=skew,
     bounds={"grace_ms": 10_000},
-    screen=_skew_screen,
+    screen=memberships_at_the_end,
 )
 
 

@@ -9,7 +9,15 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import BY_MEMBERSHIP, Key, Keys
 from zkgroup.audit.rebalances import replayed_group
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, finding_between
+from zkgroup.audit.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Rule,
+    Screened,
+    finding_between,
+    memberships_at_the_end,
+)
 from zkgroup.audit.texts import count_text
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
@@ -101,11 +109,6 @@ def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
         )
 
 
-def _foreign_format_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Returns what says who is registered, and who owns what, at the end."""
-    return Screened(tables.last_memberships)
-
-
 FOREIGN_OWNER_FORMAT: Final = Rule(
     name="foreign_owner_format",
     severity="info",
@@ -118,5 +121,5 @@ FOREIGN_OWNER_FORMAT: Final = Rule(
     ),
     keys=BY_MEMBERSHIP,
     find=foreign_owner_format,
-    screen=_foreign_format_screen,
+    screen=memberships_at_the_end,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from zkgroup.audit.engine import Found, order
 from zkgroup.audit.facts import Facts
@@ -148,7 +147,7 @@ def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts, titles: T
     span = _span(cause, findings)
     damage = damage_of(findings, facts)
     return Incident(
-        titles.title(cause, findings, damage, span.from_ms),
+        titles.title(cause, findings, damage, span[2]),
         _severity(cause, findings, facts),
         cause,
         cause.group if cause.group is not None else _only(one.group for one in findings),
@@ -171,17 +170,11 @@ def _with_place(cause: Cause, findings: Sequence[Finding]) -> Cause:
     return cause if first is None else cause._replace(zxid=first.from_zxid, time_ms=first.from_ms)
 
 
-class _Span(NamedTuple):
-    """The time of an incident; the names are those of `Incident`."""
-
-    from_zxid: int | None
-    to_zxid: int | None
-    from_ms: int | None
-    to_ms: int | None
+_Number = int | None
 
 
-def _span(cause: Cause, findings: Sequence[Finding]) -> _Span:
-    """From the first of its findings to the last, and with its cause, unless that was long before."""
+def _span(cause: Cause, findings: Sequence[Finding]) -> tuple[_Number, _Number, _Number, _Number]:
+    """Zxids, then times, from the first finding to the last; with the cause, unless that was long before."""
     ends = [_end(one) for one in findings]
     starts = [one.from_zxid for one in findings if one.from_zxid is not None]
     start_times = [one.from_ms for one in findings if one.from_ms is not None]
@@ -192,7 +185,7 @@ def _span(cause: Cause, findings: Sequence[Finding]) -> _Span:
     if starts and start_times and zxid is not None and ms is not None and min(start_times) - ms <= APART_MS:
         starts, start_times = [*starts, zxid], [*start_times, ms]
         to_zxids, to_times = [*to_zxids, zxid], [*to_times, ms]
-    return _Span(
+    return (
         min(starts, default=None),
         None if lasts else max(to_zxids, default=None),
         min(start_times, default=None),

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from zkgroup.audit.engine import Skipped
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.rules import Finding, Severity
-from zkgroup.audit.texts import duration_text, session_text
+from zkgroup.audit.texts import duration_text, first_of, session_text
 from zkgroup.znodes.controller import ControllerRegistration
 
 CONTROLLER = ControllerRegistration.path()
@@ -143,8 +143,7 @@ def damage_text(damage: Sequence[PartitionDamage]) -> str:
             f"{one.topic}-{one.partition} {f'{value:,}' if text == f'{total:,}' else duration_text(value)}"
             for value, one in sorted(values, key=lambda each: -each[0])
         ]
-        more = f" and {len(places) - _PLACES_MAX} more" if len(places) > _PLACES_MAX else ""
-        parts.append(f"{text} {what} ({', '.join(places[:_PLACES_MAX])}{more})")
+        parts.append(f"{text} {what} ({first_of(places, _PLACES_MAX)})")
     return "; ".join(parts)
 
 

@@ -18,7 +18,7 @@ from zkgroup.audit.incidents.incident import (
 )
 from zkgroup.audit.membership import member_of
 from zkgroup.audit.rules import Finding
-from zkgroup.audit.texts import count_text, duration_text, session_digits, session_text
+from zkgroup.audit.texts import count_text, duration_text, first_of, session_digits, session_text
 from zkgroup.znodes.consumers import Owner
 
 NOTES: Mapping[str, tuple[str, str]] = {
@@ -405,5 +405,4 @@ def _waited(damage: _Damage) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
-    return f"{', '.join(names[:_NAMED_MAX])}{more}" if names else "a client"
+    return first_of(names, _NAMED_MAX) or "a client"
