@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import Key
-from zkgroup.audit.rules import Finding, Severity, finding_between
+from zkgroup.audit.rules import Finding, Severity
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -238,11 +238,11 @@ def interval_finding(
 ) -> Finding:
     """A finding about one."""
     place, session = (None, topic, partition), interval.since.session or None
-    return finding_between(name, severity, interval.since, interval.to, detail, place, session)
+    return Finding.between(name, severity, interval.since, interval.to, detail, place, session)
 
 
 def change_finding(
     name: str, severity: Severity, topic: str, partition: int, at: ChangeStamp, detail: str
 ) -> Finding:
     """A finding about what one transaction did."""
-    return finding_between(name, severity, at, at, detail, (None, topic, partition), at.session or None)
+    return Finding.between(name, severity, at, at, detail, (None, topic, partition), at.session or None)

@@ -55,23 +55,6 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 Input = Literal["snapshot", "log"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was found. What does not apply is None. `to_zxid` is None for what lasts to the end."""
-
-    finding: str
-    severity: Severity
-    group: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    session: int | None = None
-    from_zxid: int | None = None
-    to_zxid: int | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    detail: str = ""
-
-
 class Moment(Protocol):
     """A transaction, and the leader's clock then."""
 
@@ -99,36 +82,57 @@ _Place = tuple[str | None, str | None, int | None]
 _NOWHERE: Final[_Place] = (None, None, None)
 
 
-def finding_in(
-    name: str,
-    severity: Severity,
-    time: Interval,
-    detail: str,
-    place: _Place = _NOWHERE,
-    session: int | None = None,
-) -> Finding:
-    """A finding of the time of an interval; `place` is group, topic and partition."""
-    ends = (time.from_zxid, time.to_zxid, time.from_ms, time.to_ms)
-    return Finding(name, severity, *place, session, *ends, detail)
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found. What does not apply is None. `to_zxid` is None for what lasts to the end."""
 
+    finding: str
+    severity: Severity
+    group: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    session: int | None = None
+    from_zxid: int | None = None
+    to_zxid: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    detail: str = ""
 
-def finding_between(
-    name: str,
-    severity: Severity,
-    since: Moment,
-    to: Moment | None,
-    detail: str,
-    place: _Place = _NOWHERE,
-    session: int | None = None,
-) -> Finding:
-    """A finding of what began at one moment and ended at another; None where it lasts."""
-    zxids, times = (since.zxid, to.zxid if to else None), (since.time_ms, to.time_ms if to else None)
-    return Finding(name, severity, *place, session, *zxids, *times, detail)
+    @classmethod
+    def during(
+        cls,
+        name: str,
+        severity: Severity,
+        time: Interval,
+        detail: str,
+        place: _Place = _NOWHERE,
+        session: int | None = None,
+    ) -> Finding:
+        """Of the time of an interval; `place` is group, topic and partition."""
+        ends = (time.from_zxid, time.to_zxid, time.from_ms, time.to_ms)
+        return cls(name, severity, *place, session, *ends, detail)
 
+    @classmethod
+    def between(
+        cls,
+        name: str,
+        severity: Severity,
+        since: Moment,
+        to: Moment | None,
+        detail: str,
+        place: _Place = _NOWHERE,
+        session: int | None = None,
+    ) -> Finding:
+        """Of what began at one moment and ended at another; None where it lasts."""
+        zxids, times = (since.zxid, to.zxid if to else None), (since.time_ms, to.time_ms if to else None)
+        return cls(name, severity, *place, session, *zxids, *times, detail)
 
-def finding_at(name: str, severity: Severity, event: Event, detail: str, place: _Place = _NOWHERE) -> Finding:
-    """Returns what one row did, as a finding of its session and its moment."""
-    return finding_between(name, severity, event, event, detail, place, event.session)
+    @classmethod
+    def at(
+        cls, name: str, severity: Severity, event: Event, detail: str, place: _Place = _NOWHERE
+    ) -> Finding:
+        """Of what one row did: of its session and its moment."""
+        return cls.between(name, severity, event, event, detail, place, event.session)
 
 
 Bounds = Mapping[str, float]

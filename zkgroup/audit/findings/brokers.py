@@ -12,7 +12,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import REPLICATION, Key
 from zkgroup.audit.partitions import state_of, topic_of
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, finding_between
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule
 from zkgroup.audit.texts import count_text, duration_text, first_of
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import TopicDeletion
@@ -98,7 +98,7 @@ def _short_life_finding(broker: _Broker, back: Event | None, facts: Facts) -> It
         f"broker {broker.name} was up for {duration_text(down.time_ms - up.time_ms)} only,"
         f" {ending_text(facts, up.session, down.zxid, down.session)}, {away}; {led}"
     )
-    yield finding_between("broker_flapping", "warning", down, back, detail, session=up.session or None)
+    yield Finding.between("broker_flapping", "warning", down, back, detail, session=up.session or None)
 
 
 def _led_text(led: set[TopicPartition]) -> str:

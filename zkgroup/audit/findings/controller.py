@@ -18,16 +18,7 @@ from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keys import ADMIN, BY_DECISION, CONTROLLER, Key
 from zkgroup.audit.membership import TimeRange
 from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
-from zkgroup.audit.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Rule,
-    Severity,
-    finding_at,
-    finding_between,
-    finding_in,
-)
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
@@ -44,7 +35,7 @@ def _from_to(
     name: str, severity: Severity, since: Event, to: Event | None, detail: str, topic: str | None = None
 ) -> Finding:
     """Returns what began with one row and ended with another; None where it lasts."""
-    return finding_between(name, severity, since, to, detail, (None, topic, None), since.session or None)
+    return Finding.between(name, severity, since, to, detail, (None, topic, None), since.session or None)
 
 
 def _lasted_ms(since: Event, to: Event | None, facts: Facts) -> int:
@@ -100,7 +91,7 @@ def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms:
         ended = ending_text(facts, life.session, life.to_zxid, life.ended_by or 0)
         parts.append(f"{ended} after {duration_text((life.to_ms or 0) - life.from_ms)}")
     severity: Severity = "warning" if gap_ms is not None and gap_ms > longest_ms else "info"
-    return finding_in("controller_election", severity, life, "; ".join(parts), session=life.session)
+    return Finding.during("controller_election", severity, life, "; ".join(parts), session=life.session)
 
 
 def _raised_epoch(life: Life, facts: Facts) -> int | None:
@@ -121,7 +112,7 @@ def _storm_finding(run: Sequence[Life], facts: Facts) -> Finding:
     unreadable = [f"; no JVM can read {path}" for path in paths]
     detail = f"a storm of {len(run)} elections in {lasted}{''.join(unreadable)}"
     time = TimeRange(first.from_zxid, first.from_ms, last.from_zxid, last.from_ms)
-    return finding_in("controller_election", "warning", time, detail)
+    return Finding.during("controller_election", "warning", time, detail)
 
 
 def _unreadable_brokers(first: Life, last: Life, facts: Facts) -> Iterator[str]:
@@ -265,7 +256,7 @@ def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Boun
         detail = f"{each.what}, by {who(facts, event.session)}, while {why}"
         severity: Severity = "warning" if by_hand else "error"
         place = (None, each.topic, each.partition)
-        yield finding_at("deposed_controller_write", severity, event, detail, place)
+        yield Finding.at("deposed_controller_write", severity, event, detail, place)
 
 
 def _decisions(rows: KeyRows) -> Iterator[_Decision]:
@@ -438,7 +429,7 @@ def _given_up(
         asked = before.since[partition]
         detail = f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}"
         place = (None, partition.topic, partition.partition)
-        yield finding_between("stuck_reassignment", "warning", asked, event, detail, place, event.session)
+        yield Finding.between("stuck_reassignment", "warning", asked, event, detail, place, event.session)
 
 
 def _stood_long(request: _Request, done: Event | None, facts: Facts, bounds: Bounds) -> Iterator[Finding]:

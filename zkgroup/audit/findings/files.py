@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from zkgroup.audit.disagreements import disagreements
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.audit.rules import Bounds, Finding, Severity, WholeRule, finding_between, finding_in
+from zkgroup.audit.rules import Bounds, Finding, Severity, WholeRule
 from zkgroup.audit.texts import count_text, duration_text, subtree_text
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
@@ -123,7 +123,7 @@ def ensemble_election(history: History, facts: Facts, bounds: Bounds) -> Iterato
         idle = after - before - 1
         more = f"; {count_text(idle, 'epoch')} between them without a write" if idle > 0 else ""
         detail = f"epoch {before} -> {after}, no write for {silence}{more}"
-        yield finding_in("ensemble_election", "info", step, detail)
+        yield Finding.during("ensemble_election", "info", step, detail)
 
 
 ENSEMBLE_ELECTION: Final = WholeRule(
@@ -198,7 +198,7 @@ def oversized_transaction(history: History, facts: Facts, bounds: Bounds) -> Ite
         for one in of_log.values()
     }
     for _, (path, one) in sorted(found.items()):
-        yield finding_between("oversized_transaction", "error", one, one, f"{path.name}: {one.text}")
+        yield Finding.between("oversized_transaction", "error", one, one, f"{path.name}: {one.text}")
 
 
 OVERSIZED_TRANSACTION: Final = WholeRule(
@@ -225,7 +225,7 @@ def split_history(history: History, facts: Facts, bounds: Bounds) -> Iterator[Fi
         if not each.is_of_digests_only:
             how_many = count_text(each.size, "record is", "records are")
             detail = f"{how_many} not the same on all servers: {each.sides}"
-            yield finding_in("split_history", "error", each, detail)
+            yield Finding.during("split_history", "error", each, detail)
 
 
 SPLIT_HISTORY: Final = WholeRule(
@@ -253,7 +253,7 @@ def clock_step(history: History, facts: Facts, bounds: Bounds) -> Iterator[Findi
         before, after = epoch_of(step.from_zxid), epoch_of(step.to_zxid)
         where = f"within epoch {after}" if before == after else f"at the election of epoch {after}"
         detail = f"the leader's clock went back by {duration_text(back_ms)} {where}"
-        yield finding_in("clock_step", "warning", step._replace(from_zxid=step.to_zxid), detail)
+        yield Finding.during("clock_step", "warning", step._replace(from_zxid=step.to_zxid), detail)
 
 
 CLOCK_STEP: Final = WholeRule(

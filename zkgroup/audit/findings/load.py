@@ -12,7 +12,7 @@ from zkgroup.audit.columns.codes import CREATE, SET_ACL
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts, Life
 from zkgroup.audit.keys import BY_SUBTREE, Key, Keys
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity, finding_between
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
 from zkgroup.audit.texts import count_text, subtree_text, who
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.zxids import epoch_of
@@ -206,7 +206,7 @@ def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
         f" {count_text(wakings, 'watcher')}, at most {most} at once (zxid 0x{-minus_zxid:x})"
     )
     group = key[1] if len(key) > 1 else None
-    yield finding_between("herd_size", "warning", first, last, detail, (group, None, None))
+    yield Finding.between("herd_size", "warning", first, last, detail, (group, None, None))
 
 
 def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
@@ -321,7 +321,7 @@ def _hot_spot_finding(
     )
     group = path_kind(area).name if area.startswith(f"{consumers_path()}/") else None
     place, session = (group, None, None), counts.session or None
-    return finding_between("write_hot_spot", "info", first, last, detail, place, session)
+    return Finding.between("write_hot_spot", "info", first, last, detail, place, session)
 
 
 def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:

@@ -13,18 +13,7 @@ from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
 from zkgroup.audit.membership import TimeRange
 from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets, PartitionStep, partition_steps
-from zkgroup.audit.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Moment,
-    Rule,
-    Screened,
-    Severity,
-    finding_at,
-    finding_between,
-    finding_in,
-)
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
 from zkgroup.audit.texts import count_text, duration_text, is_member, members_of, who
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
@@ -51,7 +40,7 @@ def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
             if last_writer not in (None, event.session):
                 before = f"; before it wrote {who(facts, last_writer or 0, group)}"
             detail = f"{write.previous} -> {write.offset} by {who(facts, event.session, group)}{before}{why}"
-            yield finding_at("offset_regression", severity, event, detail, partition_of(key))
+            yield Finding.at("offset_regression", severity, event, detail, partition_of(key))
         last_writer = event.session
 
 
@@ -94,7 +83,7 @@ def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
             continue
         severity, why = _judge_zombie(write, group, facts)
         detail = f"{_moved(write)} by {who(facts, event.session, group)}, but {why}"
-        yield finding_at("zombie_commit", severity, event, detail, partition_of(key))
+        yield Finding.at("zombie_commit", severity, event, detail, partition_of(key))
 
 
 def _judge_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
@@ -167,7 +156,7 @@ def _given_up(
             f"owned for {duration_text(time.ms(facts))} by {who(facts, life.session, key[0])}"
             f" without a commit; {found} at the end"
         )
-        yield finding_in("no_commit_at_handover", "info", time, detail, partition_of(key), life.session)
+        yield Finding.during("no_commit_at_handover", "info", time, detail, partition_of(key), life.session)
 
 
 def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -216,7 +205,7 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
         return
     detail = f"at {step.value} for {duration_text(still_ms)}, owned by {who(facts, holder.session, key[0])}"
     time = TimeRange(since_zxid, since_ms, None, None)
-    yield finding_in("stalled_offset", "info", time, detail, partition_of(key), holder.session)
+    yield Finding.during("stalled_offset", "info", time, detail, partition_of(key), holder.session)
 
 
 def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -296,7 +285,7 @@ def _commit_rate_finding(group: str, first: Moment, last: Moment, counts: _Count
         f" {counts.commits / seconds:.2f}/s, {100 * counts.repeats / counts.commits:.0f} % of them repeat"
         f" the offset; at most {counts.busiest} in one minute"
     )
-    return finding_between("commit_rate", "info", first, last, detail, (group, None, None))
+    return Finding.between("commit_rate", "info", first, last, detail, (group, None, None))
 
 
 def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -402,7 +391,7 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
     )
     detail = f"{why}; the offset is {(data or b'').decode('utf-8', 'replace')}"
     since = TimeRange(since_zxid, since_ms, None, None)
-    yield finding_in("offset_of_missing_partition", "warning", since, detail, partition_of(key))
+    yield Finding.during("offset_of_missing_partition", "warning", since, detail, partition_of(key))
 
 
 def _why_missing(changes: Sequence[DataChange], partition: int, *, is_whole: bool) -> str | None:

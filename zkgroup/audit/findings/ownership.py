@@ -26,16 +26,7 @@ from zkgroup.audit.membership import (
 from zkgroup.audit.owner_lives import OwnerLife, owner_lives
 from zkgroup.audit.partition_offsets import partition_steps
 from zkgroup.audit.rebalances import GroupReplay, replayed_group
-from zkgroup.audit.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Rule,
-    Screened,
-    Severity,
-    finding_in,
-    memberships_at_the_end,
-)
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, memberships_at_the_end
 from zkgroup.audit.texts import duration_text, session_text, who
 from zkgroup.model import TopicPartition
 
@@ -122,7 +113,9 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
             detail = (
                 f"owner {owner.thread!r} stood for {duration_text(ms)} after the registration of its member"
             )
-            yield finding_in("orphan_owner_interval", severity, gap, detail, partition_of(key), owner.session)
+            yield Finding.during(
+                "orphan_owner_interval", severity, gap, detail, partition_of(key), owner.session
+            )
 
 
 def _unregistered_claim_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -162,7 +155,9 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
             continue
         there = [life for life in facts.members.get(key[0], ()) if _stood_at(life, owner, facts)]
         detail = _mismatch_text(owner, there, mine)
-        yield finding_in("owner_session_mismatch", "error", owner, detail, partition_of(key), owner.session)
+        yield Finding.during(
+            "owner_session_mismatch", "error", owner, detail, partition_of(key), owner.session
+        )
 
 
 def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
@@ -289,7 +284,7 @@ def _overlap_findings(overlaps: dict[str, _Overlap], key: Key) -> Iterator[Findi
             f"{each.old.thread!r} committed {times}, up to {duration_text(ms)} after"
             f" {each.new.thread!r} of session {session_text(each.new.session)} had claimed"
         )
-        yield finding_in("double_ownership", "error", time, detail, partition_of(key), each.session)
+        yield Finding.during("double_ownership", "error", time, detail, partition_of(key), each.session)
 
 
 def _double_ownership_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -326,7 +321,7 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
                 f" {who(facts, owner.ender, key[0])}"
             )
             end = owner._replace(from_zxid=owner.to_zxid or 0, from_ms=owner.to_ms or 0)
-            yield finding_in("claim_stolen", "error", end, detail, partition_of(key), owner.ender)
+            yield Finding.during("claim_stolen", "error", end, detail, partition_of(key), owner.ender)
 
 
 def _claim_stolen_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -377,7 +372,7 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
                 if piece.to_zxid is not None and piece.to_zxid != to_zxid:
                     then = "until no member subscribed to it any more"
                 detail = f"no member owned it for {duration_text(ms)}: {last.thread!r} before, {then}"
-                yield finding_in("unowned_interval", "warning", piece, detail, partition_of(key))
+                yield Finding.during("unowned_interval", "warning", piece, detail, partition_of(key))
 
 
 def _unowned_interval_screen(tables: ScreenTables, bounds: Bounds) -> Screened:

@@ -14,17 +14,7 @@ from zkgroup.audit.keys import BY_GROUP, BY_MEMBERSHIP, Key
 from zkgroup.audit.membership import ExpectedOwners, TimeRange
 from zkgroup.audit.owner_lives import member_of_thread
 from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
-from zkgroup.audit.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Rule,
-    Screened,
-    Severity,
-    finding_between,
-    finding_in,
-    memberships_at_the_end,
-)
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, memberships_at_the_end
 from zkgroup.audit.sliding_window import FullWindow, SlidingWindow
 from zkgroup.audit.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
@@ -50,7 +40,7 @@ def rebalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
 
 
 def _of_rebalance(name: str, severity: Severity, about: Rebalance, detail: str) -> Finding:
-    return finding_in(name, severity, about, detail, (about.group, None, None))
+    return Finding.during(name, severity, about, detail, (about.group, None, None))
 
 
 def _rebalance_text(about: Rebalance) -> str:
@@ -119,7 +109,7 @@ def _storm_finding(group: str, full: FullWindow, most: int, causes: Mapping[str,
     often = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
     detail = f"{full.times} rebalances, more than {most} an hour; among their causes: {named}"
-    return finding_between("rebalance_storm", "warning", full.first, full.last, detail, (group, None, None))
+    return Finding.between("rebalance_storm", "warning", full.first, full.last, detail, (group, None, None))
 
 
 def _causes(about: Rebalance) -> Iterable[str]:
@@ -375,7 +365,7 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
         f" {count_text(ended.partitions, 'partition')}; {then}"
     )
     time = TimeRange(ended.zxid, ended.time_ms, to_zxid, None if to_zxid is None else to_ms)
-    return finding_in("handover_time", "info", time, detail, (group, None, None), ended.session)
+    return Finding.during("handover_time", "info", time, detail, (group, None, None), ended.session)
 
 
 def _handover_time_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -430,7 +420,7 @@ def _flapping_finding(
         f" {duration_text(int(median(lasted)))} each (median)"
     )
     place, session = (group, None, None), within[-1].session
-    return finding_between("member_flapping", "warning", full.first, full.last, detail, place, session)
+    return Finding.between("member_flapping", "warning", full.first, full.last, detail, place, session)
 
 
 def _member_flapping_screen(tables: ScreenTables, bounds: Bounds) -> Screened:

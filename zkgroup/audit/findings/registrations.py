@@ -9,15 +9,7 @@ from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import BY_MEMBERSHIP, Key, Keys
 from zkgroup.audit.rebalances import replayed_group
-from zkgroup.audit.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Rule,
-    Screened,
-    finding_between,
-    memberships_at_the_end,
-)
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, memberships_at_the_end
 from zkgroup.audit.texts import count_text
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
@@ -66,7 +58,7 @@ def _persistent(made: Event, end: Event | None) -> Finding:
         place.partition if is_owner else None,
     )
     detail = f"{made.path} is persistent, so it ends with no session: {effect_without_session(made.path)}"
-    return finding_between("persistent_znode", "error", made, end, detail, where)
+    return Finding.between("persistent_znode", "error", made, end, detail, where)
 
 
 def _persistent_screen(tables: ScreenTables, bounds: Bounds) -> Screened:

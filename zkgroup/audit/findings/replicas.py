@@ -25,7 +25,7 @@ from zkgroup.audit.partitions import (
     interval_finding,
     partition_changes,
 )
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity, finding_between
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
@@ -170,7 +170,7 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
             f"broker {broker} was not in sync in {count_text(len(total.partitions), 'partition')}"
             f" of {count_text(len(topics), 'topic')}, for {duration_text(total.ms)}"
         )
-        yield finding_between("under_replicated", "warning", total.since, total.until, detail)
+        yield Finding.between("under_replicated", "warning", total.since, total.until, detail)
 
 
 def _missing_intervals(rows: KeyRows, facts: Facts) -> Iterator[tuple[str, int, FaultInterval]]:
@@ -392,7 +392,7 @@ def isr_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
                     f" {duration_text(flaps.away_ms)}"
                 )
                 place, session = (None, key[0], partition), flaps.first.session or None
-                yield finding_between(
+                yield Finding.between(
                     "isr_flapping", "warning", flaps.first, flaps.last, detail, place, session
                 )
 

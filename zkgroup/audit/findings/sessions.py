@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Final
 from zkgroup.audit.events import SINGLE, Event
 from zkgroup.audit.facts import Facts, server_of
 from zkgroup.audit.keys import BY_SESSION, Key
-from zkgroup.audit.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Rule,
-    Screened,
-    Severity,
-    finding_at,
-    finding_between,
-    finding_in,
-)
+from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
 from zkgroup.audit.sliding_window import FullWindow, full_windows
 from zkgroup.audit.texts import (
     count_text,
@@ -41,7 +31,7 @@ _HOUR_MS: Final = 3_600_000
 def _of_full_window(name: str, session: int, full: FullWindow, detail: str, facts: Facts) -> Finding:
     """A warning about what a session did many times."""
     place = (only_group(facts, session), None, None)
-    return finding_between(name, "warning", full.first, full.last, detail, place, session)
+    return Finding.between(name, "warning", full.first, full.last, detail, place, session)
 
 
 def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -77,7 +67,7 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
     if back_ms is not None:
         detail += f"; the member registered again {duration_text(back_ms)} later"
     severity: Severity = "info" if back_ms is None else "warning"
-    yield finding_at("session_end", severity, close, detail, (only_group(facts, session), None, None))
+    yield Finding.at("session_end", severity, close, detail, (only_group(facts, session), None, None))
 
 
 def _back_after_ms(facts: Facts, close: Event) -> int | None:
@@ -240,7 +230,7 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
             f" {count_text(created, 'ephemeral')}"
         )
         place = (only_group(facts, session), None, None)
-        yield finding_in("ephemeral_churn", "info", life, detail, place, session)
+        yield Finding.during("ephemeral_churn", "info", life, detail, place, session)
 
 
 def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
