@@ -60,34 +60,6 @@ def test_what_stood_before_is_known_from_seeds_or_from_the_first_record_ever() -
     assert whole(2, seeded=True)
 
 
-def test_sessions_have_beginning_timeout_end_and_how_it_came() -> None:
-    """An opened session has timeout, beginning, end and its kind; one that only wrote has none of them."""
-    log = AuditLog()
-    log.open(1, 4_000)
-    log.open(2)
-    log.wait(10)
-    log.expire(1)
-    log.close(2)
-    log.create("/a", "", 3)
-
-    sessions = log.facts().sessions
-
-    assert sessions[1] == SessionLife(1, 4_000, 1, START_MS, 3, START_MS + 10, True)
-    assert sessions[2].expired is False
-    assert sessions[3] == SessionLife(3, None, None, None)
-
-
-def test_open_sessions_are_counted_by_the_server_that_issued_them() -> None:
-    """Those that were not seen to end, whether they were seen to begin or not."""
-    log = AuditLog()
-    for session in (0x0100_0000_0000_0001, 0x0100_0000_0000_0002, 0x0300_0000_0000_0001):
-        log.open(session)
-    log.close(0x0100_0000_0000_0001)
-    log.create("/a", "", -1)
-
-    assert log.facts().open_by_server == {1: 1, 3: 1, 255: 1}
-
-
 def test_lives_and_contents_of_what_findings_ask_for_are_kept() -> None:
     """Lives of controller, brokers and members, and writes of epoch and topics, are kept to the zxid."""
     log = AuditLog()
@@ -151,15 +123,6 @@ def test_lives_of_one_path_follow_each_other() -> None:
     lives = [(life.path[-1], life.from_zxid, life.to_zxid) for life in log.facts().members["g"]]
 
     assert lives == [("a", 1, 3), ("b", 2, 4), ("a", 5, 7), ("b", 6, 8)]
-
-
-def test_operators_leave_markers_with_what_they_do() -> None:
-    """A reset marker and an audit record give the group the zxid at which an operator acted."""
-    log = AuditLog()
-    log.multi(0, log.creation("/consumers/g/resets/t-0", "{}"), log.creation("/other", ""))
-    log.create("/zkgroup/audit/h", "{}")
-
-    assert log.facts().operator_acts == {"g": frozenset({1}), "h": frozenset({2})}
 
 
 def test_what_failed_is_no_fact() -> None:

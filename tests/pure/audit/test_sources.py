@@ -194,17 +194,6 @@ def test_a_damaged_snapshot_that_is_needed_is_reported(tmp_path: Path) -> None:
     assert (mended.tree().is_exact, mended.notes(), mended.damages()) == (True, [], [])
 
 
-def test_a_log_without_its_snapshot_is_reported(tmp_path: Path) -> None:
-    """Its rows are there, without seeds."""
-    source = _without(tmp_path, "log.1.gz", "log.68.gz", "snapshot.0.gz", "snapshot.66.gz", "snapshot.114.gz")
-
-    events = events_in(source.rows())
-
-    assert (events[0].zxid, events[0].seed) == (0x116, False)
-    assert source.damages() == []
-    assert ["what stood before" in note for note in source.notes()] == [True]
-
-
 def test_one_tree_has_no_history(tmp_path: Path) -> None:
     """Its rows are seeds; other moments are not known."""
     source = open_source([_export(V394, tmp_path / "tree.gz", changed=("/a",), zxid_after=999)])
@@ -233,15 +222,6 @@ def test_what_is_neither_is_refused(tmp_path: Path) -> None:
     export = _export(V394, tmp_path / "tree.gz")
     with pytest.raises(ConfigError, match="asked alone"):
         open_source([V394, export])
-
-
-def test_the_chroot_is_taken_off_the_rows() -> None:
-    """As a client with that chroot sees them."""
-    rows = Folders(History(V394), "/brokers").rows()
-
-    assert {event.path.split("/")[1] for event in events_in(rows) if event.path not in ("", "/")} == {
-        *("ids", "topics")
-    }
 
 
 @pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])

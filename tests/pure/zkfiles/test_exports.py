@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zkgroup.errors import (
-    ConfigError,
     DamagedFileError,
     MissingFileError,
     NotZooKeeperFileError,
@@ -132,12 +131,6 @@ def test_what_is_there_is_kept(written: Path) -> None:
     write_export(written, HEADER, [ROOT], overwrite=True)
 
     assert list(ExportReader(written).exported()) == [ROOT]
-
-
-def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    """As a mistake in what was asked for."""
-    with pytest.raises(ConfigError, match="cannot be written"):
-        write_export(tmp_path / "none" / "tree.gz", HEADER, [ROOT])
 
 
 def test_a_file_cut_anywhere_is_damaged(written: Path, tmp_path: Path) -> None:

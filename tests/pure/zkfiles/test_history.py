@@ -9,11 +9,10 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from tests.worlds.verified import digest_verdict, is_right
-from zkgroup.errors import NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles import replay_start, servers
+from zkgroup.errors import NotFoundError
+from zkgroup.zkfiles import replay_start
 from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import TreeDigest
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole
@@ -35,19 +34,6 @@ def value(tree: Tree) -> bytes | None:
     return None if znode is None else znode.data
 
 
-def read_logs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the logs of which records are decoded from here on."""
-    names: list[str] = []
-
-    class Noted(LogReader):
-        def __iter__(self):  # type: ignore[no-untyped-def]
-            names.append(self.path.name)
-            return super().__iter__()
-
-    monkeypatch.setattr(servers, "LogReader", Noted)
-    return names
-
-
 @pytest.mark.parametrize("zxid", [0, 1, 9, 10, 11, 19, 20])
 def test_any_zxid(tmp_path: Path, zxid: int) -> None:
     """The tree is that of the zxid asked for, from the nearest snapshot at or before it."""
@@ -61,20 +47,6 @@ def test_any_zxid(tmp_path: Path, zxid: int) -> None:
     assert account.time_ms == (START_MS + (zxid - 1) * STEP_MS if zxid else None)
     assert account.snapshot_zxid == (10 if zxid >= 10 else 0)
     assert account.applied == account.digests_checked == zxid - account.snapshot_zxid
-
-
-def test_only_the_logs_behind_the_nearest_snapshot_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Four logs, and the zxid is in the third: a folder of days must not be decoded for one moment of it."""
-    world = counted(40)
-    for start in (1, 11, 21, 31):
-        world.log(tmp_path, start, start + 9)
-        if start > 1:
-            world.snapshot(tmp_path, start - 1)
-    names = read_logs(monkeypatch)
-    assert value(History(tmp_path).tree_at(zxid=25).tree) == b"25"
-    assert set(names) == {"log.15"}
 
 
 def test_a_window_that_is_not_over_sends_to_an_older_snapshot(tmp_path: Path) -> None:
@@ -225,12 +197,6 @@ def test_nothing_is_known_of_what_was_before_the_files(tmp_path: Path) -> None:
         History(tmp_path).tree_at(zxid=9)
     with pytest.raises(NotFoundError, match=r"no log goes back to [12]\d{3}-\d\d-\d\dT[\d:.]{12}Z"):
         History(tmp_path).tree_at(time_ms=START_MS)
-
-
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
-    """No file in it has a name that a server gives."""
-    with pytest.raises(NotZooKeeperFileError, match="none"):
-        History(tmp_path)
 
 
 @pytest.mark.parametrize("late_ms", [0, 1, STEP_MS - 1])

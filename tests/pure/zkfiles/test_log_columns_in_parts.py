@@ -10,7 +10,7 @@ import pytest
 from tests.programs.benchmarks.zookeeper_files import write_log
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import Row, everything, log_rows, outcome, rows_of
-from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.log_index import index_log
 from zkgroup.zkfiles.logs import LogReader
@@ -109,14 +109,6 @@ def test_a_log_without_records(content: bytes, tmp_path: Path) -> None:
     assert list(log_columns(path)) == []
 
 
-def test_what_is_no_log(tmp_path: Path) -> None:
-    """A foreign file is an error, no empty table."""
-    path = tmp_path / "log.1"
-    path.write_bytes(b"PK\3\4" + bytes(100))
-    with pytest.raises(NotZooKeeperFileError):
-        list(log_columns(path))
-
-
 def same_as_plain_values(path: Path, *, resync: bool = False) -> str:
     """Compares rows and error with those of `LogReader`; the error."""
     transactions, error = outcome(lambda: LogReader(path, resync=resync))
@@ -140,15 +132,6 @@ def test_a_flipped_bit_in_a_record(log: Path, *, resync: bool) -> None:
     assert errors == (0 if resync else len(places))
 
 
-def test_a_record_that_is_torn_at_each_byte(log: Path) -> None:
-    """The last one is not there yet; nothing is damaged."""
-    raw = log.read_bytes().rstrip(b"\0")
-    last = [each.offset for each in LogReader(log)][-1]
-    for end in range(last, len(raw)):
-        log.write_bytes(raw[:end])
-        assert same_as_plain_values(log) == ""
-
-
 def test_a_record_that_no_server_writes(tmp_path: Path) -> None:
     """Its checksum holds, and it is still damage; behind it reading goes on when that is asked for."""
     transactions = everything()
@@ -158,20 +141,6 @@ def test_a_record_that_no_server_writes(tmp_path: Path) -> None:
     path.write_bytes(raw)
     assert "expected" in same_as_plain_values(path)
     assert same_as_plain_values(path, resync=True) == ""
-
-
-def test_a_large_log(tmp_path: Path, way: str) -> None:
-    """Records in many pieces, multis among them."""
-    records = 5_000 if way == "plain" else 25_000
-    path = write_log(tmp_path / "log.100000001", records)
-    number = 0
-    expected = log_rows(LogReader(path), path)
-    for batch in log_columns(path):
-        for row in rows_of([batch]):
-            assert row == next(expected)
-            number += 1
-    assert next(expected, None) is None
-    assert number > 1.05 * records
 
 
 def test_a_log_of_large_multis(tmp_path: Path) -> None:
