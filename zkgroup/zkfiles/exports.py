@@ -361,7 +361,6 @@ def inspect_export(path: Path) -> FileHealth:
         good_until_zxid=header.zxid_before if header is not None and damage is None else None,
         is_exact=damage is None and header is not None and header.is_exact,
         detail="; ".join(notes),
-        damaged_at=None if damage is None else damage.offset,
     )
 
 

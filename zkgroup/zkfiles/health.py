@@ -42,8 +42,6 @@ class FileHealth:
     """Log: it ends with a whole record. Snapshot: it is known to be the tree at one zxid."""
     detail: str = ""
     """In words; empty where there is nothing to say."""
-    damaged_at: int | None = None
-    """Bytes of the plain file before the first damage."""
     oversized: tuple[Oversized, ...] = ()
     """Records or znodes with which no server loads the file by default, by zxid."""
 

@@ -44,7 +44,6 @@ def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
         good_until_zxid=good_until,
         is_exact=not damages and end is not None and not end.is_torn,
         detail="; ".join([*_damages(damages), *oversized_notes(oversized), *_end(end, records), *notes[:3]]),
-        damaged_at=damages[0].offset if damages else None,
         oversized=oversized,
     )
 

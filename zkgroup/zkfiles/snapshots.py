@@ -305,7 +305,6 @@ def inspect_snapshot(path: Path) -> FileHealth:
         good_until_zxid=None if damage else first,
         is_exact=damage is None and first is not None and ended == first,
         detail="; ".join(notes),
-        damaged_at=None if damage is None else getattr(damage, "offset", 0),
         oversized=tuple(oversized),
     )
 

@@ -1,6 +1,11 @@
 """Says whether a history is whole and right.
 
 Told by the servers' own digests, by what records say of each other, and by every snapshot on the way.
+
+Before 3.6, or with digests off, records hold what the leader computed from its own tree when it prepared
+them: the version after a set, the parent's count of creates after a create. A replay that went wrong, or a
+log that lacks something, does not have the numbers before these.
+Source: PrepRequestProcessor.pRequest2Txn@3.9.
 """
 
 from __future__ import annotations
@@ -13,10 +18,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.column_replay import NoKernelError, replay
-from zkgroup.zkfiles.consistency import apply_and_doubt
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.operations import DIGEST_VERSION
-from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
 from zkgroup.zkfiles.replay_start import (
     SnapshotCandidate,
     SnapshotWindow,
@@ -27,7 +31,7 @@ from zkgroup.zkfiles.replay_start import (
     told_digest,
 )
 from zkgroup.zkfiles.servers import LogDamage
-from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.tree import Tree, next_version
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 if TYPE_CHECKING:
@@ -333,3 +337,55 @@ class _Run:
 
     def _check(self, candidate: SnapshotCandidate, agrees: bool | None, detail: str = "") -> None:
         self._found.snapshots.append(SnapshotCheck(candidate.file.path, candidate.zxid, agrees, detail))
+
+
+def apply_and_doubt(tree: Tree, transaction: Transaction) -> str | None:
+    """Applies the transaction; says what in it cannot be where the tree is right, None for nothing.
+
+    Of several doubts the first. Must not be asked inside the window of a fuzzy snapshot.
+    """
+    if transaction.type != TransactionType.MULTI:
+        operations = transaction.operations
+        doubt = _operation_doubt(tree, operations[0]) if len(operations) == 1 else None
+        tree.apply(transaction)
+        return doubt
+    first = None
+    if transaction.is_applied:
+        for operation in transaction.operations:
+            first = first or _operation_doubt(tree, operation)
+            tree.apply_operation(operation, transaction)
+    tree.arrive(transaction)
+    return first
+
+
+def _operation_doubt(tree: Tree, operation: Operation) -> str | None:
+    kind, path = operation.type, operation.path or "/"
+    if path.startswith("/zookeeper/"):
+        return None  # each server writes quotas and its configuration there by itself
+    if kind in CREATES:
+        return _create_doubt(tree, operation, path)
+    if kind in DELETES:
+        here = tree.stored(path)
+        return None if here is not None else f"{path} is deleted and is not there"
+    if kind in SETS or kind == TransactionType.SET_ACL:
+        here = tree.stored(path)
+        what = "ACL" if kind == TransactionType.SET_ACL else "data"
+        if here is None:
+            return f"the {what} of {path} is set and it is not there"
+        before = here.stat.aversion if kind == TransactionType.SET_ACL else here.stat.version
+        if operation.version is not None and operation.version != next_version(before):
+            return f"the {what} of {path} gets version {operation.version} after {before}"
+    return None
+
+
+def _create_doubt(tree: Tree, operation: Operation, path: str) -> str | None:
+    if path in tree:
+        return f"{path} is created and is there already"
+    parent_path = path.rpartition("/")[0] or "/"
+    parent = tree.stored(parent_path)
+    if parent is None:
+        return f"{path} is created and its parent is not there"
+    count, before = operation.parent_cversion, parent.stat.cversion
+    if count not in (None, -1, next_version(before)):
+        return f"{path} is created as number {count} below {parent_path}, which counted {before}"
+    return None

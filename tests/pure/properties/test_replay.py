@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tests.worlds.server_history import ServerHistory
 from zkgroup.model.requests import Znode
-from zkgroup.zkfiles.consistency import apply_and_doubt
 from zkgroup.zkfiles.diffs import Journal, diff_trees
 from zkgroup.zkfiles.records import (
     AclEntry,
@@ -21,6 +20,7 @@ from zkgroup.zkfiles.records import (
 )
 from zkgroup.zkfiles.replay_start import Base, SnapshotWindow
 from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.verification import apply_and_doubt
 
 QUOTAS = "/zookeeper/"
 SESSIONS = (7, 8)
