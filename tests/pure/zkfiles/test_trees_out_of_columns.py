@@ -80,6 +80,30 @@ def some_records(count: int = 40) -> ServerHistory:
     return world
 
 
+@pytest.mark.parametrize("asked", [9, 12, 25, 26, 40, 50])
+def test_a_hole(asked: int, tmp_path: Path, taken: list[int]) -> None:
+    """It is named as before, wherever the zxid is."""
+    world = some_records(25)
+    world.skip(5)
+    for number in range(10):
+        world.set("/n", b"x%d" % number)
+    world.log(tmp_path, 1)
+    same_both_ways(tmp_path, asked)
+    assert taken == [asked]
+
+
+@pytest.mark.parametrize("asked", [9, 18, 19, 20, 21, 40])
+def test_a_damage(asked: int, tmp_path: Path, taken: list[int]) -> None:
+    """What is damaged on the way is noted as before, and nothing that lies behind."""
+    world = some_records()
+    path = world.log(tmp_path, 1)
+    raw = bytearray(path.read_bytes())
+    record = writer.record(writer.entry(world.transactions[19]))
+    raw[raw.index(record) + 50] ^= 1
+    path.write_bytes(raw)
+    same_both_ways(tmp_path, asked)
+
+
 def test_a_digest_that_differs(tmp_path: Path, taken: list[int]) -> None:
     """The first one is named."""
     world = some_records()
