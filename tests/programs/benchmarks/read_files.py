@@ -2,7 +2,7 @@
 
     python -m tests.programs.benchmarks.read_files log|snapshot FILE lists|packed|arrow REPEATS
 
-`lists` is plain Python, as without numpy; `packed` is of a log by the kernel, of a snapshot by numpy; `arrow`
+`lists` is of a log by plain Python; `packed` is of a log by the kernel, of a snapshot by numpy; `arrow`
 makes record batches of that. The first reading is not counted: it imports what it needs. Prints one
 line of JSON: rows, CPU seconds and seconds of each reading, the most memory that the process had, in MiB, and
 how many calls a reading makes.
@@ -23,12 +23,12 @@ def main() -> None:
     kind, path, way, repeats = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     if way == "lists":
         sys.modules["numpy"] = None  # type: ignore[assignment]
-    from zkgroup.zkfiles.columns import log_columns
-    from zkgroup.zkfiles.znode_columns import snapshot_columns
-
+    if kind == "log":
+        from zkgroup.zkfiles.columns import log_columns as read
+    else:
+        from zkgroup.zkfiles.znode_columns import snapshot_columns as read  # type: ignore[assignment]
     if way == "arrow":
         from zkgroup.zkfiles.arrow import record_batch
-    read = log_columns if kind == "log" else snapshot_columns
 
     def reading() -> int:
         rows = 0
