@@ -14,7 +14,7 @@ from zkgroup.audit.findings import (
     replicas,
     sessions,
 )
-from zkgroup.audit.rules import AnyRule, Rule, WholeRule
+from zkgroup.audit.rules import AnyRule, Rule
 
 ALL_RULES: tuple[AnyRule, ...] = (
     ownership.ORPHAN_OWNER,
@@ -71,5 +71,3 @@ ALL_RULES: tuple[AnyRule, ...] = (
 )
 RULES: tuple[Rule, ...] = tuple(rule for rule in ALL_RULES if isinstance(rule, Rule))
 """Those about the rows of a key."""
-WHOLE_RULES: tuple[WholeRule, ...] = tuple(rule for rule in ALL_RULES if isinstance(rule, WholeRule))
-"""Those that read the whole tree or the files."""

@@ -11,7 +11,7 @@ from zkgroup.audit.controller_lookup import ending_text
 from zkgroup.audit.events import Event
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.keys import REPLICATION, Key
-from zkgroup.audit.partitions import state_of, topic_of
+from zkgroup.audit.partitions import history_end, state_of, topic_of
 from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule
 from zkgroup.audit.texts import count_text, duration_text, first_of
 from zkgroup.model import TopicPartition
@@ -138,14 +138,12 @@ def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bo
         if share > bounds["share"]:
             lives = facts.brokers.get(str(broker), ())
             is_up = bool(lives) and lives[-1].to_zxid is None
-            yield Finding(
-                "preferred_leader_imbalance",
-                "warning",
-                from_zxid=facts.end_zxid,
-                from_ms=facts.end_ms,
-                detail=f"broker {broker} does not lead {away[broker]} of {count} partitions ({share:.0%})"
-                " that it should" + ("" if is_up else "; it is not registered"),
+            detail = (
+                f"broker {broker} does not lead {away[broker]} of {count} partitions ({share:.0%})"
+                f" that it should{'' if is_up else '; it is not registered'}"
             )
+            end = history_end(facts)
+            yield Finding.between("preferred_leader_imbalance", "warning", end, None, detail)
 
 
 def _leaders_at_the_end(rows: KeyRows) -> Iterator[tuple[int, int]]:

@@ -149,12 +149,11 @@ def _large_subtrees(
             wide = ""
             if parent_ is not None:
                 wide = f"; the widest is {parent_} with {_children_text(lists[parent_])}"
-            yield Finding(
-                "znode_bloat",
-                "info",
-                detail=f"{subtree}: {count_text(count, 'znode')} with {data[subtree]} bytes of data;"
-                f" the largest is {biggest} with {sizes[biggest]}{wide}",
+            detail = (
+                f"{subtree}: {count_text(count, 'znode')} with {data[subtree]} bytes of data;"
+                f" the largest is {biggest} with {sizes[biggest]}{wide}"
             )
+            yield Finding("znode_bloat", "info", detail=detail)
 
 
 def _children_text(children: _Children) -> str:
@@ -395,14 +394,11 @@ def open_acl(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[
         if facts.has_log
         else "changes of ACLs are in logs only"
     )
-    yield Finding(
-        "open_acl",
-        severity,
-        from_zxid=first.zxid,
-        from_ms=first.time_ms,
-        detail=f"any client may change {opened} of {len(rights)} znodes below"
-        f" {' and '.join(_PROTECTED)}{_example(rights, _Rights.OPEN) if closed else ''};{lacking} {changes}",
+    detail = (
+        f"any client may change {opened} of {len(rights)} znodes below"
+        f" {' and '.join(_PROTECTED)}{_example(rights, _Rights.OPEN) if closed else ''};{lacking} {changes}"
     )
+    yield Finding.between("open_acl", severity, first, None, detail)
 
 
 def _example(rights: Mapping[str, _Rights], wanted: _Rights) -> str:

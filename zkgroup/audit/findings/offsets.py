@@ -334,16 +334,12 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
     if not offsets or facts.end_ms - last_ms <= bounds["idle_ms"]:
         return
     seen = count_text(len(lives), "registration") if lives else "none"
-    yield Finding(
-        "dead_group",
-        "info",
-        group=key[0],
-        from_zxid=zxid,
-        from_ms=last_ms,
-        detail=f"no member ({seen} in this history) and no write for"
+    detail = (
+        f"no member ({seen} in this history) and no write for"
         f" {duration_text(facts.end_ms - last_ms)}; {count_text(len(znodes), 'znode')}, {offsets}"
-        " of them offsets",
+        " of them offsets"
     )
+    yield Finding("dead_group", "info", key[0], from_zxid=zxid, from_ms=last_ms, detail=detail)
 
 
 def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Screened:

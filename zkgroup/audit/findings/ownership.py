@@ -83,10 +83,8 @@ ORPHAN_OWNER: Final = Rule(
     severity="error",
     question="Is there an owner whose member is not registered?",
     needs=("snapshot",),
-    act=(
-        "Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
-        " (`audit sessions`) and end that process; the znode is deleted with its session."
-    ),
+    act="Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
+    " (`audit sessions`) and end that process; the znode is deleted with its session.",
     keys=BY_OWNED_PARTITION,
     find=orphan_owner,
     bounds={"grace_ms": 10_000},
@@ -129,10 +127,8 @@ ORPHAN_OWNER_INTERVAL: Final = Rule(
     severity="error",
     question="Did a claim outlive the registration of its member?",
     needs=("log",),
-    act=(
-        "Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
-        " JVM never leave that way: find the tool that deletes below `ids`, or another client library."
-    ),
+    act="Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
+    " JVM never leave that way: find the tool that deletes below `ids`, or another client library.",
     keys=BY_OWNED_PARTITION,
     find=orphan_owner_interval,
     bounds={"grace_ms": 10_000},
@@ -192,10 +188,8 @@ OWNER_SESSION_MISMATCH: Final = Rule(
     severity="error",
     question="Was a partition claimed by a session that its member is not registered in?",
     needs=("snapshot",),
-    act=(
-        "A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
-        " unowned once that session ends. Find the client behind the session, and restart the member."
-    ),
+    act="A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
+    " unowned once that session ends. Find the client behind the session, and restart the member.",
     keys=BY_OWNED_PARTITION,
     find=owner_session_mismatch,
     screen=_unregistered_claim_screen,
@@ -298,11 +292,9 @@ DOUBLE_OWNERSHIP: Final = Rule(
     severity="error",
     question="Did two members act on one partition at the same time?",
     needs=("log",),
-    act=(
-        "Records in that time may have been processed twice, and the offset may have gone back. A JVM"
-        " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
-        " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this."
-    ),
+    act="Records in that time may have been processed twice, and the offset may have gone back. A JVM"
+    " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
+    " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this.",
     keys=BY_GROUP_PARTITION,
     find=double_ownership,
     screen=_double_ownership_screen,
@@ -335,11 +327,9 @@ CLAIM_STOLEN: Final = Rule(
     severity="error",
     question="Did a session delete a claim of another session?",
     needs=("log",),
-    act=(
-        "The owner may go on without knowing, beside the next one: check double_ownership and"
-        " zombie_commit of the partition. A JVM member deletes by path what it believes to own; any other"
-        " session is a tool's or a person's."
-    ),
+    act="The owner may go on without knowing, beside the next one: check double_ownership and"
+    " zombie_commit of the partition. A JVM member deletes by path what it believes to own; any other"
+    " session is a tool's or a person's.",
     keys=BY_OWNED_PARTITION,
     find=claim_stolen,
     screen=_claim_stolen_screen,
@@ -386,11 +376,9 @@ UNOWNED_INTERVAL: Final = Rule(
     severity="warning",
     question="For how long had a partition no owner, while a member subscribed to it?",
     needs=("log",),
-    act=(
-        "Records waited that long. After an expiry the session timeout comes on top, before the rebalance."
-        " JVM members retry every `rebalance.backoff.ms` and give up after `rebalance.max.retries`: then only"
-        " the next change of the group helps. A registration that they cannot read stops all of them."
-    ),
+    act="Records waited that long. After an expiry the session timeout comes on top, before the rebalance."
+    " JVM members retry every `rebalance.backoff.ms` and give up after `rebalance.max.retries`: then only"
+    " the next change of the group helps. A registration that they cannot read stops all of them.",
     keys=BY_OWNED_PARTITION,
     find=unowned_interval,
     bounds={"longest_ms": 1_000},
@@ -452,11 +440,9 @@ NEVER_OWNED: Final = Rule(
     severity="error",
     question="Is there a partition that members subscribe to and no member owns?",
     needs=("snapshot",),
-    act=(
-        "`group verify` names the member that should have it. A JVM member that gave up its rebalance stays"
-        " idle until the next change of the group: restart it. Look for an owner or a registration in the way"
-        " (orphan_owner, owner_session_mismatch)."
-    ),
+    act="`group verify` names the member that should have it. A JVM member that gave up its rebalance stays"
+    " idle until the next change of the group: restart it. Look for an owner or a registration in the way"
+    " (orphan_owner, owner_session_mismatch).",
     keys=BY_MEMBERSHIP,
     find=never_owned,
     bounds={"grace_ms": 10_000},

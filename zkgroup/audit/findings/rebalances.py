@@ -76,10 +76,8 @@ REBALANCE: Final = Rule(
     severity="info",
     question="When did the group rebalance, why, for how long, and what moved?",
     needs=("log",),
-    act=(
-        "Nothing, for a few. Expiries and crashes among the causes call for a check of pauses and session"
-        " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them."
-    ),
+    act="Nothing, for a few. Expiries and crashes among the causes call for a check of pauses and session"
+    " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them.",
     keys=BY_MEMBERSHIP,
     find=rebalance,
     bounds={"quiet_ms": QUIET_MS},
@@ -122,10 +120,8 @@ REBALANCE_STORM: Final = Rule(
     severity="warning",
     question="Did a group rebalance again and again?",
     needs=("log",),
-    act=(
-        "Each one stops a JVM group for seconds. The causes show which members come and go (member_flapping),"
-        " and whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses."
-    ),
+    act="Each one stops a JVM group for seconds. The causes show which members come and go (member_flapping),"
+    " and whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses.",
     keys=BY_MEMBERSHIP,
     find=rebalance_storm,
     bounds={"per_hour": 20, "quiet_ms": QUIET_MS},
@@ -158,11 +154,9 @@ NEEDLESS_MOVE: Final = Rule(
     severity="warning",
     question="Which rebalances took partitions from threads for nothing?",
     needs=("log",),
-    act=(
-        "Info: that is how JVM members rebalance, and what range and round robin cost; zkgroup members with"
-        " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
-        " check its log for what it read in between."
-    ),
+    act="Info: that is how JVM members rebalance, and what range and round robin cost; zkgroup members with"
+    " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
+    " check its log for what it read in between.",
     keys=BY_MEMBERSHIP,
     find=needless_move,
     bounds={"quiet_ms": QUIET_MS},
@@ -235,10 +229,8 @@ SKEW: Final = Rule(
     severity="warning",
     question="Do members own what they are assigned, and is that even?",
     needs=("snapshot",),
-    act=(
-        "Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
-        " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`."
-    ),
+    act="Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
+    " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`.",
     keys=BY_MEMBERSHIP,
     find=skew,
     bounds={"grace_ms": 10_000},

@@ -71,11 +71,9 @@ PERSISTENT_ZNODE: Final = Rule(
     severity="error",
     question="Is there a persistent znode where sessions belong?",
     needs=("snapshot",),
-    act=(
-        "Every client takes what it says for alive, and it never ends by itself: it came with a backup that"
-        " was restored, or another tool wrote it. `zkgroup doctor --fix` shows what it would remove, and"
-        " with `--execute` removes exactly such znodes; live brokers and members then make their own."
-    ),
+    act="Every client takes what it says for alive, and it never ends by itself: it came with a backup that"
+    " was restored, or another tool wrote it. `zkgroup doctor --fix` shows what it would remove, and"
+    " with `--execute` removes exactly such znodes; live brokers and members then make their own.",
     keys=BY_SESSION_ZNODE,
     find=persistent_znode,
     screen=_persistent_screen,
@@ -106,11 +104,9 @@ FOREIGN_OWNER_FORMAT: Final = Rule(
     severity="info",
     question="Which groups are owned by another client's consumers?",
     needs=("snapshot",),
-    act=(
-        "Nothing: consumers of kazoo-go (wvanbergen/kafka) and kafka-node write owners so. How they share"
-        " partitions is not known here, so `skew` and `never_owned` do not say what each should own. Members"
-        " of Kafka and zkgroup cannot share a group with them."
-    ),
+    act="Nothing: consumers of kazoo-go (wvanbergen/kafka) and kafka-node write owners so. How they share"
+    " partitions is not known here, so `skew` and `never_owned` do not say what each should own. Members"
+    " of Kafka and zkgroup cannot share a group with them.",
     keys=BY_MEMBERSHIP,
     find=foreign_owner_format,
     screen=memberships_at_the_end,

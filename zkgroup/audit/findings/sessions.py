@@ -128,16 +128,12 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     session = int(key[0])
     server = server_of(session)
     of_server = count_text(facts.open_by_server.get(server, 0), "open session")
-    yield Finding(
-        "session_leak",
-        "warning",
-        session=session,
-        from_zxid=zxid,
-        from_ms=since_ms,
-        detail=f"session {session_text(session)}, issued by server {server} ({of_server} of it),"
+    detail = (
+        f"session {session_text(session)}, issued by server {server} ({of_server} of it),"
         f" has no ephemeral and wrote nothing for {duration_text(idle_ms)}"
-        f"{' at least' if last is None else ''}",
+        f"{' at least' if last is None else ''}"
     )
+    yield Finding("session_leak", "warning", session=session, from_zxid=zxid, from_ms=since_ms, detail=detail)
 
 
 def _session_leak_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
