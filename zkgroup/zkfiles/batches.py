@@ -18,7 +18,7 @@ class FixedWidth(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """Pieces of one buffer, in its order and apart from each other; the texts are plain ASCII."""
+    """Pieces of one buffer, in its order and apart from each other; texts are UTF-8."""
 
     raw: bytes
     bounds: Any
@@ -123,6 +123,6 @@ class PackedBatch(Batch):
 
     def _pieces(self, name: str, packed: Slices) -> list[Any]:
         is_text = any(column.type == "string" for column in self.columns if column.name == name)
-        raw = packed.raw.decode("latin-1") if is_text else packed.raw
         bounds = packed.bounds.tolist()
-        return [raw[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
+        pieces = [packed.raw[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
+        return list(map(bytes.decode, pieces)) if is_text else pieces

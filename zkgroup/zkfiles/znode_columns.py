@@ -3,7 +3,8 @@
 Where znodes lie one behind the other, all those of a piece are taken at once: a znode starts with the length
 of its path, two bytes of which are zero if it is no giant, and the path's first slash. Such places are looked
 for, and are znodes where each one's lengths lead to the next. Numbers are read by views that start anywhere,
-and texts and data are given by their bounds. The root, giants and paths that are not ASCII become lists.
+and texts and data are given by their bounds. The root, giants and paths that are not ASCII are found one by
+one.
 
 Sources: FileSnap.java, DataTree.serializeNode and StatPersisted of ZooKeeper 3.4 to 3.9.
 """
@@ -24,7 +25,6 @@ from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
 from zkgroup.zkfiles.jute import INT, JuteError, text_of
 from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.log_lists import parent_of
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.schemas import SNAPSHOT, Column, select
 from zkgroup.zkfiles.snapshots import (
@@ -40,7 +40,7 @@ from zkgroup.zkfiles.snapshots import (
 PIECE_BYTES: Final = 1 << 20
 """Bytes that are read at a time: enough for numpy's calls to cost little, few enough for the caches."""
 BATCH_BYTES: Final = 4 << 20
-"""Bytes to which the data of a batch in lists may come, and one znode more."""
+"""Bytes to which the data of a batch of such znodes may come, and one more."""
 _WORTH_BYTES: Final = 4096
 """Of less the plain way finds the znodes sooner."""
 _LONGS, _INTS = ("czxid", "mzxid", "ctime", "mtime", "owner", "pzxid"), ("version", "cversion", "aversion")
@@ -148,7 +148,7 @@ def _batches(
                 continue
             readable, error = _readable(reader, group)
             if readable:
-                yield Batch(columns, len(readable), _lists(reader, readable, names) | of_file)
+                yield from _packed(_run_of(readable), columns, of_file, reader.acls, b"", rows)
             if error is not None:
                 raise error
     if "end_zxid" in names and end_zxid != reader.end_zxid:
@@ -203,38 +203,18 @@ def _readable(
     return znodes, None
 
 
-def _lists(
-    reader: SnapshotReader, znodes: list[RawZnode], names: set[str]
-) -> dict[str, Sequence[Any] | Same]:
-    raw_paths, data, stats, _ = zip(*znodes, strict=True)
-    lists: dict[str, Sequence[Any]] = dict(
-        zip(_STAT.names or (), map(list, zip(*stats, strict=True)), strict=True)
-    )
-    lists["acl"] = [reader.acls.get(number) for number in lists["acl"]]
-    paths = _texts(raw_paths)
-    lists["path"], lists["data"] = paths, list(data)
-    if "parent" in names:
-        lists["parent"] = [parent_of(path) for path in paths]
-    if "name" in names:
-        lists["name"] = [path[path.rfind("/") + 1 :] for path in paths]
-    if "depth" in names:
-        lists["depth"] = [path.count("/") if path != "/" else 0 for path in paths]
-    if "kind" in names:
-        kinds = {owner: lifetime_of(owner) or "persistent" for owner in set(lists["owner"])}
-        lists["kind"] = [kinds[owner] for owner in lists["owner"]]
-    if "data_length" in names:
-        lists["data_length"] = [len(value) if value else 0 for value in data]
-    return {name: lists[name] for name in lists if name in names}
-
-
-def _texts(raw_paths: Sequence[bytes]) -> list[str]:
-    try:
-        paths = [path.decode() for path in raw_paths]
-    except UnicodeDecodeError:
-        paths = [text_of(path) for path in raw_paths]
-    if "" in paths:  # the root
-        paths = [path or "/" for path in paths]
-    return paths
+def _run_of(znodes: list[RawZnode]) -> Run:
+    """The same as a run, with paths in UTF-8, and that of the root."""
+    data = bytearray()
+    starts, path_ends, data_ends = [], [], []
+    for path, value, stat, _ in znodes:
+        starts.append(len(data))
+        data += (path if path.isascii() else text_of(path).encode()) or b"/"
+        path_ends.append(len(data))
+        data += INT.pack(-1 if value is None else len(value)) + (value or b"")
+        data_ends.append(len(data))
+        data += STAT.pack(*stat)
+    return Run(bytes(data), 0, starts, path_ends, data_ends, True)
 
 
 def _end_zxid(reader: SnapshotReader) -> int | None:
@@ -338,6 +318,7 @@ class _ZnodeColumns:
         self._stats = buffer.view(f"V{_STAT.itemsize}")[self._data_ends].view(_STAT)
         self._last_slashes = np.searchsorted(buffer.slashes, self._path_ends) - 1
         """Of each path, by its number among all."""
+        self._has_parent: Flags = self._path_ends - self._starts >= _SHORTEST
 
     def column(self, name: str) -> Packed:
         """One that is not the same in all rows."""
@@ -366,11 +347,11 @@ class _ZnodeColumns:
 
     def _parents(self) -> Slices:
         ends = np.maximum(self._buffer.slashes[self._last_slashes], self._starts + 1)
-        return self._slices(self._starts, ends)
+        return self._slices(self._starts, ends, None if self._has_parent.all() else self._has_parent)
 
     def _depths(self) -> FixedWidth:
         before = np.searchsorted(self._buffer.slashes, self._starts) - 1
-        return FixedWidth((self._last_slashes - before).astype(np.int32))
+        return FixedWidth(np.where(self._has_parent, self._last_slashes - before, 0).astype(np.int32))
 
     def _data(self) -> Slices:
         is_there = self._buffer.ints(self._path_ends) >= 0

@@ -128,11 +128,14 @@ def test_all_but_the_root_goes_through_numpy(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.5"
     path.write_bytes(kinds())
     batches, _ = found_of(path)
-    assert [(type(batch), batch.rows) for batch in batches] == [(Batch, 1), (PackedBatch, 1 + len(OWNERS))]
+    assert [(type(batch), batch.rows) for batch in batches] == [
+        (PackedBatch, 1),
+        (PackedBatch, 1 + len(OWNERS)),
+    ]
     assert set(batches[1]["kind"]) == {"persistent", "session", "container", "ttl"}
     path.write_bytes(written(True, [StoredZnode(name, b"", None, ROOT.stat) for name in ("/a", "/é")], []))
     batches, _ = found_of(path)
-    assert [(type(batch), batch.rows) for batch in batches] == [(Batch, 3)]
+    assert [(type(batch), batch.rows) for batch in batches] == [(PackedBatch, 3)]
 
 
 @pytest.mark.parametrize(("offset", "flip"), [(0, 0x01), (2, 0x80), (5, 0xFF)])
