@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from zkgroup.audit.engine import Found, order
 from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.incidents.causes import ClusterCauses, GroupCauses, SessionEnds
+from zkgroup.audit.incidents.causes import ClusterCauses, GroupCauses
 from zkgroup.audit.incidents.incident import (
     CONTROLLER,
     Cause,
@@ -106,7 +106,7 @@ class Causes:
         for one in ordered:
             if one.group is not None:
                 of_group[one.group].append(one)
-        ends = SessionEnds(facts)
+        ends = {life.to_zxid: life for life in facts.sessions.values() if life.to_zxid is not None}
         self._groups = {name: GroupCauses(name, each, facts, ends) for name, each in of_group.items()}
         self._cluster = ClusterCauses([one for one in ordered if one.group is None], facts)
         self.foreign_writes = dict(foreign_writes or {})

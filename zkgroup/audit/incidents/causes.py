@@ -229,20 +229,13 @@ _OF_REBALANCES = frozenset(("rebalance", "needless_move", "handover_time"))
 _NOTHING = FindingsByZxid(())
 
 
-class SessionEnds:
-    """The sessions that ended, by zxid; one for all groups."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._by_zxid = {life.to_zxid: life for life in facts.sessions.values() if life.to_zxid is not None}
-
-    def at(self, zxid: int) -> SessionLife | None:
-        return self._by_zxid.get(zxid)
-
-
 class GroupCauses:
     """The findings of one group, and what caused each."""
 
-    def __init__(self, group: str, findings: Iterable[Finding], facts: Facts, ends: SessionEnds) -> None:
+    def __init__(
+        self, group: str, findings: Iterable[Finding], facts: Facts, ends: Mapping[int, SessionLife]
+    ) -> None:
+        """`ends` are the sessions that ended, by zxid: the same for all groups."""
         self._group, self._facts, self._ends = group, facts, ends
         by_name: dict[str, list[Finding]] = defaultdict(list)
         for one in findings:
@@ -335,7 +328,7 @@ class GroupCauses:
 
     def _of_unowned(self, one: Finding) -> Cause:
         zxid = one.from_zxid or 0
-        ended = self._ends.at(zxid)
+        ended = self._ends.get(zxid)
         if ended is not None and ended.expired:
             return self._expiry(ended)
         if ended is not None and ended.session not in self._member_sessions:

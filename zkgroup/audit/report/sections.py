@@ -36,8 +36,6 @@ class WriteLoad:
         self.step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)
         self.buckets = length_ms // self.step_ms + 1
         self._areas_drawn = limits.areas
-        self._counts: dict[str, Counter[int]] = {}
-        self._bytes: Counter[str] = Counter()
         self._counted: dict[str, _Counted] = {}
 
     def add(self, area: str, counts: Mapping[int, int], size: int, first: tuple[int, int]) -> None:
@@ -51,22 +49,21 @@ class WriteLoad:
 
     def end(self) -> None:
         """Once all is counted: the areas that come first are shown apart."""
-        for place, area in enumerate(sorted(self._counted, key=lambda area: self._counted[area].first)):
-            counted = self._counted[area]
-            name = area if place < AREAS_MAX else _OTHER
-            self._counts.setdefault(name, Counter()).update(counted.counts)
-            self._bytes[name] += counted.size
-        self._counted.clear()
+        ordered = sorted(self._counted.items(), key=lambda each: each[1].first)
+        self._counted = {}
+        for place, (area, (first, counts, size)) in enumerate(ordered):
+            self.add(area if place < AREAS_MAX else _OTHER, counts, size, first)
 
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""
-        totals = {area: counts.total() for area, counts in self._counts.items()}
+        counted = self._counted
+        totals = {area: each.counts.total() for area, each in counted.items()}
         areas = sorted(totals, key=lambda area: (-totals[area], area))
         drawn, rest = areas[: self._areas_drawn], areas[self._areas_drawn :]
         other: Counter[int] = Counter()
         for area in rest:
-            other.update(self._counts[area])
-        series = [[names.of(area), self._dense(self._counts[area])] for area in drawn]
+            other.update(counted[area].counts)
+        series = [[names.of(area), self._dense(counted[area].counts)] for area in drawn]
         if rest:
             series.append([names.of(_OTHER), self._dense(other)])
         notes = []
@@ -76,7 +73,7 @@ class WriteLoad:
             "notes": notes,
             "step_ms": self.step_ms,
             "series": series,
-            "rows": [[names.of(area), totals[area], self._bytes[area]] for area in areas[:_TABLE_MAX]],
+            "rows": [[names.of(area), totals[area], counted[area].size] for area in areas[:_TABLE_MAX]],
         }
 
     def _dense(self, counts: Counter[int]) -> list[int]:
