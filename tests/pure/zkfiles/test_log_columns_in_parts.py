@@ -145,7 +145,7 @@ def test_a_record_that_no_server_writes(tmp_path: Path) -> None:
 
 def test_a_log_of_large_multis(tmp_path: Path) -> None:
     """Multis of 2,001 operations: more than a batch is meant to have."""
-    path = write_log(tmp_path / "log.100000001", 20, multi_of=2001)
+    path = write_log(tmp_path / "log.100000001", 12, multi_of=2001)
     batches = list(log_columns(path, rows_per_batch=3000))
     assert {batch.rows for batch in batches} == {4002}
     assert rows_of(batches) == list(log_rows(LogReader(path), path))

@@ -197,20 +197,14 @@ def test_a_packed_file_that_is_damaged(packing: str, large: Path, tmp_path: Path
     plain = large.read_bytes()
     packed = gzip.compress(plain, 1) if packing == "gz" else writer.snappy_stream(plain)
     path = tmp_path / large.name
-    pick = random.Random(1)
-    errors = set()
-    for _ in range(2):
-        damaged = bytearray(packed)
-        at = pick.randrange(len(packed) // 2, len(packed))
-        damaged[at : at + 20] = bytes(20)
-        path.write_bytes(damaged)
-        columns = ["path", "data"]
-        found, error = found_of(path, columns=columns)
-        expected, same_error = found_of(path, columns=columns, plain=True)
-        assert (rows_of(found), error) == (rows_of(expected), same_error)
-        assert len(rows_of(found)) > 5_000
-        errors.add(error)
-    assert "" not in errors
+    at = random.Random(1).randrange(len(packed) // 2, len(packed))
+    path.write_bytes(packed[:at] + bytes(20) + packed[at + 20 :])
+    columns = ["path", "data"]
+    found, error = found_of(path, columns=columns)
+    expected, same_error = found_of(path, columns=columns, plain=True)
+    assert error
+    assert (rows_of(found), error) == (rows_of(expected), same_error)
+    assert len(rows_of(found)) > 5_000
 
 
 def test_a_path_that_is_no_text_comes_after_the_rows_before_it(way: str, tmp_path: Path) -> None:
