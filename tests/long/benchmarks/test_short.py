@@ -108,10 +108,10 @@ def test_logs_and_snapshots_become_columns_with_next_to_no_call_for_a_row() -> N
     file_measurements.files(Plan(repeats=1, short=True), report)
     assert missed(report) == []
     sides = 3 if IS_BUILT else 1
-    assert len([goal for goal in report.goals if goal.wanted.endswith("calls")]) == 2 * sides + 3
+    assert len([goal for goal in report.goals if goal.wanted.endswith("calls")]) == 2 * sides + 2
     assert len([goal for goal in report.goals if "TxnLogToolkit" in goal.what]) == sides
     snapshots = [line for line in report.lines if line.what.startswith("snapshot")]
-    assert len(snapshots) == 4
+    assert len(snapshots) == 3
 
 
 def test_a_replay_with_every_digest_compared_costs_little_beside_decoding() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.project import ROOT
 
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so")
-COMPILED = {"zkgroup/zkfiles/kernel.abi3.so", "zkgroup/zkfiles/tree_kernel.abi3.so"}
+COMPILED = {"zkgroup/zkfiles/kernel.abi3.so"}
 
 
 def test_wheel_holds_every_file(tmp_path: Path) -> None:
