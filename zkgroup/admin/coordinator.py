@@ -81,15 +81,15 @@ class CoordinatedMember:
     instance_id: str | None
     """Its `group.instance.id`; None for a dynamic member."""
     topics: tuple[str, ...] | None
-    """Says what it subscribes to; None if that is not known."""
+    """The topics that it subscribes to; None if they are not known."""
     partitions: tuple[TopicPartition, ...] | None
-    """Says what is assigned to it; None if that is not known."""
+    """The partitions that are assigned to it; None if they are not known."""
     session_timeout_ms: int | None
     """As the coordinator reports it, else as it was stored; None if neither is known."""
     rebalance_timeout_ms: int | None
-    """Says how long a rebalance waits for it; reported, stored or None as `session_timeout_ms`."""
+    """The longest time that a rebalance waits for it; reported, stored or None as `session_timeout_ms`."""
     session_expires_in_ms: int | None
-    """Says when it is removed without a heartbeat; None while a request is parked, or if not known."""
+    """The time until it is removed without a heartbeat; None while a request is parked, or if not known."""
     has_joined: bool | None
     """True if its JoinGroup waits for the end of the join phase; None if not known."""
     is_awaiting_sync: bool | None
@@ -109,10 +109,10 @@ class CoordinatedGroupDescription:
     state: str | None
     """Kafka's word for its state, as its broker reports it."""
     phase: str | None
-    """Says what it waits for: the state, or a part of it, as `InitialRebalanceDelay`; its broker reports
+    """The state, or a part of it, as `InitialRebalanceDelay`; its broker reports
     it."""
     phase_ends_in_ms: int | None
-    """Says when the initial delay ends, or members that did not join or sync are removed; None for never."""
+    """Until the initial delay ends, or members that did not join or sync are removed; None for never."""
     generation: int | None
     """Of its broker; the stored one where that has not answered."""
     stored_generation: int | None
@@ -148,7 +148,7 @@ class CoordinatorDescription:
     groups: tuple[CoordinatedGroupDescription, ...]
     """Every group, or the one, by name."""
     unanswered: tuple[str, ...]
-    """Says what no broker has answered, or an access list hides, each with the reason; empty for nothing."""
+    """Everything that no broker has answered, or an access list hides, each with the reason."""
 
 
 def live_reader(

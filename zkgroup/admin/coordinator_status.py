@@ -29,9 +29,9 @@ class DoctorFinding:
     severity: Literal["error", "warning", "info"]
     """`error`, `warning` or `info`."""
     subject: str
-    """Says what the finding is about: `brokers`, `controller`, `orders`, ..."""
+    """The subject of the finding: `brokers`, `controller`, `orders`, ..."""
     detail: str
-    """Says what is wrong, in one sentence."""
+    """The fault, in one sentence."""
     next: str | None = None
     """The command to run."""
 
@@ -45,7 +45,7 @@ class CoordinatorStatus:
     slots_without_leader: tuple[int, ...]
     """Slots that no live broker of zkgroup leads: no broker coordinates their groups."""
     unanswered: tuple[str, ...]
-    """Says what coordinators have not answered, each with the reason; empty for nothing."""
+    """Everything that coordinators have not answered, each with the reason."""
 
 
 def read_coordinator(ensemble: Ensemble, unanswered: Sequence[str]) -> CoordinatorStatus | None:

@@ -41,9 +41,9 @@ class PersistentZnode:
     czxid: int
     """Transaction that created it."""
     created_ms: int
-    """Says when that was, by the server's clock, in epoch milliseconds."""
+    """The time of its creation by the server's clock, in epoch milliseconds."""
     effect: str
-    """Says what follows while it is there."""
+    """The consequence while it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

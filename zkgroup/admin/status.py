@@ -364,7 +364,7 @@ def _others(status: Status) -> Iterator[DoctorFinding]:
 
 
 def _command_for(path: str) -> str:
-    """Says what to type about a path that cannot be read."""
+    """The command to type for a path that cannot be read."""
     if path == Reassignment.path():
         return "zkgroup reassign cancel"
     return f"zkgroup znode get {shlex.quote(path)}"

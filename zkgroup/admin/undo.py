@@ -183,7 +183,7 @@ def _is_as_left(znode: Znode | None, data: bytes | None, made_at: int | None) ->
 
 
 def plan_restoration(ensemble: Ensemble, record: UndoRecord) -> Restoration:
-    """Says which of the record's znodes are gone and would be created again.
+    """The znodes of the record that are gone and would be created again.
 
     Raises ConflictError where one exists with other data: another program made it. Raises RefusedError
     beside a living controller for a topic whose partitions had leaders: Kafka's controller (0.8.2.2,

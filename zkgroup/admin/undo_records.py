@@ -87,7 +87,7 @@ class UndoRecord:
 
     @property
     def summary(self) -> str:
-        """Says what the undo does, or why there is none, in a few words."""
+        """The effect of the undo, or the reason why there is none, in a few words."""
         if self.no_undo is not None:
             return self.no_undo
         if self.undo_command:

@@ -38,7 +38,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Says where Kafka's algorithm begins; Kafka draws both numbers at random, each below N brokers."""
+    """The start of Kafka's algorithm; Kafka draws both numbers at random, each below N brokers."""
 
     index: int = 0
     """Position, in the ordered list of brokers, of the first replica of partition 0."""
@@ -107,7 +107,7 @@ class PlannedMove:
 
     @property
     def changes(self) -> bool:
-        """Says whether there is anything to do: the order counts, the first one is the preferred leader."""
+        """True if there is anything to do: the order counts, the first one is the preferred leader."""
         return self.unhosted or self.before != self.after
 
     @property
@@ -157,7 +157,7 @@ class Plan:
     """A set of changes, with its price and its reasons. Nothing has been done."""
 
     intent: str
-    """Says what was asked for: `decommission 3`."""
+    """The request: `decommission 3`."""
     changes: tuple[PlannedMove, ...]
     """Partitions that change, in order; the others are not named."""
     before: Skew
@@ -173,7 +173,7 @@ class Plan:
     least_moves: int
     """No plan of the same effect has fewer moves than this. Equal to `moves`: proven to be the fewest."""
     notes: tuple[str, ...] = field(default=())
-    """Says what the operator should know: what could not be done, and what stands in the way."""
+    """Notes for the operator: what could not be done, and what stands in the way."""
 
     @property
     def target(self) -> dict[TopicPartition, tuple[int, ...]]:

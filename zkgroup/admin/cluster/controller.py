@@ -85,13 +85,13 @@ class ControllerDescription:
     epoch: int | None
     """The controller epoch; None if `/controller_epoch` cannot be read."""
     elected_at_ms: int
-    """Says when it was elected, in epoch milliseconds: the time in `/controller`, else its ctime."""
+    """The time of its election, in epoch milliseconds: the time in `/controller`, else its ctime."""
     session: int
     """Id of the ZooKeeper session that owns `/controller`."""
     kind: str
     """`zkgroup` or `kafka`."""
     last_processed_zxid: int | None
-    """Says how far a controller of zkgroup has come; None for one of Kafka, which does not report it."""
+    """The progress of a controller of zkgroup; None for one of Kafka, which does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class ControllerHealth:
     refetching: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Broker to partitions that it may fetch again from their beginning."""
     waiting: Mapping[str, str] = field(default_factory=dict)
-    """Says what waits, and for what."""
+    """Everything that waits, with the reason."""
     restart: Mapping[int, str] = field(default_factory=dict)
     """Broker that should be restarted, and why: a controller of Kafka that may not know that it is none."""
     left_off: int = 0

@@ -64,7 +64,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Says what a formula comes to here."""
+    """The value of a formula in this cluster."""
 
     formula: str
     """The formula, with B for brokers, T for topics, P for partitions, C for notifications."""
@@ -83,7 +83,7 @@ class Usage:
     corrected: Estimate | None
     """As the source of the release here says; None where it has not been counted."""
     measured: int | None
-    """Says what was counted; None if it could not be counted."""
+    """The count; None if it could not be counted."""
     measured_by: str | None
     """`mntr`, `wchs`, `AdminServer` or `tree walk`."""
     reason: str | None
@@ -99,7 +99,7 @@ class ClusterUsage:
     counts: Counts
     """The numbers that the formulas use."""
     release: str | None
-    """Says whose formulas are taken: `0.8.2`, `1.1-2.6`, `2.7+` or `zkgroup`; None where none is known."""
+    """The releases of the formulas: `0.8.2`, `1.1-2.6`, `2.7+` or `zkgroup`; None where none is known."""
     rows: tuple[Usage, ...]
     """One row for each of `QUANTITIES`, in that order."""
     servers: tuple[ServerStatus, ...]

@@ -95,11 +95,11 @@ _EFFECTS: Mapping[SubscriptionKind, str] = {
     "jvm": "do not notice: they go on from where they are, and their next commits overwrite the new offsets",
     "unknown": "may not notice, and overwrite the new offsets with their next commits",
 }
-"""Says what the owners of a kind do when an operator writes offsets of their partitions."""
+"""Kind of members to what its owners do when an operator writes offsets of their partitions."""
 
 
 def _effects(plan: OffsetPlan) -> tuple[str, ...]:
-    """Says what the members do about the change, a sentence for each kind of them."""
+    """A sentence for each kind of members: what they do about the change."""
     owners = [one for one in plan.members if one.partitions]
     found = [
         f"owners of kind {kind} ({named(one.member for one in owners if one.kind == kind)}) {effect}"

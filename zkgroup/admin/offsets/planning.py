@@ -273,7 +273,7 @@ def _refuse_missing(snapshot: GroupSnapshot, partitions: Sequence[TopicPartition
 
 
 def _missing_text(snapshot: GroupSnapshot, topic: str, missing: Sequence[TopicPartition]) -> str:
-    """Says which part of a topic does not exist: all of it, or some partitions."""
+    """The part of a topic that does not exist: all of it, or some partitions."""
     numbers = snapshot.partitions(topic)
     if not numbers:
         return f"there is no topic {topic}"
@@ -402,7 +402,7 @@ def _target_values(
 
 
 def _unknown_text(unknown: Mapping[TopicPartition, str], known: Sequence[TopicPartition]) -> str:
-    """Says which offsets are not known and why, and how the others are reset."""
+    """The message that names the offsets that are not known, the reason, and how the others are reset."""
     (first, why), *_ = unknown.items()
     text = f"the offset of {named(unknown, 1)} is not known, so nothing was changed: {why}"
     if len(unknown) > 1:

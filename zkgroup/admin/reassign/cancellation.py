@@ -157,7 +157,7 @@ class Removal(ChangePlan):
     error: CorruptZnodeError
     """The reason why the request cannot be read."""
     note: str | None
-    """Says what becomes of a move that the controller had begun before the request was written over."""
+    """The note about a move that the controller had begun before the request was written over."""
 
 
 def plan_removal(ensemble: Ensemble) -> Removal | None:

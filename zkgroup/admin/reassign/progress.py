@@ -33,8 +33,8 @@ class ReassignmentStatus:
     topic_partition: TopicPartition
     """The partition."""
     before: tuple[int, ...] | None
-    """Says where it was; None where no znode shows it any more. Of a move that has begun the order may be
-    another: the topic keeps the replicas, not their order."""
+    """The replicas before the move; None where no znode shows them any more. Of a move that has begun
+    the order may be another: the topic keeps the replicas, not their order."""
     target: tuple[int, ...]
     """The replica list that was asked for."""
     status: str
@@ -51,7 +51,7 @@ class ReassignmentProgress:
     total: int
     elapsed_ms: int
     done_before: int = 0
-    """Says how many were done when the waiting began: they say nothing about the rate."""
+    """The number that were done when the waiting began: they do not count for the rate."""
 
     @property
     def per_minute(self) -> float | None:
@@ -88,7 +88,7 @@ class _Snapshot:
 def verify_reassignments(
     ensemble: Ensemble, moves: Sequence[Move]
 ) -> tuple[AsOf, tuple[ReassignmentStatus, ...]]:
-    """Says how each of these moves stands, in order."""
+    """The status of each of these moves, in order."""
     ensemble.zk.sync("/")
     wanted = {move.topic_partition: move.replicas for move in moves}
     seen = _read(ensemble, sorted({tp.topic for tp in wanted}), list(wanted))

@@ -49,12 +49,12 @@ Planner = Callable[[ClusterSnapshot, Collection[PlanViolation]], Plan]
 NO_LIMIT = 2**31 - 1
 
 HOST_IT = "`zkgroup topic alter {} --replica-assignment ... --execute` gives it brokers"
-"""Says what to type about a topic that was made without brokers."""
+"""The command to type for a topic that was made without brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """Says how a plan is to be made."""
+    """The wishes for a plan."""
 
     topics: Collection[str] = ()
     """The plan is about these alone; empty where it is about all."""
@@ -66,7 +66,7 @@ class PlanRequest:
     sizes: Sizes | None = None
     """Bytes of one replica of each partition, or None to count replicas."""
     sizes_file: str = "sizes"
-    """Says where they are from, for errors."""
+    """Their source, for errors."""
     max_moves: int | None = None
     """Copies that run at the same time; None for no limit."""
 

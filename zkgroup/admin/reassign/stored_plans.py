@@ -306,7 +306,7 @@ def _begin_check(ensemble: Ensemble, beside: str | None = None) -> SetData:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """Says what comes next for a running plan."""
+    """The next step of a running plan."""
 
     action: str
     """`wait`, `submit`, `finish` or `fail`."""

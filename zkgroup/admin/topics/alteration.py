@@ -38,7 +38,7 @@ from zkgroup.znodes.stray_replicas import PLACEHOLDER, UnhostedTopic, unhosted_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedPartitions:
-    """Says how many partitions a topic shall have, and how they are placed."""
+    """The number of partitions that a topic shall have, and how they are placed."""
 
     partitions: int | None = None
     replica_assignment: Sequence[Sequence[int]] | None = None
@@ -71,7 +71,7 @@ class AlterationPlan(ChangePlan):
     unhosted: bool = False
     """No broker hosts the topic, nor will one after this."""
     mark: Znode | None = None
-    """Says that no broker hosts it; None also for a topic of an older tree."""
+    """The mark of a topic that no broker hosts; None also for a topic of an older tree."""
 
     @property
     def after(self) -> Topic:

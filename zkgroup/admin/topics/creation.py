@@ -128,7 +128,7 @@ def plan_topic(
 
 
 class _Assigned(NamedTuple):
-    """Says where the replicas of a new topic go."""
+    """The replica lists of a new topic."""
 
     replicas: dict[int, tuple[int, ...]]
     notes: Sequence[str]

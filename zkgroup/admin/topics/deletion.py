@@ -40,7 +40,7 @@ DELETES_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionPlan(ChangePlan):
-    """Says what the deletion would do. Nothing has been done."""
+    """The plan of a deletion: nothing has been done."""
 
     topic: str
     """The topic."""
@@ -400,7 +400,7 @@ class DeletionSeen:
     gone: bool
     """True if the topic and the request to delete it are both gone."""
     detail: str | None
-    """Says what it waits for, or why it will not end; None where nothing is known to block it."""
+    """The reason why it waits, or will not end; None where nothing is known to block it."""
     is_over: bool
     """True if the topic is gone, or the controller has dropped the request."""
 

@@ -80,7 +80,7 @@ class TopicDescription:
 
     @property
     def without_compaction(self) -> str | None:
-        """Says what brokers of zkgroup do instead, where its `cleanup.policy` asks for compaction."""
+        """A note that zkgroup's brokers keep every record, where its `cleanup.policy` asks for compaction."""
         return without_compaction(self.configs or {})
 
 
@@ -279,8 +279,8 @@ class PendingDeletion:
     asked_ms: int
     """Epoch milliseconds of the request, by the servers' clock."""
     detail: str | None
-    """Says what it waits for, as a controller of zkgroup says (`NOT_REPORTED` before it does), else as far as
-    the znodes show; None where nothing is known to block it."""
+    """The reason why it waits, as a controller of zkgroup says (`NOT_REPORTED` before it does), else as far
+    as the znodes show; None where nothing is known to block it."""
     without_brokers: tuple[int, ...] = ()
     """Brokers that an operator has said not to wait for (lost brokers, K20)."""
 
@@ -311,7 +311,7 @@ def read_pending_deletions(ensemble: Ensemble, topics: Mapping[str, Topic]) -> d
 
 
 def _in_the_way(topic: Topic, live: Collection[int], *, is_asked: bool) -> Iterator[str]:
-    """Says what every controller waits for before it deletes a topic."""
+    """Everything that any controller waits for before it deletes a topic."""
     replicas = {broker for brokers in topic.partitions.values() for broker in brokers}
     if dead := sorted(replicas - set(live)):
         named = ", ".join(map(str, dead))
