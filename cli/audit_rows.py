@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.texts import session_digits
+from zkgroup.audit.answers.owner_lives import OwnerLife
+from zkgroup.audit.inputs.texts import session_digits
 from zkgroup.model.requests import hex_session
 
 from .render import ELLIPSIS, Output

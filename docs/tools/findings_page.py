@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs.tools import markdown
-from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.rules import AnyRule, WholeRule
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.rules import AnyRule, WholeRule
 
 NEEDS = {
     ("snapshot",): "a snapshot is enough",

@@ -20,12 +20,12 @@ from tests.worlds.golden_data import FOLDER
 from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import histories
 from zkgroup.audit.documents import finding_fields, findings_document
-from zkgroup.audit.engine import audit
-from zkgroup.audit.facts import facts_of
-from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
+from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import numbered
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.inputs.facts import facts_of
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.points_in_time import PointInTime
 
 RANDOM = 120
 FROM_ZXID = 0x8E

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.programs.benchmarks.group_days import GROUPS, write_logs
-from zkgroup.audit.engine import audit
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import incidents_of
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.inputs.opening import open_source
 
 
 class Day(NamedTuple):

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts, facts_of
-from zkgroup.audit.keys import BY_GROUP_PARTITION
-from zkgroup.audit.membership import registration_of
-from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
+from zkgroup.audit.answers.owner_lives import OwnerLife, OwnerLives
+from zkgroup.audit.answers.partition_offsets import OffsetWrite, PartitionOffsets
+from zkgroup.audit.findings.membership import registration_of
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts, facts_of
+from zkgroup.audit.inputs.keys import BY_GROUP_PARTITION
 from zkgroup.history import ServerTransaction
 from zkgroup.history.group.replay import GroupEvidence
 from zkgroup.history.group.server_invariants import GroupLogChecker

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from tests.worlds.golden_data import FOLDER, lines
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.engine import audit
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.rules import Finding, WholeRule
-from zkgroup.audit.source import Source
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.rules import Finding, WholeRule
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.source import Source
 from zkgroup.zkfiles.history import History
 
 KAFKA = "kafka-0.8.2.2"

@@ -12,9 +12,9 @@ from typing import Self
 
 from tests.worlds.plain_findings import find
 from tests.worlds.record_by_record import events_of
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts, facts_of
-from zkgroup.audit.rules import Finding, Rule
+from zkgroup.audit.findings.rules import Finding, Rule
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts, facts_of
 from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
 
 START_MS = 1_700_000_000_000

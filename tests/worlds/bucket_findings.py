@@ -13,12 +13,12 @@ from tests.worlds.random_histories import history_of
 from tests.worlds.record_by_record import rows_from
 from tests.worlds.screened_findings import events_in
 from zkgroup.audit.documents import findings_document
-from zkgroup.audit.engine import Found, audit
-from zkgroup.audit.facts import facts_of
-from zkgroup.audit.findings import RULES
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.engine import Found, audit
 from zkgroup.audit.incidents.attribution import numbered
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.inputs.facts import facts_of
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.points_in_time import PointInTime
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.results import document
 

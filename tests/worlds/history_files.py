@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.worlds import zkfiles_writer as writer
-from zkgroup.audit.events import Event
+from zkgroup.audit.inputs.events import Event
 from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
 
 _TYPES = {

@@ -11,15 +11,15 @@ from typing import Any
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import rows_of_events
-from zkgroup.audit.engine import Found
-from zkgroup.audit.events import Event
-from zkgroup.audit.findings import RULES
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.source import Rows, SeenTree
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.tables import Nowhere
-from zkgroup.audit.source import Rows, SeenTree
 from zkgroup.zkfiles.tree import Tree
 
 GROUP = "billing"

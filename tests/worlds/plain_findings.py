@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from zkgroup.audit.engine import bounds_of, order
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts, facts_of
-from zkgroup.audit.keys import Key
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule
+from zkgroup.audit.findings.engine import bounds_of, order
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts, facts_of
+from zkgroup.audit.inputs.keys import Key
 
 
 def find(

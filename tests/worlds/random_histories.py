@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from zkgroup.audit.events import Event
+from zkgroup.audit.inputs.events import Event
 from zkgroup.zkfiles.records import Acl, AclEntry
 
 START_MS: Final = 1_700_000_000_000

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from zkgroup.audit.answers.sessions import SessionCounts, SessionRow, session_rows
-from zkgroup.audit.events import SINGLE, Event, Lifetime, Op
-from zkgroup.audit.facts import Facts, SessionLife
-from zkgroup.audit.folders import Folders
-from zkgroup.audit.groups import is_of_groups
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.reading import inside_path, seed_of
-from zkgroup.audit.record_checks import KEPT, RecordChecks, Step
-from zkgroup.audit.source import Source, empty_chroot_text
-from zkgroup.audit.state_at import StateBuilder
+from zkgroup.audit.findings.record_checks import KEPT, RecordChecks, Step
+from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op
+from zkgroup.audit.inputs.facts import Facts, SessionLife
+from zkgroup.audit.inputs.folders import Folders
+from zkgroup.audit.inputs.groups import is_of_groups
+from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.reading import inside_path, seed_of
+from zkgroup.audit.inputs.source import Source, empty_chroot_text
+from zkgroup.audit.inputs.state_at import StateBuilder
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.lifetimes import Ephemerals, lifetime_of
 from zkgroup.zkfiles.records import (

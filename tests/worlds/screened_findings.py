@@ -10,16 +10,17 @@ from operator import attrgetter
 from typing import Final
 
 from tests.worlds.plain_findings import find_all
-from zkgroup.audit.columns.logs import with_ends
-from zkgroup.audit.columns.parts import ROWS_PER_PART, Parts
-from zkgroup.audit.columns.rows import Columns, ColumnsBuilder, columns_of
-from zkgroup.audit.engine import bounds_of
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import facts_of
-from zkgroup.audit.findings import RULES
-from zkgroup.audit.rules import Bounds
-from zkgroup.audit.screening import facts_in, find_screened
-from zkgroup.audit.source import Rows, SeenTree
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.engine import bounds_of
+from zkgroup.audit.findings.rules import Bounds
+from zkgroup.audit.findings.screening import find_screened
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.fact_rows import facts_in
+from zkgroup.audit.inputs.facts import facts_of
+from zkgroup.audit.inputs.logs import with_ends
+from zkgroup.audit.inputs.parts import ROWS_PER_PART, Parts
+from zkgroup.audit.inputs.rows import Columns, ColumnsBuilder, columns_of
+from zkgroup.audit.inputs.source import Rows, SeenTree
 
 _EVENTS_AT_A_TIME: Final = 1 << 15
 

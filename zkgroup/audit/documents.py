@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from zkgroup.audit.engine import Found
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings.engine import Found
+from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.incident import Cause, FoundIncidents, NumberedIncident, PartitionDamage
-from zkgroup.audit.rules import Finding
-from zkgroup.audit.texts import session_text
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.texts import session_text
 from zkgroup.zkfiles import dates
 
 SCHEMA = "zkgroup.audit_findings/1"

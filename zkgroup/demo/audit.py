@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from zkgroup.audit.answers.inspection import health_of
+from zkgroup.audit.answers.owner_lives import OwnerLife, member_of_thread
 from zkgroup.audit.answers.partitions import owners_of, rows_by_partition
-from zkgroup.audit.engine import Found
-from zkgroup.audit.inspection import health_of
-from zkgroup.audit.installed import require_columns
-from zkgroup.audit.owner_lives import OwnerLife, member_of_thread
-from zkgroup.audit.rules import Finding
-from zkgroup.audit.source import Source
-from zkgroup.audit.sources import open_source
-from zkgroup.audit.texts import session_text
+from zkgroup.audit.findings.engine import Found
+from zkgroup.audit.findings.rules import Finding
+from zkgroup.audit.inputs.installed import require_columns
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.source import Source
+from zkgroup.audit.inputs.texts import session_text
 from zkgroup.demo.flight_data import TOPIC, last_of
 from zkgroup.demo.group import NAMES, DemoGroup, GroupDemoReport
 from zkgroup.demo.stage import (
@@ -228,7 +228,7 @@ def _audit(stage: PlantedGroup, shared: GroupDemoReport) -> AuditDemoReport:
 
 def _owners(source: Source, found: Found, group: str) -> dict[int, list[OwnerLife]]:
     """Every ownership in the files, by partition."""
-    from zkgroup.audit.screening import partition_rows
+    from zkgroup.audit.answers.partition_rows import partition_rows
 
     rows = rows_by_partition(partition_rows(source.rows(), group)[1], group)
     return {

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from zkgroup.audit.documents import cause_fields, counts_of, findings_document
-from zkgroup.audit.engine import Found, Skipped, audit
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import Found, Skipped, audit
+from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Severity
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.incidents.incident import (
     FoundIncidents,
@@ -20,11 +21,10 @@ from zkgroup.audit.incidents.incident import (
     NumberedIncident,
     PartitionDamage,
 )
-from zkgroup.audit.installed import require_columns, require_spark
-from zkgroup.audit.manifest import is_converted
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import SEVERITIES, AnyRule, Finding, Severity
-from zkgroup.audit.sources import path_of
+from zkgroup.audit.inputs.installed import require_columns, require_spark
+from zkgroup.audit.inputs.manifest import is_converted
+from zkgroup.audit.inputs.opening import path_of
+from zkgroup.audit.inputs.points_in_time import PointInTime
 from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import click
 
+from zkgroup.audit.answers.owner_lives import OwnerLife
 from zkgroup.audit.answers.partitions import (
     GroupPartition,
     OffsetRow,
@@ -16,10 +17,9 @@ from zkgroup.audit.answers.partitions import (
     rows_by_partition,
 )
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.groups import require_group
-from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.points_in_time import PointInTime, is_within
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.groups import require_group
+from zkgroup.audit.inputs.points_in_time import PointInTime, is_within
 from zkgroup.model import TopicPartition
 
 from ...app import fail_check, output
@@ -196,7 +196,7 @@ def owners(
             raise click.UsageError("--between A B is --since A --until B: give one or the other")
         start, end = between
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.screening import partition_rows
+        from zkgroup.audit.answers.partition_rows import partition_rows
 
         zxids = source.zxids(start, end)
         facts, rows = partition_rows(source.rows(start), group)
@@ -278,7 +278,7 @@ def offsets(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.screening import partition_rows
+        from zkgroup.audit.answers.partition_rows import partition_rows
 
         facts, rows = partition_rows(source.rows(start, end), group)
         mine = rows_by_partition(rows, group)
@@ -323,7 +323,7 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.screening import session_views
+        from zkgroup.audit.answers.session_views import session_views
 
         zxids = source.zxids(start, end)
         facts, all_sessions, groups = session_views(source.rows())

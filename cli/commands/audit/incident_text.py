@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from zkgroup.audit.documents import counts_of
+from zkgroup.audit.findings.rules import Severity
 from zkgroup.audit.incidents.incident import Incident, NumberedIncident, cause_text, damage_text
 from zkgroup.audit.incidents.titles import called
-from zkgroup.audit.rules import Severity
 from zkgroup.model.text import escaped
 
 from ...audit_rows import hex_zxid

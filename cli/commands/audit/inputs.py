@@ -14,13 +14,13 @@ from typing import Any
 
 import click
 
-from zkgroup.audit.collector import without_collector
-from zkgroup.audit.installed import require_columns
-from zkgroup.audit.manifest import is_converted
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.progress import Progress
-from zkgroup.audit.source import Source
-from zkgroup.audit.sources import OneTree, inconsistency_of, open_source, path_of, require_source
+from zkgroup.audit.inputs.installed import require_columns
+from zkgroup.audit.inputs.manifest import is_converted
+from zkgroup.audit.inputs.opening import OneTree, inconsistency_of, open_source, path_of, require_source
+from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.progress import Progress
+from zkgroup.audit.inputs.source import Source
+from zkgroup.audit.spark.collector import without_collector
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped
@@ -239,7 +239,7 @@ def _live(inputs: Inputs, report: Progress) -> Source:
         target(shared())
     except click.UsageError as error:
         raise click.UsageError(f"name folders with --input, or a live ensemble: {error.message}") from None
-    from zkgroup.audit.live import walk
+    from zkgroup.audit.inputs.live import walk
 
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=report)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from zkgroup.audit.inspection import holes_of, inspected
+from zkgroup.audit.answers.inspection import holes_of, inspected
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.compression import FileBytes, bytes_text
 from zkgroup.zkfiles.exports import EXPORT, is_export

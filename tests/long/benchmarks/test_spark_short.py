@@ -14,9 +14,9 @@ from tests.programs.benchmarks.group_days import write_logs
 from tests.programs.benchmarks.process_tree import usage
 from tests.programs.benchmarks.spark_measurements import fillable
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.engine import audit
-from zkgroup.audit.findings import RULES
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.inputs.opening import open_source
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 ASK = "import os, tests.programs.benchmarks.process_tree as tree\nprint(tree.usage(os.getppid()).cpu_s)"

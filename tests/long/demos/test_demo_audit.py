@@ -17,9 +17,9 @@ from zkgroup_cli.schemas import SCHEMAS
 from tests.long.demos.demo_runs import demo
 from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.processes import violations
-from zkgroup.audit.engine import audit
-from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.inputs.opening import open_source
 from zkgroup.demo import audit as audit_demo
 from zkgroup.demo.audit import PlantedGroup
 from zkgroup.demo.stage import DemoOptions, ProgressEvent

@@ -10,7 +10,7 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
-from zkgroup.audit import installed
+from zkgroup.audit.inputs import installed
 
 
 def test_findings_of_a_folder_with_faults_end_with_code_3(spark: Any, tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from tests.long.spark.spark import NAMES
 from tests.worlds.audit_folders import INCIDENTS, findings, folder
 from tests.worlds.screened_findings import events_in
 from tests.worlds.shell import Shell
-from zkgroup.audit.engine import audit
-from zkgroup.audit.events import Event
-from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import WholeRule
-from zkgroup.audit.source import Source
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.rules import WholeRule
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import Source
 from zkgroup.errors import ConfigError, NotFoundError
 
 WHOLE = {rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)}

@@ -15,7 +15,7 @@ import pytest
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.inputs.opening import open_source
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
 from zkgroup.zkfiles.names import list_files

@@ -26,11 +26,12 @@ from typing import NamedTuple
 from tests.programs.benchmarks.calls import calls_of
 from tests.programs.benchmarks.group_days import write_logs
 from tests.programs.benchmarks.report import Line, Plan, Report
-from zkgroup.audit.engine import audit as audited
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.answers.partition_rows import partition_rows
+from zkgroup.audit.answers.session_views import session_views
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import audit as audited
+from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.report.writing import report_of
-from zkgroup.audit.screening import partition_rows, session_views
-from zkgroup.audit.sources import open_source
 
 LOGS = 5
 NOW = "now"

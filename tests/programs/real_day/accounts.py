@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from tests.worlds.audit_agreement import deeds_of_rows, sessions_of
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.partition_offsets import OffsetWrite
+from zkgroup.audit.answers.partition_offsets import OffsetWrite
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts
 from zkgroup.history import HistoryRecord
 from zkgroup.history.records import partition_of
 from zkgroup.model import TopicPartition

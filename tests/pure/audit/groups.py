@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.keys import BY_MEMBERSHIP
-from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances
+from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances
+from zkgroup.audit.inputs.keys import BY_MEMBERSHIP
 
 OURS = {"zkgroup": "1", "strategy": "sticky"}
 T = [("t", number) for number in range(4)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tests.pure.simulation.setups import SETUPS
 from tests.simulation.group.setup import GroupSetup
 from tests.worlds.record_by_record import events_of
-from zkgroup.audit.events import Event
+from zkgroup.audit.inputs.events import Event
 from zkgroup.testing.memory_zookeeper import tree
 from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType

@@ -18,14 +18,14 @@ from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
 from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import bounds_for, events_in
-from zkgroup.audit.buckets import temporary
-from zkgroup.audit.buckets.bounded import BoundedRows, RowLimits
-from zkgroup.audit.columns.rows import columns_of
-from zkgroup.audit.engine import bounds_of
-from zkgroup.audit.facts import facts_of
-from zkgroup.audit.findings import RULES
-from zkgroup.audit.rules import Bounds
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.bounded import BoundedRows, RowLimits
+from zkgroup.audit.findings.engine import bounds_of
+from zkgroup.audit.findings.rules import Bounds
+from zkgroup.audit.inputs import temporary
+from zkgroup.audit.inputs.facts import facts_of
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.rows import columns_of
 from zkgroup.errors import ConfigError
 
 BOUNDS: Mapping[str, Bounds] = bounds_of(RULES, {})

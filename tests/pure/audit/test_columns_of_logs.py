@@ -9,12 +9,12 @@ import pytest
 from tests.worlds.record_by_record import exact_rows
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.columns.codes import DELETE
-from zkgroup.audit.columns.logs import all_ends_are_named
-from zkgroup.audit.columns.record_facts import record_facts
-from zkgroup.audit.columns.rows import Columns, columns_of
-from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.findings.record_checks import record_checks_of
+from zkgroup.audit.inputs.codes import DELETE
+from zkgroup.audit.inputs.logs import all_ends_are_named
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.record_facts import record_facts
+from zkgroup.audit.inputs.rows import Columns, columns_of
 from zkgroup.zkfiles.history import History
 
 

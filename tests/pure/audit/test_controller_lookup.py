@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import CONTROLLER, REASSIGN, Cluster
-from zkgroup.audit.controller_lookup import Absence, absences, ending_text, is_requested, life_at
-from zkgroup.audit.partitions import ChangeStamp
+from zkgroup.audit.findings.controller_lookup import Absence, absences, ending_text, is_requested, life_at
+from zkgroup.audit.findings.partition_views import ChangeStamp
 from zkgroup.model import TopicPartition
 
 T0, T1 = ("t", 0), ("t", 1)

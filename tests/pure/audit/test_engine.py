@@ -11,14 +11,14 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder, source
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.buckets.bounded import BoundedRows
-from zkgroup.audit.engine import audit, bounds_of
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import ALL_RULES, RULES
-from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, WholeRule
-from zkgroup.audit.sources import OneTree, open_source
+from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
+from zkgroup.audit.findings.bounded import BoundedRows
+from zkgroup.audit.findings.engine import audit, bounds_of
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, WholeRule
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
+from zkgroup.audit.inputs.opening import OneTree, open_source
+from zkgroup.audit.inputs.points_in_time import PointInTime
 from zkgroup.errors import ConfigError
 
 

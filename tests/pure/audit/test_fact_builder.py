@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.worlds.audit_log import START_MS, AuditLog, registration
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import (
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import (
     DataChange,
     FactBuilder,
     Facts,

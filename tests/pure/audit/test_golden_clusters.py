@@ -12,10 +12,10 @@ from tests.worlds.golden_data import data_of, lines
 from tests.worlds.plain_findings import find
 from tests.worlds.record_by_record import events_of
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.events import Event
-from zkgroup.audit.findings import RULES
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.rules import Finding
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.rules import Finding
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.points_in_time import PointInTime
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 NAMES = [rule.name for rule in RULES]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.audit.events import Event, Op
-from zkgroup.audit.findings import RULES
-from zkgroup.audit.keys import Keys
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.inputs.events import Event, Op
+from zkgroup.audit.inputs.keys import Keys
 from zkgroup.znodes.paths import path_kind
 
 PATHS = [

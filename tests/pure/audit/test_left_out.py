@@ -13,12 +13,13 @@ from tests.worlds.record_by_record import groups_of, sessions_of
 from tests.worlds.screened_findings import events_in, whole_columns
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import counted_reads
+from zkgroup.audit.answers.partition_rows import partition_rows
 from zkgroup.audit.answers.partitions import rows_by_partition
-from zkgroup.audit.columns.stored import joined
-from zkgroup.audit.facts import facts_of
-from zkgroup.audit.screening import partition_rows, session_views
-from zkgroup.audit.source import Rows
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.answers.session_views import session_views
+from zkgroup.audit.inputs.facts import facts_of
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.source import Rows
+from zkgroup.audit.inputs.stored import joined
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 SMALL = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.pure.audit.groups import OURS
 from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.assignment.comparison import inputs_digest
-from zkgroup.audit.membership import (
+from zkgroup.audit.findings.membership import (
     ExpectedOwners,
     TimeRange,
     demand,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import START_MS, AuditLog, owner
+from zkgroup.audit.answers.owner_lives import OwnerLife
 from zkgroup.audit.answers.partitions import owners_of
-from zkgroup.audit.owner_lives import OwnerLife
 from zkgroup.model import TopicPartition
 
 T0 = TopicPartition("t", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import OURS, T, alone, causes, rebalances, rested, shared
 from tests.worlds.audit_log import AuditLog, owner, registration
-from zkgroup.audit.rebalances import Rebalance
+from zkgroup.audit.findings.group_rebalances import Rebalance
 from zkgroup.zkfiles.records import TransactionType
 
 A_IDS = "/consumers/g/ids/g_a"

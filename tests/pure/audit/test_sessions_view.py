@@ -7,10 +7,10 @@ import pytest
 from tests.worlds.audit_log import START_MS, AuditLog
 from tests.worlds.record_by_record import events_of
 from tests.worlds.screened_findings import rows_of_events
+from zkgroup.audit.answers.session_views import session_views
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.events import Event
-from zkgroup.audit.screening import session_views
-from zkgroup.audit.source import SeenTree
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.source import SeenTree
 from zkgroup.zkfiles.records import Operation, TransactionType
 from zkgroup.zkfiles.tree import Tree
 

@@ -19,13 +19,14 @@ from tests.worlds.random_histories import history_of
 from tests.worlds.record_by_record import checks_of, exact_rows, groups_of, sessions_of
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.zkfiles_tables import needs_kernel
+from zkgroup.audit.answers.partition_rows import partition_rows
 from zkgroup.audit.answers.partitions import rows_by_partition
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import facts_of
-from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.audit.screening import partition_rows, session_views
-from zkgroup.audit.source import Rows
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.answers.session_views import session_views
+from zkgroup.audit.findings.record_checks import record_checks_of
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import facts_of
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.spark.units import LAST, Unit, batches_of
 from zkgroup.errors import MixedEnsembleError, ZkGroupError
 from zkgroup.zkfiles import history, servers

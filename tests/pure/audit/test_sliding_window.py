@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkgroup.audit.sliding_window import FullWindow, Occurrence, SlidingWindow
+from zkgroup.audit.findings.sliding_window import FullWindow, Occurrence, SlidingWindow
 
 
 def windows_of(times: list[int], *, enough: int, window_ms: int) -> list[FullWindow]:

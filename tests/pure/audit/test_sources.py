@@ -14,9 +14,9 @@ import pytest
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.folders import Folders
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.sources import OneTree, open_source
+from zkgroup.audit.inputs.folders import Folders
+from zkgroup.audit.inputs.opening import OneTree, open_source
+from zkgroup.audit.inputs.points_in_time import PointInTime
 from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
 from zkgroup.zkfiles.history import History

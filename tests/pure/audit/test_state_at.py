@@ -8,9 +8,9 @@ from tests.worlds.audit_folders import HEALTHY, INCIDENTS, source
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.record_by_record import rows_from
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.converted import LogTimes, last_at
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.state_at import StateBuilder
+from zkgroup.audit.inputs.converted import LogTimes, last_at
+from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.state_at import StateBuilder
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 

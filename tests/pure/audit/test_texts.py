@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.facts import server_of
-from zkgroup.audit.texts import (
+from zkgroup.audit.inputs.facts import server_of
+from zkgroup.audit.inputs.texts import (
     count_text,
     duration_text,
     only_group,

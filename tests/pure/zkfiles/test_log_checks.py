@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import counted_reads, needs_kernel
-from zkgroup.audit.inspection import health_of
+from zkgroup.audit.answers.inspection import health_of
 from zkgroup.zkfiles import log_health
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.history import History

@@ -8,9 +8,9 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.facts import Facts
 from zkgroup.audit.findings.files import OVERSIZED_TRANSACTION as RULE
-from zkgroup.audit.sources import open_source
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.opening import open_source
 from zkgroup.zkfiles.compression import MAX_LOADED_BYTES
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_health import inspect_log

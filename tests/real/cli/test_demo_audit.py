@@ -9,7 +9,7 @@ import pytest
 
 from tests.real.cli.staged_demos import staged
 from tests.worlds.shell import Shell
-from zkgroup.audit.owner_lives import OwnerLife
+from zkgroup.audit.answers.owner_lives import OwnerLife
 from zkgroup.demo import audit
 from zkgroup.demo.audit import AuditDemoReport, Planted
 from zkgroup.demo.stage import CheckResult

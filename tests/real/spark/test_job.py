@@ -14,18 +14,18 @@ from tests.worlds.history_files import PlayedSpark
 from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.documents import findings_document
-from zkgroup.audit.engine import audit
-from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
+from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import numbered
-from zkgroup.audit.points_in_time import PointInTime
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, StoredFile
 from zkgroup.audit.report import tables as columns_of
-from zkgroup.audit.sources import open_source
 from zkgroup.audit.spark.conversion import Conversion
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.session import given_of, inputs_of
 from zkgroup.audit.spark.storage import TaskOutput
 from zkgroup.audit.spark.tables import Tables
-from zkgroup.audit.stored_files import FACTS, OPERATIONS, StoredFile
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.arrow import schema
 

@@ -9,11 +9,11 @@ from zkgroup_cli.commands.audit.findings import RUN, EnsembleFinding, EnsembleIn
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.worlds.processes import violations
-from zkgroup.audit.engine import Found, Skipped
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import Found, Skipped
+from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.attribution import numbered
-from zkgroup.audit.rules import Finding
+from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.spark.results import Audited, document, merged, rows_beside
 
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.groups import is_of_groups, require_group
-from zkgroup.audit.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets
-from zkgroup.audit.texts import first_of, members_of
+from zkgroup.audit.answers.owner_lives import OwnerLife, OwnerLives
+from zkgroup.audit.answers.partition_offsets import OffsetWrite, PartitionOffsets
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.groups import is_of_groups, require_group
+from zkgroup.audit.inputs.texts import first_of, members_of
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zkgroup.audit.facts import Facts, SessionLife, server_of
+from zkgroup.audit.inputs.facts import Facts, SessionLife, server_of
 from zkgroup.znodes.paths import path_kind
 
 SessionEnd = Literal["closed", "expired", "open"]

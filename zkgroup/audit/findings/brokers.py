@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from zkgroup.audit.controller_lookup import ending_text
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import REPLICATION, Key
-from zkgroup.audit.partitions import history_end, state_of, topic_of
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule
-from zkgroup.audit.texts import count_text, duration_text, first_of
+from zkgroup.audit.findings.controller_lookup import ending_text
+from zkgroup.audit.findings.partition_views import history_end, state_of, topic_of
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.keys import REPLICATION, Key
+from zkgroup.audit.inputs.texts import count_text, duration_text, first_of
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import Topic

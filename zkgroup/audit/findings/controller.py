@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from zkgroup.audit.controller_lookup import (
+from zkgroup.audit.findings.controller_lookup import (
     change_at,
     controller_name,
     ending_text,
@@ -13,13 +13,13 @@ from zkgroup.audit.controller_lookup import (
     life_at,
     replicas_at,
 )
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import ADMIN, BY_DECISION, CONTROLLER, Key
-from zkgroup.audit.membership import TimeRange
-from zkgroup.audit.partitions import brokers_text, decoded, state_of, topic_of
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity
-from zkgroup.audit.texts import count_text, duration_text, first_of, who
+from zkgroup.audit.findings.membership import TimeRange
+from zkgroup.audit.findings.partition_views import brokers_text, decoded, state_of, topic_of
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.keys import ADMIN, BY_DECISION, CONTROLLER, Key
+from zkgroup.audit.inputs.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zkgroup.audit.disagreements import disagreements
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.record_checks import record_checks_of
-from zkgroup.audit.rules import Bounds, Finding, Severity, WholeRule
-from zkgroup.audit.texts import count_text, duration_text, subtree_text
+from zkgroup.audit.findings.disagreements import disagreements
+from zkgroup.audit.findings.record_checks import record_checks_of
+from zkgroup.audit.findings.rules import Bounds, Finding, Severity, WholeRule
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.texts import count_text, duration_text, subtree_text
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import ServerFile

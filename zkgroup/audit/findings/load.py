@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zkgroup.audit.columns.codes import CREATE, SET_ACL
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import BY_SUBTREE, Key, Keys
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
-from zkgroup.audit.texts import count_text, subtree_text, who
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
+from zkgroup.audit.inputs.codes import CREATE, SET_ACL
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.keys import BY_SUBTREE, Key, Keys
+from zkgroup.audit.inputs.texts import count_text, subtree_text, who
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.zxids import epoch_of
 from zkgroup.znodes.brokers import broker_ids_path, brokers_path, topics_path
@@ -22,7 +22,7 @@ from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import ScreenTables
+    from zkgroup.audit.findings.tables import ScreenTables
 
 _MINUTE_MS: Final = 60_000
 _REFUSED: Final = "refused requests"
@@ -162,7 +162,7 @@ def _children_text(children: _Children) -> str:
 
 def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """The last rows of what is there at the end, of subtrees with something large, wide or numerous."""
-    from zkgroup.audit.columns.tree import TreeTable
+    from zkgroup.audit.findings.tree_columns import TreeTable
 
     return Screened(TreeTable(tables, tables.of(BY_SUBTREE)).of_large_subtrees(bounds))
 
@@ -332,7 +332,7 @@ def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
 
 def _write_hot_spot_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Counted in columns."""
-    from zkgroup.audit.columns.minutes import busiest_minutes
+    from zkgroup.audit.findings.minutes import busiest_minutes
 
     selection = tables.of(BY_AREA)
     if bounds["per_minute"] <= 0:
@@ -415,7 +415,7 @@ def _rights(acl: Acl | None) -> _Rights:
 
 def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """All rows of the first path, and of those with changed ACLs; of others the last, if it is a create."""
-    from zkgroup.audit.columns.tree import have_rows, is_last_of_path
+    from zkgroup.audit.findings.tree_columns import have_rows, is_last_of_path
 
     rows = tables.of(ACLS)
     columns = tables.columns

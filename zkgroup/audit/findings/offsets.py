@@ -6,22 +6,27 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zkgroup.audit.columns.codes import CHECK, CREATE, DELETE
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import DataChange, Facts
-from zkgroup.audit.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
-from zkgroup.audit.membership import TimeRange
-from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.partition_offsets import OffsetWrite, PartitionOffsets, PartitionStep, partition_steps
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
-from zkgroup.audit.texts import count_text, duration_text, is_member, members_of, who
+from zkgroup.audit.answers.owner_lives import OwnerLife
+from zkgroup.audit.answers.partition_offsets import (
+    OffsetWrite,
+    PartitionOffsets,
+    PartitionStep,
+    partition_steps,
+)
+from zkgroup.audit.findings.membership import TimeRange
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
+from zkgroup.audit.inputs.codes import CHECK, CREATE, DELETE
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import DataChange, Facts
+from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
+from zkgroup.audit.inputs.texts import count_text, duration_text, is_member, members_of, who
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
 from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import ScreenTables
+    from zkgroup.audit.findings.tables import ScreenTables
 
 _MINUTE_MS: Final = 60_000
 
@@ -210,7 +215,7 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
 
 def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Owned partitions whose offset and owner changed last long before the end."""
-    from zkgroup.audit.columns.partitions import last_with
+    from zkgroup.audit.findings.partition_columns import last_with
 
     p = tables.partitions
     changed = last_with(p.is_write & ~p.is_claim & ~p.repeats, p.start)
@@ -290,7 +295,7 @@ def _commit_rate_finding(group: str, first: Moment, last: Moment, counts: _Count
 
 def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Counted in columns, but for groups that have an offset which is no plain number."""
-    from zkgroup.audit.columns.commits import commits_by_group
+    from zkgroup.audit.findings.commit_columns import commits_by_group
 
     found = [
         _commit_rate_finding(group, first, last, _Counts(*counts))
@@ -414,7 +419,7 @@ def _partitions(data: bytes) -> frozenset[int] | None:
 
 def _offset_of_missing_partition_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Partitions whose offset is there at the end, and that their topic does not name."""
-    from zkgroup.audit.columns.partitions import last_with
+    from zkgroup.audit.findings.partition_columns import last_with
 
     p = tables.partitions
     is_offset = ~p.is_owner

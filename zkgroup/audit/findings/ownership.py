@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key, partition_of
-from zkgroup.audit.membership import (
+from zkgroup.audit.answers.owner_lives import OwnerLife, owner_lives
+from zkgroup.audit.answers.partition_offsets import partition_steps
+from zkgroup.audit.findings.group_rebalances import GroupReplay, replayed_group
+from zkgroup.audit.findings.membership import (
     TimeRange,
     demand,
     existence,
@@ -23,15 +24,28 @@ from zkgroup.audit.membership import (
     topics_wanted,
     wanting,
 )
-from zkgroup.audit.owner_lives import OwnerLife, owner_lives
-from zkgroup.audit.partition_offsets import partition_steps
-from zkgroup.audit.rebalances import GroupReplay, replayed_group
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, memberships_at_the_end
-from zkgroup.audit.texts import duration_text, session_text, who
+from zkgroup.audit.findings.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Rule,
+    Screened,
+    Severity,
+    memberships_at_the_end,
+)
+from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.keys import (
+    BY_GROUP_PARTITION,
+    BY_MEMBERSHIP,
+    BY_OWNED_PARTITION,
+    Key,
+    partition_of,
+)
+from zkgroup.audit.inputs.texts import duration_text, session_text, who
 from zkgroup.model import TopicPartition
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import ScreenTables
+    from zkgroup.audit.findings.tables import ScreenTables
 
 
 def _is_known(facts: Facts, session: int) -> bool:

@@ -8,20 +8,28 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.keys import BY_GROUP, BY_MEMBERSHIP, Key
-from zkgroup.audit.membership import ExpectedOwners, TimeRange
-from zkgroup.audit.owner_lives import member_of_thread
-from zkgroup.audit.rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity, memberships_at_the_end
-from zkgroup.audit.sliding_window import FullWindow, SlidingWindow
-from zkgroup.audit.texts import count_text, duration_text, first_of, who
+from zkgroup.audit.answers.owner_lives import member_of_thread
+from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
+from zkgroup.audit.findings.membership import ExpectedOwners, TimeRange
+from zkgroup.audit.findings.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Rule,
+    Screened,
+    Severity,
+    memberships_at_the_end,
+)
+from zkgroup.audit.findings.sliding_window import FullWindow, SlidingWindow
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.keys import BY_GROUP, BY_MEMBERSHIP, Key
+from zkgroup.audit.inputs.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.paths import PathKind, path_kind
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import ScreenTables
+    from zkgroup.audit.findings.tables import ScreenTables
 
 _HOUR_MS: Final = 3_600_000
 _TRIGGERS_NAMED: Final = 4
@@ -362,7 +370,7 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
 
 def _handover_time_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """Rows of members and owners, and the last that a session that ended wrote in each group before."""
-    from zkgroup.audit.columns.groups import is_kind, last_before_the_end
+    from zkgroup.audit.findings.group_columns import is_kind, last_before_the_end
 
     groups = tables.groups
     matters = is_kind(tables.columns, groups.rows, "member", "owner", "group")
@@ -417,7 +425,7 @@ def _flapping_finding(
 
 def _member_flapping_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     """One row of each group: the lives of members are facts."""
-    from zkgroup.audit.columns.groups import first_rows
+    from zkgroup.audit.findings.group_columns import first_rows
 
     groups = tables.groups
     return Screened(groups.where(first_rows(groups)))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_MEMBERSHIP, Key, Keys
-from zkgroup.audit.rebalances import replayed_group
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, memberships_at_the_end
-from zkgroup.audit.texts import count_text
+from zkgroup.audit.findings.group_rebalances import replayed_group
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screened, memberships_at_the_end
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.keys import BY_MEMBERSHIP, Key, Keys
+from zkgroup.audit.inputs.texts import count_text
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
 from zkgroup.znodes.sessions import effect_without_session, lacks_session
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import ScreenTables
+    from zkgroup.audit.findings.tables import ScreenTables
 
 _KINDS: Final[frozenset[Kind]] = frozenset(("member", "owner", "group", "broker", "controller", "other"))
 

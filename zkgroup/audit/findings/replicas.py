@@ -8,11 +8,8 @@ from functools import partial
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from zkgroup.audit.controller_lookup import absences, is_requested, life_at
-from zkgroup.audit.events import Event
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.keys import BY_TOPIC, REPLICATION, Key
-from zkgroup.audit.partitions import (
+from zkgroup.audit.findings.controller_lookup import absences, is_requested, life_at
+from zkgroup.audit.findings.partition_views import (
     ChangeStamp,
     FaultInterval,
     PartitionView,
@@ -25,8 +22,11 @@ from zkgroup.audit.partitions import (
     interval_finding,
     partition_changes,
 )
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Severity
-from zkgroup.audit.texts import count_text, duration_text
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.keys import BY_TOPIC, REPLICATION, Key
+from zkgroup.audit.inputs.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import NO_LEADER, PartitionState
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC

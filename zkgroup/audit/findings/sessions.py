@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.events import SINGLE, Event
-from zkgroup.audit.facts import Facts, server_of
-from zkgroup.audit.keys import BY_SESSION, Key
-from zkgroup.audit.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
-from zkgroup.audit.sliding_window import FullWindow, full_windows
-from zkgroup.audit.texts import (
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
+from zkgroup.audit.findings.sliding_window import FullWindow, full_windows
+from zkgroup.audit.inputs.events import SINGLE, Event
+from zkgroup.audit.inputs.facts import Facts, server_of
+from zkgroup.audit.inputs.keys import BY_SESSION, Key
+from zkgroup.audit.inputs.texts import (
     count_text,
     duration_text,
     members_of,
@@ -20,7 +20,7 @@ from zkgroup.audit.texts import (
 )
 
 if TYPE_CHECKING:
-    from zkgroup.audit.columns.tables import ScreenTables
+    from zkgroup.audit.findings.tables import ScreenTables
 
 _NO_NODE: Final = -101
 _NODE_EXISTS: Final = -110

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from zkgroup.audit.engine import Found, order
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import Found, order
+from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Rule, Severity
 from zkgroup.audit.incidents.causes import ClusterCauses, GroupCauses
 from zkgroup.audit.incidents.incident import (
     CONTROLLER,
@@ -21,7 +21,7 @@ from zkgroup.audit.incidents.incident import (
     length_ms,
 )
 from zkgroup.audit.incidents.titles import Titles
-from zkgroup.audit.rules import SEVERITIES, AnyRule, Finding, Rule, Severity
+from zkgroup.audit.inputs.facts import Facts
 
 APART_MS = 600_000
 """Findings with one cause that are further apart are two incidents."""

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from zkgroup.audit.facts import Facts, Life, SessionLife
+from zkgroup.audit.findings.membership import member_of, registration_of
+from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause, CauseKind
-from zkgroup.audit.membership import member_of, registration_of
-from zkgroup.audit.rules import Finding
+from zkgroup.audit.inputs.facts import Facts, Life, SessionLife
 
 
 class FindingsByZxid:

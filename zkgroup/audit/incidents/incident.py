@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zkgroup.audit.engine import Skipped
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.rules import Finding, Severity
-from zkgroup.audit.texts import duration_text, first_of, session_text
+from zkgroup.audit.findings.engine import Skipped
+from zkgroup.audit.findings.rules import Finding, Severity
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.texts import duration_text, first_of, session_text
 from zkgroup.znodes.controller import ControllerRegistration
 
 CONTROLLER = ControllerRegistration.path()

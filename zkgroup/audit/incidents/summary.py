@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings.membership import member_of
+from zkgroup.audit.findings.rules import SEVERITIES
 from zkgroup.audit.incidents.incident import Incident
-from zkgroup.audit.membership import member_of
-from zkgroup.audit.rules import SEVERITIES
+from zkgroup.audit.inputs.facts import Facts
 
 
 class SummaryRow(NamedTuple):

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings.membership import member_of
+from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.incident import (
     CONTROLLER,
     Cause,
@@ -16,9 +17,8 @@ from zkgroup.audit.incidents.incident import (
     length_ms,
     rewind_of,
 )
-from zkgroup.audit.membership import member_of
-from zkgroup.audit.rules import Finding
-from zkgroup.audit.texts import count_text, duration_text, first_of, session_digits, session_text
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.texts import count_text, duration_text, first_of, session_digits, session_text
 from zkgroup.znodes.consumers import Owner
 
 NOTES: Mapping[str, tuple[str, str]] = {

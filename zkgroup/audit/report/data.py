@@ -13,19 +13,19 @@ from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.documents import counts_of
-from zkgroup.audit.engine import Found
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import Found
+from zkgroup.audit.findings.membership import TimeRange, merged
+from zkgroup.audit.findings.rules import Severity
 from zkgroup.audit.incidents.incident import FoundIncidents, NumberedFinding, cause_text, damage_text
 from zkgroup.audit.incidents.titles import called
-from zkgroup.audit.membership import TimeRange, merged
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.texts import count_text, session_text
 from zkgroup.audit.report.keeping import NOBODY, Kept, Names, ReportLimits, hex_zxid, shown
 from zkgroup.audit.report.offsets import DrawnOffsets
 from zkgroup.audit.report.sections import AllRebalances, WriteLoad
 from zkgroup.audit.report.tables import Partition
 from zkgroup.audit.report.timelines import Timeline, brokers, controllers
-from zkgroup.audit.rules import Severity
-from zkgroup.audit.texts import count_text, session_text
 from zkgroup.zkfiles.health import FileHealth
 
 SCHEMA = "zkgroup.audit_report/1"

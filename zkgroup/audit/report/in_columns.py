@@ -13,19 +13,22 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.buckets.bounded import LIMITS, BoundedRows, RowLimits
-from zkgroup.audit.buckets.temporary import TemporaryTables
-from zkgroup.audit.columns.codes import CREATE
-from zkgroup.audit.columns.ends import Ends
-from zkgroup.audit.columns.rows import Columns, Flags, Numbers, first_places
-from zkgroup.audit.columns.session_rows import SessionsBuilder
-from zkgroup.audit.columns.tables import ScreenTables
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.answers.owner_lives import EndedBy, OwnerLife
+from zkgroup.audit.answers.session_rows import SessionsBuilder
+from zkgroup.audit.findings.bounded import LIMITS, BoundedRows, RowLimits
+from zkgroup.audit.findings.group_rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
-from zkgroup.audit.keys import BY_MEMBERSHIP, BY_TOPIC
-from zkgroup.audit.owner_lives import EndedBy, OwnerLife
-from zkgroup.audit.partitions import partition_changes
-from zkgroup.audit.rebalances import QUIET_MS, group_rebalances
+from zkgroup.audit.findings.partition_views import partition_changes
+from zkgroup.audit.findings.rules import Bounds, Finding, Rule
+from zkgroup.audit.findings.screening import AuditedColumns
+from zkgroup.audit.findings.tables import ScreenTables
+from zkgroup.audit.inputs.codes import CREATE
+from zkgroup.audit.inputs.ends import Ends
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.keys import BY_MEMBERSHIP, BY_TOPIC
+from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, first_places
+from zkgroup.audit.inputs.source import Rows
+from zkgroup.audit.inputs.temporary import TemporaryTables
 from zkgroup.audit.report import tables as shown_tables
 from zkgroup.audit.report.data import Drawn
 from zkgroup.audit.report.keeping import ReportLimits
@@ -33,9 +36,6 @@ from zkgroup.audit.report.offsets import AllOffsets, OffsetColumns, OrderedTable
 from zkgroup.audit.report.sections import AllRebalances, WriteLoad
 from zkgroup.audit.report.tables import Partition
 from zkgroup.audit.report.timelines import Span, Timeline, replica_faults, replication, timeline_of
-from zkgroup.audit.rules import Bounds, Finding, Rule
-from zkgroup.audit.screening import AuditedColumns
-from zkgroup.audit.source import Rows
 from zkgroup.znodes.paths import path_kind
 
 _LAST_ZXID: Final = 2**63 - 1

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.rebalances import PartitionChange, Rebalance
+from zkgroup.audit.findings.group_rebalances import PartitionChange, Rebalance
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.texts import count_text
 from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid
-from zkgroup.audit.texts import count_text
 from zkgroup.znodes.consumers import Owner
 
 AREAS_MAX: Final = 2_000

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
+from zkgroup.audit.answers.owner_lives import OwnerLife
 from zkgroup.audit.answers.sessions import SessionRow
+from zkgroup.audit.findings.group_rebalances import Rebalance
 from zkgroup.audit.incidents.incident import NumberedFinding, NumberedIncident
-from zkgroup.audit.owner_lives import OwnerLife
-from zkgroup.audit.rebalances import Rebalance
-from zkgroup.audit.texts import session_text
+from zkgroup.audit.inputs.texts import session_text
 from zkgroup.zkfiles.schemas import Column
 
 Partition = tuple[str, str, int]

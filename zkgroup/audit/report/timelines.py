@@ -10,11 +10,17 @@ from itertools import groupby, zip_longest
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from zkgroup.audit.controller_lookup import controller_name, ending_text, epoch_at
-from zkgroup.audit.facts import Facts, Life
-from zkgroup.audit.partitions import PartitionView, ViewChange, brokers_text, decoded, fault_intervals
+from zkgroup.audit.findings.controller_lookup import controller_name, ending_text, epoch_at
+from zkgroup.audit.findings.partition_views import (
+    PartitionView,
+    ViewChange,
+    brokers_text,
+    decoded,
+    fault_intervals,
+)
+from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.texts import count_text, duration_text, session_text
 from zkgroup.audit.report.keeping import NOBODY, Names, ReportLimits, hex_zxid
-from zkgroup.audit.texts import count_text, duration_text, session_text
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 

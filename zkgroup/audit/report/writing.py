@@ -8,14 +8,15 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.documents import findings_document
-from zkgroup.audit.engine import Found, audit_rows
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import Found, audit_rows
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.incidents.incident import FoundIncidents
-from zkgroup.audit.inspection import health_of
-from zkgroup.audit.points_in_time import PointInTime
-from zkgroup.audit.progress import Progress, quiet
+from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.progress import Progress, quiet
+from zkgroup.audit.inputs.source import Source
 from zkgroup.audit.report import parquet
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
@@ -23,7 +24,6 @@ from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.tables import TABLES, Nowhere, RowSink
-from zkgroup.audit.source import Source
 from zkgroup.errors import ConfigError, RefusedError
 
 FINDINGS = "findings.json"

@@ -15,19 +15,20 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.buckets.known_rows import known_rows
-from zkgroup.audit.buckets.names import count_for, names_of, numbers_of
-from zkgroup.audit.columns.logs import with_ends
-from zkgroup.audit.columns.parts import between, closes_in, inside, sorted_seeds
-from zkgroup.audit.columns.rows import Columns, columns_of
-from zkgroup.audit.columns.stored import in_order, joined, table_of
-from zkgroup.audit.converted import LogTimes, last_at
-from zkgroup.audit.folders import Folders
-from zkgroup.audit.manifest import Converted, ConvertedLog
-from zkgroup.audit.points_in_time import PointInTime, zxid_range
-from zkgroup.audit.progress import Progress, quiet
-from zkgroup.audit.reading import seeds_of
-from zkgroup.audit.source import Rows, SeenTree
+from zkgroup.audit.inputs.bucket_names import count_for, names_of, numbers_of
+from zkgroup.audit.inputs.bucket_rows import known_rows
+from zkgroup.audit.inputs.converted import LogTimes, last_at
+from zkgroup.audit.inputs.folders import Folders
+from zkgroup.audit.inputs.logs import with_ends
+from zkgroup.audit.inputs.manifest import Converted, ConvertedLog
+from zkgroup.audit.inputs.parts import between, closes_in, inside, sorted_seeds
+from zkgroup.audit.inputs.points_in_time import PointInTime, zxid_range
+from zkgroup.audit.inputs.progress import Progress, quiet
+from zkgroup.audit.inputs.reading import seeds_of
+from zkgroup.audit.inputs.rows import Columns, columns_of
+from zkgroup.audit.inputs.source import Rows, SeenTree
+from zkgroup.audit.inputs.stored import in_order, joined, table_of
+from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, SEEDS, StoredFile, read_files
 from zkgroup.audit.spark import units
 from zkgroup.audit.spark.decoding import Decoded, RemoteFolder, RowLayout, decode, decoded_of
 from zkgroup.audit.spark.folding import ZxidRange, operations_in, rows_in
@@ -35,7 +36,6 @@ from zkgroup.audit.spark.session import EnsembleInput, Given, inputs_of
 from zkgroup.audit.spark.storage import TaskFile, storage_of
 from zkgroup.audit.spark.tables import Tables, is_converted
 from zkgroup.audit.spark.units import ListedLog, Unit
-from zkgroup.audit.stored_files import FACTS, OPERATIONS, SEEDS, StoredFile, read_files
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.history import History

@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.buckets.known_rows import known_rows
-from zkgroup.audit.buckets.names import by_code, names_of, numbers_of
-from zkgroup.audit.collector import without_collector
-from zkgroup.audit.columns.parts import between, inside
-from zkgroup.audit.columns.rows import Columns, Numbers
-from zkgroup.audit.columns.stored import OPERATION_COLUMNS, columns_of_operations, table_of
-from zkgroup.audit.folders import Folders
-from zkgroup.audit.source import Rows
+from zkgroup.audit.inputs.bucket_names import by_code, names_of, numbers_of
+from zkgroup.audit.inputs.bucket_rows import known_rows
+from zkgroup.audit.inputs.folders import Folders
+from zkgroup.audit.inputs.parts import between, inside
+from zkgroup.audit.inputs.rows import Columns, Numbers
+from zkgroup.audit.inputs.source import Rows
+from zkgroup.audit.inputs.stored import OPERATION_COLUMNS, columns_of_operations, table_of
+from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, StoredFile
+from zkgroup.audit.spark.collector import without_collector
 from zkgroup.audit.spark.storage import FolderStorage, TaskFile, TaskOutput
 from zkgroup.audit.spark.units import ListedLog, Unit, batches_of, logs_of_servers
-from zkgroup.audit.stored_files import FACTS, OPERATIONS, StoredFile
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import DATA_FOLDER, LOG, SNAPSHOT, ServerFile

@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from zkgroup.audit.buckets.finding import find_in_bucket
-from zkgroup.audit.buckets.known_rows import known_rows
-from zkgroup.audit.buckets.names import CLUSTER, bucket_of_group
-from zkgroup.audit.collector import without_collector
-from zkgroup.audit.columns.logs import with_ends
-from zkgroup.audit.columns.parts import behind, between, inside, of_group
-from zkgroup.audit.columns.rows import Columns, columns_of
-from zkgroup.audit.columns.stored import (
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.buckets import find_in_bucket
+from zkgroup.audit.findings.rules import Bounds, Finding
+from zkgroup.audit.findings.screening import find_screened
+from zkgroup.audit.inputs.bucket_names import CLUSTER, bucket_of_group
+from zkgroup.audit.inputs.bucket_rows import known_rows
+from zkgroup.audit.inputs.fact_rows import facts_in
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.groups import is_of_groups
+from zkgroup.audit.inputs.logs import with_ends
+from zkgroup.audit.inputs.parts import behind, between, inside, of_group
+from zkgroup.audit.inputs.rows import Columns, columns_of
+from zkgroup.audit.inputs.stored import (
     AS_CODES,
     OPERATION_COLUMNS,
     ROWS,
@@ -23,14 +28,10 @@ from zkgroup.audit.columns.stored import (
     joined,
     table_of,
 )
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import RULES
-from zkgroup.audit.groups import is_of_groups
-from zkgroup.audit.rules import Bounds, Finding
-from zkgroup.audit.screening import facts_in, find_screened
+from zkgroup.audit.inputs.stored_files import STATES, Source, StoredFile, read_files
+from zkgroup.audit.spark.collector import without_collector
 from zkgroup.audit.spark.results import brought_together, packed
 from zkgroup.audit.spark.storage import TaskFile, TaskOutput
-from zkgroup.audit.stored_files import STATES, Source, StoredFile, read_files
 from zkgroup.znodes.paths import path_kind
 
 _COST_OF_CLUSTER: Final = 8

@@ -14,31 +14,31 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.buckets.finding import find_in_sessions, find_in_tree
-from zkgroup.audit.buckets.names import CLUSTER, bucket_of_group
-from zkgroup.audit.collector import without_collector
-from zkgroup.audit.columns.parts import closes_in
-from zkgroup.audit.columns.rows import Columns
-from zkgroup.audit.columns.stored import columns_of_rows, table_of
-from zkgroup.audit.converted import ConvertedSource, StoredTables
-from zkgroup.audit.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import ALL_RULES, RULES
-from zkgroup.audit.folders import Folders
-from zkgroup.audit.groups import require_group
+from zkgroup.audit.answers.inspection import inspected
+from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
+from zkgroup.audit.findings.buckets import find_in_sessions, find_in_tree
+from zkgroup.audit.findings.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
+from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.incidents.attribution import numbered, with_causes
-from zkgroup.audit.inspection import inspected
-from zkgroup.audit.manifest import Converted, StoredState
-from zkgroup.audit.points_in_time import PointInTime, unlogged_part
-from zkgroup.audit.progress import Progress, quiet
+from zkgroup.audit.inputs.bucket_names import CLUSTER, bucket_of_group
+from zkgroup.audit.inputs.converted import ConvertedSource, StoredTables
+from zkgroup.audit.inputs.fact_rows import facts_in
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.folders import Folders
+from zkgroup.audit.inputs.groups import require_group
+from zkgroup.audit.inputs.manifest import Converted, StoredState
+from zkgroup.audit.inputs.parts import closes_in
+from zkgroup.audit.inputs.points_in_time import PointInTime, unlogged_part
+from zkgroup.audit.inputs.progress import Progress, quiet
+from zkgroup.audit.inputs.rows import Columns
+from zkgroup.audit.inputs.source import Source
+from zkgroup.audit.inputs.stored import columns_of_rows, table_of
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.tables import Nowhere, RowSink
 from zkgroup.audit.report.writing import AuditReport
-from zkgroup.audit.rules import AnyRule, Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.screening import facts_in
-from zkgroup.audit.source import Source
+from zkgroup.audit.spark.collector import without_collector
 from zkgroup.audit.spark.conversion import AuditedEnsemble, closes_between, known_of, opened, part_of
 from zkgroup.audit.spark.folding import Asked, Together, ZxidRange, fold, fold_alone, groups_in, roll
 from zkgroup.audit.spark.results import Audited, FoundRows, merged, rows_beside, unpacked, write_results

@@ -17,18 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.columns.rows import Numbers
 from zkgroup.audit.documents import as_of, finding_fields, incident_fields
-from zkgroup.audit.engine import Skipped, order
-from zkgroup.audit.facts import Facts
+from zkgroup.audit.findings.engine import Skipped, order
+from zkgroup.audit.findings.rules import AnyRule, Finding, Severity
 from zkgroup.audit.incidents.attribution import Causes, incident_order, incidents_by_cause
 from zkgroup.audit.incidents.causes import CAUSING
 from zkgroup.audit.incidents.incident import Cause, Incident, NumberedFinding, NumberedIncident
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.rows import Numbers
+from zkgroup.audit.inputs.stored_files import write_rows
 from zkgroup.audit.report.parquet import table_of
 from zkgroup.audit.report.tables import ENSEMBLE, FINDINGS, INCIDENTS, finding_columns, incident_columns
-from zkgroup.audit.rules import AnyRule, Finding, Severity
 from zkgroup.audit.spark.storage import FolderStorage
-from zkgroup.audit.stored_files import write_rows
 from zkgroup.zkfiles.arrow import schema
 
 _EXACTLY: Final = {"partition": "digits", "session": "number", "from_ms": "from_ms", "to_ms": "to_ms"}

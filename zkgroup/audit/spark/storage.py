@@ -15,8 +15,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from zkgroup.audit.inputs.stored_files import StoredFile, write_rows
 from zkgroup.audit.spark.session import is_uri
-from zkgroup.audit.stored_files import StoredFile, write_rows
 from zkgroup.errors import ConfigError
 
 

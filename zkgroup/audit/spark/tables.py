@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from zkgroup.audit import manifest, stored_files
-from zkgroup.audit.buckets.names import names_of
-from zkgroup.audit.manifest import Converted, Manifest, StoredState
+from zkgroup.audit.inputs import manifest, stored_files
+from zkgroup.audit.inputs.bucket_names import names_of
+from zkgroup.audit.inputs.manifest import Converted, Manifest, StoredState
+from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, SEEDS, STATES, Source, StoredFile
 from zkgroup.audit.spark.folding import BucketRows, ZxidRange
 from zkgroup.audit.spark.session import is_uri
 from zkgroup.audit.spark.storage import FolderStorage, TaskFile, TaskOutput, storage_of
-from zkgroup.audit.stored_files import FACTS, OPERATIONS, SEEDS, STATES, Source, StoredFile
 
 _Result = TypeVar("_Result")
 _Shared = TypeVar("_Shared")

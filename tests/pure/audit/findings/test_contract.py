@@ -9,8 +9,8 @@ say when a session wrote.
 
 from __future__ import annotations
 
-from zkgroup.audit.findings import ALL_RULES
-from zkgroup.audit.rules import WholeRule
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.rules import WholeRule
 
 CONTRACT = """
 orphan_owner                S   error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, registration
-from zkgroup.audit.findings import RULES
+from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.ownership import ORPHAN_OWNER, OWNER_SESSION_MISMATCH
 from zkgroup.audit.findings.registrations import FOREIGN_OWNER_FORMAT as RULE
 

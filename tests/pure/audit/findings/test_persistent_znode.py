@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog, registration
-from zkgroup.audit.findings import RULES
+from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.registrations import PERSISTENT_ZNODE as RULE
 from zkgroup.audit.incidents.attribution import incidents_of
 

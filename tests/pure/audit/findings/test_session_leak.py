@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from tests.worlds.audit_log import START_MS, AuditLog
 from tests.worlds.plain_findings import find
 from tests.worlds.record_by_record import events_of
+from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.findings.sessions import SESSION_LEAK as RULE
-from zkgroup.audit.rules import Finding
 
 A, B = 0x100_0000_0000_000A, -0x5F00_0000_0000_0005
 DAY = 86_400_000

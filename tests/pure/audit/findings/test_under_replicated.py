@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, state_path
 from zkgroup.audit.findings.replicas import UNDER_REPLICATED as RULE
-from zkgroup.audit.rules import Finding
+from zkgroup.audit.findings.rules import Finding
 
 T0 = ("t", 0)
 

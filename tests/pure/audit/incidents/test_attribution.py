@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.plain_findings import find
-from zkgroup.audit.findings import ALL_RULES, RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
+from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.attribution import APART_MS, REBALANCE_MS, attributed, incidents_of
 from zkgroup.audit.incidents.incident import Incident
 from zkgroup.audit.incidents.titles import NOTES
-from zkgroup.audit.rules import Finding
 
 A, B, FOREIGN = 0xA, 0xB, 0xF
 T0, T1 = ("t", 0), ("t", 1)

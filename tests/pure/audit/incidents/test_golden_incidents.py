@@ -6,11 +6,11 @@ import pytest
 
 from tests.worlds.audit_folders import INCIDENTS, Incident, findings, incidents, source
 from zkgroup.audit import incidents as package
-from zkgroup.audit.engine import audit
-from zkgroup.audit.facts import Facts
-from zkgroup.audit.findings import ALL_RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import incidents_of, numbered, only_of, with_causes
 from zkgroup.audit.incidents.incident import Incident as Told
+from zkgroup.audit.inputs.facts import Facts
 
 TITLES = {
     "poison registration": "00:00:07 g_poison registered in g with data that no JVM member can read;"

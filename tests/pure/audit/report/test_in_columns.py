@@ -19,17 +19,17 @@ from tests.worlds.bounded_findings import TIGHT as TIGHT_ROWS
 from tests.worlds.bounded_findings import rows_of as random_log
 from tests.worlds.made_reports import GROUP, busy
 from tests.worlds.screened_findings import rows_of_events
-from zkgroup.audit.engine import Found
-from zkgroup.audit.events import Event
+from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.report import sections
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.parquet import Drafts
 from zkgroup.audit.report.writing import ReportPlace, rows_beside
-from zkgroup.audit.source import Rows
-from zkgroup.audit.sources import open_source
 
 HISTORIES = int(os.environ.get("ZKGROUP_REPORTED_HISTORIES", "3"))
 ABOUT = About(inputs=["made"])

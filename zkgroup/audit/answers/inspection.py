@@ -1,0 +1,80 @@
+"""Finds how far each file of an input is good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from zkgroup.audit.inputs.manifest import is_converted
+from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
+from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.names import LOG, SNAPSHOT, list_files
+from zkgroup.zkfiles.snapshots import inspect_snapshot
+from zkgroup.zkfiles.zxids import Hole, hole_between
+
+_INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
+    SNAPSHOT: inspect_snapshot,
+    LOG: inspect_log,
+    EXPORT: inspect_export,
+}
+
+
+def health_of(inputs: Iterable[Path], history: History | None = None) -> Iterator[FileHealth]:
+    """That of each file of these folders of servers, by zxid, and of these exports.
+
+    Logs that were read whole for the history of these inputs are not read once more. Parquet that `audit run`
+    wrote has none of their files. Raises NotZooKeeperFileError for what is neither.
+    """
+    servers = () if history is None else history.ensemble.servers
+    seen = {path: each for server in servers for path, each in server.seen_logs.items()}
+    for path in inputs:
+        if is_export(path):
+            yield inspected(path, EXPORT)
+            continue
+        if is_converted(path):
+            continue
+        listed = list_files(path)
+        for file in sorted((*listed.snapshots, *listed.logs)):
+            known = seen.get(file.path)
+            yield inspected(file.path, file.kind) if known is None else inspect_log(file.path, known)
+
+
+def inspected(path: Path, kind: str) -> FileHealth:
+    """One that cannot be read, or is something else than its name says, is damaged like any other."""
+    try:
+        return _INSPECTORS[kind](path)
+    except NotZooKeeperFileError as error:
+        return FileHealth(
+            path=path,
+            kind=kind,
+            first_zxid=None,
+            last_zxid=None,
+            records=0,
+            is_healthy=False,
+            good_until_zxid=None,
+            is_exact=False,
+            detail=f"expected {error.expected}, found {error.found}",
+        )
+
+
+def holes_of(files: Sequence[FileHealth]) -> list[Hole]:
+    """The zxids between these logs, and up to the newest snapshot, that are in none of them.
+
+    Transactions had them. The logs of a server that was sent a snapshot by its leader have such a hole too.
+    """
+    logs = sorted(
+        (one.first_zxid or 0, one.last_zxid or 0) for one in files if one.kind == LOG and one.records
+    )
+    holes = []
+    last = logs[0][0] if logs else 0
+    for first, end in logs:
+        hole = hole_between(last, first)
+        if hole is not None:
+            holes.append(hole)
+        last = max(last, end)
+    newest = max((one.first_zxid or 0 for one in files if one.kind == SNAPSHOT), default=0)
+    behind = hole_between(last, newest + 1) if logs else None
+    return holes if behind is None else [*holes, behind]

@@ -1,0 +1,157 @@
+"""Runs rules on a laptop: facts first, then each rule over the rows of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from difflib import get_close_matches
+from typing import NamedTuple, Protocol
+
+from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.groups import require_group
+from zkgroup.audit.inputs.installed import require_columns
+from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import Rows, Source
+from zkgroup.errors import ConfigError
+
+
+class Skipped(NamedTuple):
+    """A rule that was not asked, with the reason."""
+
+    rule: AnyRule
+    reason: str
+
+
+class Found(NamedTuple):
+    """Holds what an audit found, and what it could not search for."""
+
+    findings: list[Finding]
+    skipped: list[Skipped]
+    facts: Facts
+
+
+def audit(
+    source: Source,
+    rules: Sequence[AnyRule],
+    bounds: Mapping[str, float] | None = None,
+    *,
+    start: PointInTime | None = None,
+    end: PointInTime | None = None,
+    group: str | None = None,
+) -> Found:
+    """Asks every rule that the input is enough for.
+
+    Args:
+        start: the first moment of the range; the tree before it is the state at its beginning.
+        end: the last moment; it counts as the end of the history.
+        group: only what is about this group.
+
+    Raises ConfigError for a bound that no rule has and where numpy or pyarrow is not installed, NotFoundError
+    where there was no such group, and what `Source.rows` raises.
+    """
+    bounds_of(rules, bounds or {})
+    require_columns()
+    from zkgroup.audit.findings.bounded import BoundedRows
+
+    with closing(BoundedRows(source.rows(start, end), group)) as table:
+        return audit_rows(source, table, rules, bounds)
+
+
+def audit_rows(
+    source: Source, table: AskedRows, rules: Sequence[AnyRule], bounds: Mapping[str, float] | None = None
+) -> Found:
+    """`audit` of rows that are read already, and are to be used for more."""
+    chosen = bounds_of(rules, bounds or {})
+    rows, group, facts = table.rows, table.group, table.facts
+    require_group(group, table.groups)
+    skipped = [
+        Skipped(rule, reason)
+        for rule in rules
+        if (reason := reason_to_skip(rule, facts, has_files=source.history is not None)) is not None
+    ]
+    left = {each.rule.name for each in skipped}
+    asked = [rule for rule in rules if rule.name not in left]
+    found: list[Finding] = []
+    if source.history is not None:  # before the tables of the rows are in memory
+        rows.progress("checking the files")
+        for rule in asked:
+            if isinstance(rule, WholeRule):
+                reported = rule.find(source.history, facts, chosen[rule.name])
+                found += within(reported, rows.seen.zxid, rows.to_zxid)
+    rows.progress("searching for findings")
+    found += table.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
+    if group is not None:
+        found = [finding for finding in found if finding.group == group]
+    return Found(sorted(found, key=order), skipped, facts)
+
+
+class AskedRows(Protocol):
+    """The rows of an audit as columns."""
+
+    rows: Rows
+    """As the source gave them."""
+    group: str | None
+    """The only group that is asked about."""
+    facts: Facts
+    groups: set[str]
+    """The names of all groups, where one is asked for."""
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterable[Finding]: ...
+
+
+def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
+    """Returns why a rule cannot be asked of an input; None where it can."""
+    if isinstance(rule, WholeRule) and not has_files:
+        return "needs the files of a server"
+    return "needs a log" if "log" in rule.needs and not facts.has_log else None
+
+
+def within(findings: Iterable[Finding], after_zxid: int, to_zxid: int | None) -> Iterator[Finding]:
+    """Those of a range: rules about whole histories read all files, also where a range is asked for."""
+    for finding in findings:
+        is_later = to_zxid is not None and (finding.from_zxid or 0) > to_zxid
+        is_earlier = finding.to_zxid is not None and finding.to_zxid <= after_zxid
+        if not is_later and not (is_earlier and after_zxid):
+            yield finding
+
+
+def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str, Bounds]:
+    """The bounds of each rule by its name: its own, and over them those given as `finding.bound`.
+
+    Raises ConfigError for one that no rule has.
+    """
+    chosen = {rule.name: dict(rule.bounds) for rule in rules}
+    for name, value in given.items():
+        finding, _, bound = name.partition(".")
+        if bound not in chosen.get(finding, ()):
+            raise ConfigError(f"bound {name!r}: {_expected_bound(name, finding, rules)}")
+        chosen[finding][bound] = value
+    return {**chosen}
+
+
+def _expected_bound(name: str, finding: str, rules: Sequence[AnyRule]) -> str:
+    """The nearest bound, else those of the finding, else all."""
+    known = {rule.name: [f"{rule.name}.{each}" for each in rule.bounds] for rule in rules}
+    all_bounds = [bound for bounds in known.values() for bound in bounds]
+    near = get_close_matches(name, known.get(finding, all_bounds), n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not known.get(finding, all_bounds):
+        return f"{finding} has no bounds"
+    return f"expected one of {', '.join(known.get(finding, all_bounds))}"
+
+
+def order(finding: Finding) -> tuple[object, ...]:
+    """Sort key: by zxid, then name, then what it is about."""
+    return (
+        finding.from_zxid or 0,
+        finding.finding,
+        finding.group or "",
+        finding.topic or "",
+        -1 if finding.partition is None else finding.partition,
+        finding.session or 0,
+        finding.to_zxid or 0,
+        finding.severity,
+        finding.detail,
+    )

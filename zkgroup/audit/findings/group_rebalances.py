@@ -1,0 +1,504 @@
+"""The rebalances of a group, out of a replay of its members, owners and stored assignment.
+
+A rebalance begins with a change of the membership, or with the first owner that comes or goes. It is over
+once nothing of the kind has happened for a while; earlier where every member owned what it is assigned
+and the membership changes again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from zkgroup.assignment import assignment_diff
+from zkgroup.audit.answers.owner_lives import is_session_end, member_of_thread, thread_of
+from zkgroup.audit.findings.membership import (
+    ExpectedOwners,
+    expected_owners,
+    least_moves,
+    numbers_of,
+    partitions_at,
+    registration_of,
+    topics_wanted,
+)
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import DataChange, Facts, Life
+from zkgroup.audit.inputs.keys import Key
+from zkgroup.audit.inputs.texts import session_text
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.model import TopicPartition
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.group_records import StoredAssignment
+from zkgroup.znodes.paths import PathKind, partition_of, path_kind
+
+
+class RegisteredMember(NamedTuple):
+    session: int
+    registration: Registration | None
+    """None where a JVM member could not read it: such a member owns nothing, and stops the JVM members."""
+    from_zxid: int
+    from_ms: int
+
+
+class Claimed(NamedTuple):
+    thread: str
+    session: int
+    from_zxid: int
+    from_ms: int
+
+
+class Freed(NamedTuple):
+    """The last end of an owner of a partition that has no owner now."""
+
+    claim: Claimed
+    zxid: int
+    time_ms: int
+    session: int
+    """Names who deleted it."""
+
+
+class GroupReplay:
+    """Members, owners and stored assignment of a group. `apply` takes its rows in order."""
+
+    def __init__(self, group: str, facts: Facts) -> None:
+        self.group = group
+        self.members: dict[str, RegisteredMember] = {}
+        self.owners: dict[TopicPartition, Claimed] = {}
+        self.freed: dict[TopicPartition, Freed] = {}
+        self._facts = facts
+        self._assignment_path = StoredAssignment.path(group)
+        self._assignment: StoredAssignment | None = None
+
+    def apply(self, event: Event, place: PathKind) -> None:
+        if place.kind == "member":
+            self._member(event, place.member)
+        elif place.kind == "owner":
+            self._owner(event, partition_of(event.path))
+        elif event.path == self._assignment_path:
+            self._assignment = _assignment(event)
+
+    def registrations(self) -> dict[str, Registration]:
+        """The readable ones."""
+        return {
+            name: member.registration
+            for name, member in self.members.items()
+            if member.registration is not None
+        }
+
+    def threads(self) -> dict[TopicPartition, str]:
+        """The owner of each owned partition, as a thread id."""
+        return {tp: claim.thread for tp, claim in self.owners.items()}
+
+    def foreign_claims(self) -> list[Claimed]:
+        """The owners in another client's format: the id alone of a registration of the same session."""
+        members = self.members
+        return [
+            claim
+            for claim in self.owners.values()
+            if claim.thread in members and members[claim.thread].session == claim.session
+        ]
+
+    def expected_owners(self, zxid: int) -> ExpectedOwners | None:
+        """The assignment with the topics of a zxid; None where it cannot be known.
+
+        That is so of other clients' members, too: how they share partitions is their own.
+        """
+        if self.foreign_claims():
+            return None
+        return expected_owners(
+            self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._assignment
+        )
+
+    def is_at_rest(self, zxid: int) -> bool:
+        """Returns whether every member owns exactly what it is assigned."""
+        if not self.owners and self._is_to_be_owned(zxid):
+            return False
+        plan = self.expected_owners(zxid)
+        return plan is not None and plan.owners == self.threads()
+
+    def _is_to_be_owned(self, zxid: int) -> bool:
+        """Returns whether an assignment, if it can be known, has an owner for something. False: perhaps."""
+        if self._assignment is not None and not self._assignment.owners:
+            return False
+        partitions = partitions_at(self._facts, zxid)
+        return any(
+            threads > 0 and partitions.get(topic)
+            for registration in self.registrations().values()
+            for topic, threads in (topics_wanted(registration, tuple(partitions)) or {}).items()
+        )
+
+    def _member(self, event: Event, member: str) -> None:
+        if event.op == "create":
+            self.members[member] = RegisteredMember(
+                event.session, registration_of(event.data), event.zxid, event.time_ms
+            )
+        elif event.op == "set" and member in self.members:
+            self.members[member] = self.members[member]._replace(registration=registration_of(event.data))
+        elif event.op == "delete":
+            self.members.pop(member, None)
+
+    def _owner(self, event: Event, topic_partition: TopicPartition) -> None:
+        if event.op == "create":
+            self.owners[topic_partition] = Claimed(thread_of(event), event.session, event.zxid, event.time_ms)
+            self.freed.pop(topic_partition, None)
+        elif event.op == "delete" and topic_partition in self.owners:
+            claim = self.owners.pop(topic_partition)
+            self.freed[topic_partition] = Freed(claim, event.zxid, event.time_ms, event.session)
+
+
+def replayed_group(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[GroupReplay]:
+    """The group after its last row: one value. Several rules share it."""
+    replay = GroupReplay(key[0], facts)
+    for event in rows:
+        replay.apply(event, path_kind(event.path))
+    yield replay
+
+
+def _assignment(event: Event) -> StoredAssignment | None:
+    if event.op == "delete":
+        return None
+    try:
+        return StoredAssignment.decode(event.path, event.data)
+    except CorruptZnodeError:
+        return None
+
+
+QUIET_MS = 5_000
+
+Cause = Literal[
+    "join",
+    "unreadable registration",
+    "clean leave",
+    "expiry",
+    "crash",
+    "removal",
+    "subscribe",
+    "unsubscribe",
+    "partition growth",
+    "topic deletion",
+    "stolen claim",
+]
+
+
+class Trigger(NamedTuple):
+    """Holds what set a rebalance off, or happened in it.
+
+    `expiry` is the end of a session whose member came back later in the history, `crash` of one that did
+    not. `removal` is a registration that another session deleted, `unreadable registration` one that stops
+    the JVM members. `unsubscribe` gives up a topic or threads of one; `subscribe` only asks for more.
+    """
+
+    cause: Cause
+    what: str
+    """The member, topic or session."""
+    zxid: int
+    time_ms: int
+
+
+class PartitionChange(NamedTuple):
+    """A partition that was released or claimed in a rebalance."""
+
+    topic_partition: TopicPartition
+    before: str | None
+    """The thread that owned it before the rebalance."""
+    after: str | None
+    down_ms: int | None
+    """Says how long no member owned it, since its last owner; None where none does at the end, or none
+    did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One of them, from its first to its last row."""
+
+    group: str
+    from_zxid: int
+    from_ms: int
+    to_zxid: int
+    to_ms: int
+    triggers: tuple[Trigger, ...]
+    """By zxid; none where the log does not have it."""
+    changes: tuple[PartitionChange, ...]
+    retaken: tuple[TopicPartition, ...]
+    """Released, and claimed again by the same thread in the same session."""
+    members: int
+    """Registered at its end."""
+    retaken_by_zkgroup: int
+    """Says how many of these by zkgroup members; the JVM's always release everything."""
+    is_sticky: bool
+    moved: int
+    """Partitions that have another thread than before; not those that only one side has."""
+    least: int | None
+    """The fewest moves known: those of the evenest assignment, or the real ones where they were fewer, for
+    range may do with an assignment less even. None where that was not asked, or cannot be known."""
+
+    @property
+    def down_ms_max(self) -> int:
+        """The longest time without an owner, of those that have one again."""
+        return max((change.down_ms or 0 for change in self.changes), default=0)
+
+    @property
+    def unowned(self) -> int:
+        """Returns how many of the partitions touched have no owner at its end."""
+        return sum(change.after is None for change in self.changes)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A rebalance under way."""
+
+    from_zxid: int
+    from_ms: int
+    to_zxid: int
+    to_ms: int
+    before: dict[TopicPartition, str]
+    members: dict[str, RegisteredMember]
+    triggers: list[Trigger]
+    touched: dict[TopicPartition, int | None]
+    """Each with the time it was without an owner, so far as that is over."""
+    released: dict[TopicPartition, Claimed]
+    retaken: dict[TopicPartition, bool]
+    """Each with whether a zkgroup member did it."""
+
+
+class Rebalances:
+    """Sees the rows of a group, in order; gives each rebalance as soon as it is over."""
+
+    def __init__(
+        self, group: str, facts: Facts, quiet_ms: float = QUIET_MS, *, with_least: bool = True
+    ) -> None:
+        self._facts = facts
+        self._quiet_ms = quiet_ms
+        self._with_least = with_least
+        self._replay = GroupReplay(group, facts)
+        self._lives: dict[str, list[Life]] = {}
+        """The registrations of the group by path, later ones too."""
+        for life in facts.members.get(group, ()):
+            self._lives.setdefault(life.path, []).append(life)
+        self._open: _Open | None = None
+        self._since_zxid = facts.start_zxid - 1
+        """Topics that changed up to here have had their rebalance."""
+
+    def see(self, event: Event) -> Rebalance | None:
+        """Takes a row in; the rebalance that was over before it, if one was."""
+        place, over = path_kind(event.path), None
+        if event.op in ("create", "delete") and place.kind in ("owner", "member") and not event.seed:
+            current = self._open
+            if current is not None and event.zxid != current.to_zxid and self._is_over(current, event, place):
+                over, current = self._close(current), None
+            self._note(current or self._opened(event), event, place)
+        self._replay.apply(event, place)
+        return over
+
+    def end(self) -> Rebalance | None:
+        """The one that was under way."""
+        return None if self._open is None else self._close(self._open)
+
+    def _is_over(self, current: _Open, event: Event, place: PathKind) -> bool:
+        """Returns whether a row of a later transaction begins another one."""
+        if event.time_ms - current.to_ms >= self._quiet_ms:
+            return True
+        return self._is_trigger(event, place) and self._replay.is_at_rest(current.to_zxid)
+
+    def _is_trigger(self, event: Event, place: PathKind) -> bool:
+        """Returns whether it asks for one: a change of the membership, or a claim that its member did not
+        release.
+
+        The end of a session may list its claims before its registration.
+        """
+        if place.kind == "member":
+            return True
+        if event.op != "delete":
+            return False
+        claim = self._replay.owners.get(partition_of(event.path))
+        return claim is not None and (claim.session != event.session or is_session_end(self._facts, event))
+
+    def _opened(self, event: Event) -> _Open:
+        self._open = _Open(
+            event.zxid,
+            event.time_ms,
+            event.zxid,
+            event.time_ms,
+            self._replay.threads(),
+            dict(self._replay.members),
+            [],
+            {},
+            {},
+            {},
+        )
+        return self._open
+
+    def _note(self, current: _Open, event: Event, place: PathKind) -> None:
+        """Takes a row into the rebalance, on the state of the group just before it."""
+        current.to_zxid = event.zxid
+        current.to_ms = max(current.to_ms, event.time_ms)
+        if place.kind == "member":
+            cause = self._cause(event, place.member)
+            if cause is not None:
+                current.triggers.append(Trigger(cause, place.member, event.zxid, event.time_ms))
+            return
+        tp = partition_of(event.path)
+        if event.op == "create":
+            freed = self._replay.freed.get(tp)
+            down = None if freed is None else max(event.time_ms - freed.time_ms, 0)
+            earlier = current.touched.get(tp)
+            current.touched[tp] = down if earlier is None or down is None else earlier + down
+            was = current.released.pop(tp, None)
+            if was is not None and (was.thread, was.session) == (thread_of(event), event.session):
+                current.retaken[tp] = self._is_zkgroup(was.thread)
+            return
+        claim = self._replay.owners.get(tp)
+        if claim is not None:
+            current.touched.setdefault(tp, None)
+            if claim.session != event.session:
+                self._stolen(current, event)
+            elif not is_session_end(self._facts, event):
+                current.released[tp] = claim
+
+    def _is_zkgroup(self, thread: str) -> bool:
+        member = self._replay.members.get(member_of_thread(thread) or "")
+        return member is not None and member.registration is not None and member.registration.is_zkgroup
+
+    def _stolen(self, current: _Open, event: Event) -> None:
+        who = session_text(event.session)
+        if not any(trigger.cause == "stolen claim" and trigger.what == who for trigger in current.triggers):
+            current.triggers.append(Trigger("stolen claim", who, event.zxid, event.time_ms))
+
+    def _cause(self, event: Event, member: str) -> Cause | None:
+        """Of a row of a member. A registration that is made again at once counts where it is made."""
+        was = self._replay.members.get(member)
+        if event.op == "create":
+            return self._of_registration(event)
+        if was is None:
+            return None
+        if was.session != event.session:
+            return "removal"
+        next_life = self._next_life(event)
+        if not is_session_end(self._facts, event):
+            is_renewed = next_life is not None and self._is_renewal(event.session, event.time_ms, next_life)
+            return None if is_renewed else "clean leave"
+        session = self._facts.sessions.get(event.session)
+        if session is not None and session.expired is False:
+            return "clean leave"
+        return "crash" if next_life is None else "expiry"
+
+    def _of_registration(self, event: Event) -> Cause | None:
+        """A member that registers anew in the same session has changed its mind, of topics or threads."""
+        if registration_of(event.data) is None:
+            return "unreadable registration"
+        lives = self._lives.get(event.path, [])
+        at = bisect_left(lives, event.zxid, key=_from_zxid)
+        if at == 0 or lives[at - 1].ended_by is None:
+            return "join"
+        last = lives[at - 1]
+        now = Life(event.path, event.session, event.data, event.zxid, event.time_ms)
+        if not self._is_renewal(last.ended_by, last.to_ms, now):
+            return "join"
+        partitions = partitions_at(self._facts, event.zxid)
+        before, after = _wants(last.data, partitions), _wants(event.data, partitions)
+        if before == after:
+            return None
+        is_less = any(threads > after.get(topic, 0) for topic, threads in before.items())
+        return "unsubscribe" if is_less else "subscribe"
+
+    def _is_renewal(self, ended_by: int | None, ended_ms: int | None, life: Life) -> bool:
+        """Returns whether a registration was made again at once by the session that had deleted it."""
+        return ended_ms is not None and ended_by == life.session and life.from_ms - ended_ms < self._quiet_ms
+
+    def _next_life(self, event: Event) -> Life | None:
+        """The next registration at this path."""
+        lives = self._lives.get(event.path, [])
+        at = bisect_left(lives, event.zxid, key=_from_zxid)
+        return lives[at] if at < len(lives) else None
+
+    def _of_topics(self, current: _Open) -> Iterator[Trigger]:
+        """Topics that changed shortly before the rebalance or in it, and that a member of then wanted."""
+        before = self._wanted(current.members)
+        later = before | self._wanted(self._replay.members)
+        for topic in sorted(later & self._facts.topics.keys()):
+            last: DataChange | None = None
+            for change in self._facts.topics[topic]:
+                is_early = change.zxid < current.from_zxid
+                if (
+                    self._since_zxid < change.zxid <= current.to_zxid
+                    and change.time_ms >= current.from_ms - self._quiet_ms
+                    and topic in (before if is_early else later)
+                    and (cause := _of_topic(last, change)) is not None
+                ):
+                    yield Trigger(cause, topic, change.zxid, change.time_ms)
+                last = change
+
+    def _wanted(self, members: Mapping[str, RegisteredMember]) -> set[str]:
+        names = tuple(self._facts.topics)
+        return {
+            topic
+            for member in members.values()
+            if member.registration is not None
+            for topic in topics_wanted(member.registration, names) or ()
+        }
+
+    def _close(self, current: _Open) -> Rebalance:
+        self._open = None
+        after = self._replay.threads()
+        triggers = sorted([*current.triggers, *self._of_topics(current)], key=lambda each: each.zxid)
+        first = triggers[0] if triggers and triggers[0].zxid < current.from_zxid else None
+        self._since_zxid = current.to_zxid
+        registrations = self._replay.registrations()
+        moved = len(assignment_diff(current.before, after).moved)
+        least = None
+        if self._with_least:
+            partitions = partitions_at(self._facts, current.to_zxid)
+            least = least_moves(registrations, partitions, current.before, moved)
+        return Rebalance(
+            group=self._replay.group,
+            from_zxid=first.zxid if first else current.from_zxid,
+            from_ms=first.time_ms if first else current.from_ms,
+            to_zxid=current.to_zxid,
+            to_ms=current.to_ms,
+            triggers=tuple(triggers),
+            changes=tuple(
+                PartitionChange(tp, current.before.get(tp), after.get(tp), down_ms if tp in after else None)
+                for tp, down_ms in sorted(current.touched.items())
+            ),
+            retaken=tuple(sorted(current.retaken)),
+            members=len(self._replay.members),
+            retaken_by_zkgroup=sum(current.retaken.values()),
+            is_sticky=bool(registrations)
+            and all(registration.strategy == "sticky" for registration in registrations.values()),
+            moved=moved,
+            least=least,
+        )
+
+
+def group_rebalances(
+    rows: Iterable[Event], key: tuple[str, ...], facts: Facts, quiet_ms: float
+) -> Iterator[Rebalance]:
+    """Those of a group, out of its rows: what several rules share."""
+    rebalances = Rebalances(key[0], facts, quiet_ms)
+    for event in rows:
+        over = rebalances.see(event)
+        if over is not None:
+            yield over
+    last = rebalances.end()
+    if last is not None:
+        yield last
+
+
+def _wants(data: bytes | None, partitions: Iterable[str]) -> Mapping[str, int]:
+    """Topic to thread count; nothing where that cannot be known."""
+    registration = registration_of(data)
+    return (topics_wanted(registration, partitions) if registration else None) or {}
+
+
+def _from_zxid(life: Life) -> int:
+    return life.from_zxid
+
+
+def _of_topic(before: DataChange | None, change: DataChange) -> Cause | None:
+    old = () if before is None else numbers_of(before.data)
+    new = numbers_of(change.data)
+    if set(new) - set(old):
+        return "partition growth"
+    return "topic deletion" if set(old) - set(new) else None

@@ -1,0 +1,193 @@
+"""A finding, and what decides it: a pure function over the rows of one key.
+
+One process and Spark both bring the rows of each key together, in order, and call the same function, so both
+find the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
+
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.keys import Key, Keys
+
+if TYPE_CHECKING:
+    from zkgroup.audit.findings.tables import ScreenTables
+    from zkgroup.audit.inputs.selection import Selection
+    from zkgroup.zkfiles.history import History
+
+
+_Item = TypeVar("_Item")
+
+
+class _Again(Protocol):
+    """Rows that can be iterated over more than once."""
+
+    def __iter__(self) -> Iterator[Event]: ...
+
+
+class KeyRows:
+    """Rows in order, to be iterated over any number of times; what rules share of them is computed once."""
+
+    def __init__(self, rows: _Again) -> None:
+        self._rows = rows
+        self._known: dict[tuple[Any, ...], Sequence[Any]] = {}
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._rows)
+
+    def once(
+        self, make: Callable[..., Iterable[_Item]], key: tuple[str, ...], facts: Facts, *bounds: float
+    ) -> Sequence[_Item]:
+        """All that `make(rows, key, facts, *bounds)` gives; the rules of a key share it."""
+        known = self._known.get((make, *bounds))
+        if known is None:
+            known = self._known[make, *bounds] = list(make(self, key, facts, *bounds))
+        return known
+
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+"""The worst first."""
+Input = Literal["snapshot", "log"]
+
+
+class Moment(Protocol):
+    """A transaction, and the leader's clock then."""
+
+    @property
+    def zxid(self) -> int: ...
+    @property
+    def time_ms(self) -> int: ...
+
+
+class Interval(Protocol):
+    """A time between two transactions; `to_*` is None where it lasts."""
+
+    @property
+    def from_zxid(self) -> int | None: ...
+    @property
+    def to_zxid(self) -> int | None: ...
+    @property
+    def from_ms(self) -> int | None: ...
+    @property
+    def to_ms(self) -> int | None: ...
+
+
+_Place = tuple[str | None, str | None, int | None]
+"""Group, topic and partition."""
+_NOWHERE: Final[_Place] = (None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found. What does not apply is None. `to_zxid` is None for what lasts to the end."""
+
+    finding: str
+    severity: Severity
+    group: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    session: int | None = None
+    from_zxid: int | None = None
+    to_zxid: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    detail: str = ""
+
+    @classmethod
+    def during(
+        cls,
+        name: str,
+        severity: Severity,
+        time: Interval,
+        detail: str,
+        place: _Place = _NOWHERE,
+        session: int | None = None,
+    ) -> Finding:
+        """Of the time of an interval; `place` is group, topic and partition."""
+        ends = (time.from_zxid, time.to_zxid, time.from_ms, time.to_ms)
+        return cls(name, severity, *place, session, *ends, detail)
+
+    @classmethod
+    def between(
+        cls,
+        name: str,
+        severity: Severity,
+        since: Moment,
+        to: Moment | None,
+        detail: str,
+        place: _Place = _NOWHERE,
+        session: int | None = None,
+    ) -> Finding:
+        """Of what began at one moment and ended at another; None where it lasts."""
+        zxids, times = (since.zxid, to.zxid if to else None), (since.time_ms, to.time_ms if to else None)
+        return cls(name, severity, *place, session, *zxids, *times, detail)
+
+    @classmethod
+    def at(
+        cls, name: str, severity: Severity, event: Event, detail: str, place: _Place = _NOWHERE
+    ) -> Finding:
+        """Of what one row did: of its session and its moment."""
+        return cls.between(name, severity, event, event, detail, place, event.session)
+
+
+Bounds = Mapping[str, float]
+Find = Callable[[KeyRows, Key, Facts, Bounds], Iterator[Finding]]
+
+
+class Screened(NamedTuple):
+    """The result of a screen: rows that the rule has to see, and findings of keys that it need not see."""
+
+    rows: Selection
+    found: Sequence[Finding] = ()
+
+
+def memberships_at_the_end(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Screens what says who is registered at the end, who owns what, and since when no member does."""
+    return Screened(tables.last_memberships)
+
+
+Screen = Callable[["ScreenTables", Bounds], Screened]
+"""May keep rows that bring no finding; never leaves out one that does, or that changes one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One finding: what it asks, what it needs, and how it is decided."""
+
+    name: str
+    severity: Severity
+    """The worst that it says."""
+    question: str
+    needs: Sequence[Input]
+    """Holds what it cannot do without: a snapshot alone, or the log."""
+    act: str
+    """Says what an operator does about it."""
+    keys: Keys
+    find: Find
+    """Gets the rows of one key in order; its docstring is the text of the finding's section."""
+    bounds: Bounds = field(default_factory=dict)
+    """Numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
+    screen: Screen | None = None
+    """None where the rule sees all rows of its keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRule:
+    """A finding about the whole tree or the files themselves: it reads the history, not rows."""
+
+    name: str
+    severity: Severity
+    """The worst that it says."""
+    question: str
+    needs: Sequence[Input]
+    act: str
+    find: Callable[[History, Facts, Bounds], Iterable[Finding]]
+    bounds: Bounds = field(default_factory=dict)
+
+
+AnyRule = Rule | WholeRule

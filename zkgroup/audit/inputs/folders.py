@@ -1,0 +1,292 @@
+"""The folders of one ensemble's servers as a source: trees, rows, and what is wrong with the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from zkgroup.audit.inputs.groups import offsets_of_others
+from zkgroup.audit.inputs.points_in_time import (
+    Covered,
+    PointInTime,
+    outside_notes,
+    unlogged_part,
+    zxid_of,
+    zxid_range,
+)
+from zkgroup.audit.inputs.progress import Progress, quiet
+from zkgroup.audit.inputs.reading import seeds_of
+from zkgroup.audit.inputs.source import Difference, Rows, SeenTree, empty_chroot_text, few, standing_text
+from zkgroup.errors import NotFoundError
+from zkgroup.zkfiles.history import Account, History, PastTree
+from zkgroup.zkfiles.log_lists import LeftOutWrites
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole, epoch_of
+
+if TYPE_CHECKING:
+    from zkgroup.audit.inputs.parts import Parts, SessionParts
+    from zkgroup.audit.inputs.rows import Columns
+    from zkgroup.audit.inputs.transactions import TransactionsBuilder
+
+_EVERY = 1000
+
+
+@dataclass(slots=True)
+class Folders:
+    """Servers of one ensemble."""
+
+    history: History
+    chroot: str = ""
+    progress: Progress = quiet
+    _holes: dict[Hole, None] = field(default_factory=dict)
+    _details: dict[str, None] = field(default_factory=dict)
+    _lost: dict[str, None] = field(default_factory=dict)
+
+    def tree(self, at: PointInTime | None = None) -> SeenTree:
+        self._note_outside(None, at)
+        at = at or PointInTime()
+        past = self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms)
+        self._note_skipped(past.account)
+        return _seen(past)
+
+    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
+        from_zxid, to_zxid = self.zxids(start, end)
+        self._note_unlogged(from_zxid, to_zxid, end)
+        if not self._has_anything(to_zxid):
+            self._details["the files have no transaction and no tree, so nothing was searched"] = None
+        try:
+            past = self._before(from_zxid, to_zxid)
+        except NotFoundError as error:
+            if not self._has_logs or from_zxid > 1:
+                raise
+            return self._log_alone(to_zxid, str(error))
+        self._note(past.account)
+        return self._rows(past.tree, _seen(past), to_zxid, is_whole=past.account.is_whole)
+
+    def _rows(self, seeds: Tree, seen: SeenTree, to_zxid: int | None, *, is_whole: bool) -> Rows:
+        """Returns what comes behind a tree; `is_whole` where it has all that stood then."""
+        after = seen.zxid
+
+        def parts(
+            rows_per_part: int,
+            left_out: LeftOutWrites | None = None,
+            transactions: TransactionsBuilder | None = None,
+        ) -> Parts:
+            from zkgroup.audit.inputs.logs import LoggedParts, LoggedRange
+            from zkgroup.audit.inputs.parts import Parts
+            from zkgroup.audit.inputs.rows import columns_of
+
+            before = columns_of(seeds_of(seeds, self.chroot))
+            log = LoggedRange(self.history, after, to_zxid, self.chroot, self.progress, self._holes)
+            logged = LoggedParts(log, rows_per_part, left_out, transactions)
+
+            def noted() -> Iterator[Columns]:
+                yield from logged
+                if self.chroot and not any(before.paths) and not logged.has_paths:
+                    self._details[empty_chroot_text(self.chroot)] = None
+
+            return Parts(before, noted())
+
+        def parts_of_group(group: str, rows_per_part: int) -> Parts:
+            # In a tree that lacks something a group may be known by a set alone.
+            return parts(rows_per_part, offsets_of_others(group, self.chroot) if is_whole else None)
+
+        def session_parts(rows_per_part: int) -> SessionParts:
+            from zkgroup.audit.inputs.parts import SessionParts
+            from zkgroup.audit.inputs.transactions import TransactionsBuilder
+
+            if not is_whole:
+                return SessionParts.of(parts(rows_per_part))
+            builder = TransactionsBuilder()
+            found = parts(rows_per_part, offsets_of_others(None, self.chroot), builder)
+            return SessionParts(found.before, ((part, builder.taken()) for part in found.logged))
+
+        return Rows(parts, seen, to_zxid, self.progress, parts_of_group, session_parts)
+
+    def zxids(
+        self, start: PointInTime | None = None, end: PointInTime | None = None
+    ) -> tuple[int, int | None]:
+        self._note_outside(start, end)
+        return zxid_range(start, end, self.history.zxid_at)
+
+    def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
+        """Returns what differs at and below a path (of the servers) between two moments, in either order.
+
+        The range is replayed once, in one tree. Raises NotFoundError where the files begin later.
+        """
+        for moment in (start, end):
+            self._note_outside(None, moment)
+        zxids = self.zxid_of(start), self.zxid_of(end)
+        first, last = min(zxids), max(zxids)
+        found = self.history.compared(first, last, below, through=lambda each: self._shown(each, last))
+        for account in found.accounts:
+            self._note(account)
+        if found.after is not None:
+            self._details["the logs do not lead from one tree to the other, so both were compared"] = None
+        if found.first_bad_zxid is not None:
+            bad = f"the tree's digest is another than the servers' from {found.first_bad_zxid:#x} on"
+            self._lost[bad] = None
+        behind = [
+            hole
+            for moment, zxid in zip((start, end), zxids, strict=True)
+            if moment.zxid is None and (hole := self.history.unlogged_behind(zxid)) is not None
+        ]
+        self._holes |= dict.fromkeys(behind)
+        is_decided = not any(first < zxid <= last for zxid in self.history.ensemble.undecided)
+        is_known = last <= self.history.last_zxid and is_decided and not behind
+        is_exact = found.first_bad_zxid is None and all(each.is_exact for each in found.accounts)
+        changes = found.changes if zxids[0] <= zxids[1] else [each.reversed() for each in found.changes]
+        return Difference(changes, *zxids, found.time_ms, is_exact and is_known)
+
+    def zxid_of(self, moment: PointInTime) -> int:
+        """The last transaction at or before it. Raises NotFoundError where the files begin later."""
+        return zxid_of(moment, self.history.zxid_at)
+
+    def damages(self) -> list[str]:
+        found = [
+            f"{damage.path}, byte {damage.offset}: expected {damage.expected}, found {damage.found}"
+            for server in self.history.ensemble.servers
+            for damage in server.damages.values()
+        ]
+        found += [hole.text for hole in self._holes]
+        return [*found, *self._lost]
+
+    def notes(self) -> list[str]:
+        ensemble = self.history.ensemble
+        found = [
+            f"{path}: records from {zxid:#x} on stand in an earlier log too, and count once"
+            for server in ensemble.servers
+            for path, zxid in server.overlaps.items()
+        ]
+        undecided = {zxid: ensemble.splits[zxid][0] for zxid in ensemble.undecided}
+        decided = ensemble.splits.keys() - undecided.keys()
+        if decided:
+            found.append(
+                f"servers have different records at {_some(decided)}; what most of them have is taken"
+            )
+        if undecided:
+            taken = few([str(folder) for folder in dict.fromkeys(chain(*undecided.values()))])
+            found.append(
+                f"servers have different records at {_some(undecided)}, and none is that of most; "
+                f"what {taken} has, which goes furthest, is taken"
+            )
+        if ensemble.rolled_back:
+            found.append(f"the ensemble went on without {_some(ensemble.rolled_back)}, so they are left out")
+        return [*found, *self._details]
+
+    def _note_skipped(self, account: Account) -> None:
+        """Of a tree that is not exact, notes which snapshots could not be used, and why."""
+        if not account.is_exact:
+            self._details |= {f"not used: {why}": None for why in account.skipped}
+
+    def _note(self, account: Account) -> None:
+        """Notes that the tree that other answers stand on is not exact."""
+        self._note_skipped(account)
+        if not account.is_exact:
+            self._holes |= dict.fromkeys(account.holes)
+            notes = self._lost if account.is_damaged and not account.holes else self._details
+            notes[standing_text(account.zxid, account.detail)] = None
+
+    def _note_unlogged(self, from_zxid: int, to_zxid: int | None, end: PointInTime | None) -> None:
+        """Notes what is asked for and in no log, though a snapshot is later."""
+        ensemble = self.history.ensemble
+        unlogged = ensemble.unlogged
+        last_record = None if unlogged is None else ensemble.last_record
+        hole = unlogged_part(unlogged, last_record, from_zxid, to_zxid, end)
+        if hole is not None:
+            self._holes[hole] = None
+
+    def _note_outside(self, start: PointInTime | None, end: PointInTime | None) -> None:
+        if start is not None or end is not None:
+            self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
+
+    def _covered(self) -> Covered:
+        firsts = [server.first_logged for server in self.history.ensemble.servers]
+        first, last = min((zxid for zxid in firsts if zxid is not None), default=None), self.history.last_zxid
+        times = [
+            None
+            if zxid is None
+            else next((each.time_ms for each in self.history.transactions(zxid, zxid)), None)
+            for zxid in (first, last)
+        ]
+        return Covered(first, times[0], last, times[1])
+
+    def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
+        """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
+        firsts = [server.first_logged for server in self.history.ensemble.servers]
+        before = min(zxid for zxid in firsts if zxid is not None) - 1
+        detail = "what stood before the first record is not known"
+        if any(server.files.snapshots for server in self.history.ensemble.servers):
+            self._lost[why] = None
+        else:
+            detail += ", as there is no snapshot"
+        nothing = Tree.from_znodes((), zxid=before, digests=False)
+        seen = SeenTree(nothing, before, None, False, False, detail)
+        self._details[standing_text(before, detail)] = None
+        return self._rows(nothing, seen, to_zxid, is_whole=False)
+
+    def _has_anything(self, to_zxid: int | None) -> bool:
+        """Returns whether the files have a transaction or a snapshot.
+
+        Where all that follows is read anyway, the end of the newest log is enough, if it shows a record.
+        """
+        if to_zxid is None and any(server.about_last_zxid() for server in self.history.ensemble.servers):
+            return True
+        return bool(self.history.last_zxid)
+
+    @property
+    def _has_logs(self) -> bool:
+        return any(server.files.logs for server in self.history.ensemble.servers)
+
+    def _leads_on_from(self, from_zxid: int) -> bool:
+        """Returns whether there is a record from a zxid on; where names tell, nothing is read."""
+        servers = self.history.ensemble.servers
+        if any(log.zxid >= from_zxid for server in servers for log in server.files.logs):
+            return True
+        last = self.history.ensemble.last_record
+        return last is not None and last >= from_zxid
+
+    def _before(self, from_zxid: int, to_zxid: int | None) -> PastTree:
+        """The tree before a transaction, or the first one that is known to be of one moment.
+
+        Where no record comes after it, it is the last one that is asked for.
+        """
+        if not self._leads_on_from(from_zxid):
+            return self.history.tree_at(zxid=to_zxid)
+        if from_zxid > 1:
+            try:
+                past = self.history.tree_at(zxid=from_zxid - 1)
+            except NotFoundError:
+                return self.history.beginning()
+            if past.account.is_whole:
+                return past
+        return self.history.beginning()
+
+    def _shown(self, transactions: Iterator[Transaction], to_zxid: int | None) -> Iterator[Transaction]:
+        """The same transactions; how many were read is reported."""
+        for count, transaction in enumerate(transactions):
+            if count % _EVERY == 0:
+                end = min(self.history.last_zxid, to_zxid or self.history.last_zxid)
+                is_known = count > 0 and epoch_of(end) == epoch_of(transaction.zxid)
+                left = end - transaction.zxid + 1
+                self.progress("reading transactions", count, count + left if is_known else None)
+            yield transaction
+
+
+def _seen(past: PastTree) -> SeenTree:
+    account = past.account
+    return SeenTree(
+        past.tree,
+        account.zxid,
+        account.time_ms,
+        account.is_exact,
+        account.is_damaged,
+        account.detail,
+    )
+
+
+def _some(zxids: Iterable[int]) -> str:
+    return few([f"{zxid:#x}" for zxid in sorted(zxids)])
