@@ -19,7 +19,7 @@ from zkgroup.audit.inputs.source import Rows, SeenTree
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
-from zkgroup.audit.report.tables import Nowhere
+from zkgroup.audit.report.tables import nowhere
 from zkgroup.zkfiles.tree import Tree
 
 GROUP = "billing"
@@ -46,7 +46,7 @@ def shape_of(log: AuditLog) -> dict[str, Any]:
 
 
 def _gathered(log: AuditLog, found: Found, limits: ReportLimits) -> dict[str, Any]:
-    with closing(ColumnsDrawing(rows_of(log.events), None, limits, Nowhere())) as drawing:
+    with closing(ColumnsDrawing(rows_of(log.events), None, limits, nowhere)) as drawing:
         drawn = drawing.drawn()
     return report_data(drawn, found, numbered(found), About(inputs=["made"]), limits)
 

@@ -190,7 +190,8 @@ def run(options: DemoOptions, screen: Screen) -> AuditDemoReport:
 
 def _audit(stage: PlantedGroup, shared: GroupDemoReport) -> AuditDemoReport:
     """Audits the files of the stopped server, and writes the report."""
-    from zkgroup.audit.report.writing import ReportPlace, report_of, rows_beside, write_report
+    from zkgroup.audit.report.parquet import drafts
+    from zkgroup.audit.report.writing import ReportPlace, report_of, write_report
 
     inputs = [stage.folder / "zookeeper" / "server-0"]
     stage.headline = "auditing the server's files"
@@ -199,8 +200,8 @@ def _audit(stage: PlantedGroup, shared: GroupDemoReport) -> AuditDemoReport:
     source = open_source(inputs)
     kept = stage.folder if stage.options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
     place = ReportPlace.of(kept / REPORT)
-    with rows_beside(place) as rows:
-        report = report_of(source, inputs, rows=rows)
+    with drafts(place.folder) as rows:
+        report = report_of(source, inputs, give=rows.add)
         written = write_report(place, report, rows)
     found = report.found
     lives = _owners(source, found, stage.group)

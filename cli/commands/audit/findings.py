@@ -345,22 +345,22 @@ def report(
         raise click.UsageError("--master and --set are for --spark")
     require_columns()
     from zkgroup.audit.report import writing
+    from zkgroup.audit.report.parquet import drafts
 
     place = writing.ReportPlace.of(page, data_dir)
-    for path in (page, place.folder / writing.FINDINGS):
+    for path in (page, place.folder / writing.JSON):
         inputs.require_outside(path)
     writing.require_free(place, overwrite=overwrite)
     if spark:
         request = _ReportRequest(inputs, start, end, group)
-        made, written, damaged = _with_spark(request, place, master, dict(settings), overwrite=overwrite)
+        made, written = _with_spark(request, place, master, dict(settings), overwrite=overwrite)
     else:
-        with opened(inputs) as (source, report), writing.rows_beside(place) as rows:
+        with opened(inputs) as (source, report), drafts(place.folder) as rows:
             made = writing.report_of(
-                source, inputs.paths, start=start, end=end, group=group, rows=rows, progress=report
+                source, inputs.paths, start=start, end=end, group=group, give=rows.add, progress=report
             )
             report("writing the report")
             written = writing.write_report(place, made, rows, overwrite=overwrite)
-        damaged = bool(source.damages())
     severities = [one.severity for one in made.found.findings]
     if not REPORT.print(
         out,
@@ -373,7 +373,7 @@ def report(
         for path in written:
             echo_err(f"wrote {path}")
         summary(made.found, made.incidents)
-    if "error" in severities or damaged:
+    if "error" in severities or made.damages:
         fail_check()
 
 
@@ -393,8 +393,8 @@ def _with_spark(
     settings: dict[str, str],
     *,
     overwrite: bool,
-) -> tuple[AuditReport, list[Path], bool]:
-    """The report, the files, and whether anything is damaged. Notes are printed as without Spark."""
+) -> tuple[AuditReport, list[Path]]:
+    """The report and the files. Notes are printed as without Spark."""
     inputs = request.inputs
     if not inputs.texts:
         raise click.UsageError("--spark is for --input: a live ensemble has no logs to read")
@@ -402,10 +402,11 @@ def _with_spark(
         raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
     require_spark()
     require_inputs(inputs.texts)
-    from zkgroup.audit.report.writing import rows_beside, write_report
+    from zkgroup.audit.report.parquet import drafts
+    from zkgroup.audit.report.writing import write_report
     from zkgroup.audit.spark.job import report as reported
 
-    with progress() as report, session(master, settings) as spark, rows_beside(place) as rows:
+    with progress() as report, session(master, settings) as spark, drafts(place.folder) as rows:
         made = reported(
             spark,
             inputs.texts,
@@ -414,12 +415,12 @@ def _with_spark(
             start=request.start,
             end=request.end,
             group=request.group,
-            rows=rows,
+            give=rows.add,
             progress=report,
         )
-        written = write_report(place, made.report, rows, overwrite=overwrite)
+        written = write_report(place, made, rows, overwrite=overwrite)
     echo_notes(made.notes, made.damages)
-    return made.report, written, bool(made.damages)
+    return made, written
 
 
 @click.command(cls=Command)

@@ -30,7 +30,7 @@ def test_the_report_of_folders_is_that_of_a_laptop(spark: Any) -> None:
 
     for name, narrowed in ((INCIDENTS, {}), (INCIDENTS, NARROWED), (HEALTHY[1], {})):
         expected = _of_a_laptop([folder(name)], **narrowed)
-        assert report(spark, [str(folder(name))], **narrowed).report.data == expected
+        assert report(spark, [str(folder(name))], **narrowed).data == expected
 
 
 def test_a_mistyped_group_is_not_taken_for_a_quiet_one(spark: Any) -> None:
@@ -51,7 +51,7 @@ def test_the_report_of_converted_logs_is_that_of_a_laptop(spark: Any, audited: d
     times = {"start": PointInTime(time_ms=1795219223848), "end": PointInTime(time_ms=1795219242414)}
     for narrowed in ({}, NARROWED, times):
         expected = _of_a_laptop([output], ensemble=INCIDENTS, **narrowed)
-        assert report(spark, [str(output)], ensemble=INCIDENTS, **narrowed).report.data == expected
+        assert report(spark, [str(output)], ensemble=INCIDENTS, **narrowed).data == expected
 
 
 def test_holes_and_damage_are_reported_as_without_spark(spark: Any, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_holes_and_damage_are_reported_as_without_spark(spark: Any, tmp_path: Pa
 
     told = report(spark, [str(data)])
 
-    assert told.report.data == _of_a_laptop([data])
+    assert told.data == _of_a_laptop([data])
     assert any("log.1, byte" in text for text in told.damages)
     assert any("are missing" in text for text in told.damages)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from zkgroup.audit.answers.owner_lives import EndedBy, OwnerLife
 from zkgroup.audit.answers.session_rows import SessionsBuilder
+from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.findings.bounded import LIMITS, BoundedRows, RowLimits
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
@@ -28,13 +29,12 @@ from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, first_places
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.inputs.temporary import TemporaryTables
-from zkgroup.audit.report import tables as shown_tables
 from zkgroup.audit.report.data import Drawn
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.offsets import AllOffsets, OffsetColumns, OrderedTable
+from zkgroup.audit.report.parquet import table_of
 from zkgroup.audit.report.sections import AllRebalances, WriteLoad
-from zkgroup.audit.report.tables import Partition
+from zkgroup.audit.report.tables import OWNERS, SESSIONS, Give, Partition, owner_lists, session_lists
 from zkgroup.audit.report.timelines import Span, Timeline, replica_faults, replication, timeline_of
 from zkgroup.znodes.paths import path_kind
 
@@ -60,12 +60,9 @@ class _FirstReading:
             self.ends.append(int(part.zxid[-1]))
             self._see(self._ends.added(part))
 
-    def add_sessions(self, facts: Facts, shown: shown_tables.RowSink) -> Sequence[Any]:
-        """The rows of all sessions."""
-        sessions = self._sessions.rows(facts, self._ends.living)
-        for session in sessions:
-            shown.add("sessions", shown_tables.session(session))
-        return sessions
+    def sessions(self, facts: Facts) -> Sequence[SessionRow]:
+        """All sessions."""
+        return self._sessions.rows(facts, self._ends.living)
 
     def _see(self, part: Columns) -> None:
         self._sessions.add(part)
@@ -91,10 +88,10 @@ class ColumnsDrawing:
         rows: Rows,
         group: str | None,
         limits: ReportLimits,
-        shown: shown_tables.RowSink,
+        give: Give,
         row_limits: RowLimits = LIMITS,
     ) -> None:
-        self._seen, self._limits, self._shown = _FirstReading(), limits, shown
+        self._seen, self._limits, self._give = _FirstReading(), limits, give
         self._bounded = BoundedRows(rows, group, row_limits, self._seen)
         self.rows, self.group, self.groups = rows, group, self._bounded.groups
         self.facts = self._bounded.facts
@@ -102,7 +99,9 @@ class ColumnsDrawing:
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         """Yields what the rules find. The sections are drawn of what was computed for them, once."""
-        sections = self._sections = self._new_sections()
+        sections = self._sections = _ColumnSections(
+            self.facts, self._limits, self._give, self._seen, at_once=not self._bounded.written
+        )
         yield from self._bounded.find(rules, bounds, sections.add)
 
     def drawn(self) -> Drawn:
@@ -118,11 +117,6 @@ class ColumnsDrawing:
         if self._sections is not None:
             self._sections.close()
 
-    def _new_sections(self) -> _ColumnSections:
-        return _ColumnSections(
-            self.facts, self._limits, self._shown, self._seen, is_whole=not self._bounded.written
-        )
-
 
 class _ColumnSections:
     """Takes what was computed of all rows, or of those of one bucket after the other."""
@@ -131,21 +125,19 @@ class _ColumnSections:
         self,
         facts: Facts,
         limits: ReportLimits,
-        shown: shown_tables.RowSink,
+        give: Give,
         seen: _FirstReading,
         *,
-        is_whole: bool,
+        at_once: bool,
     ) -> None:
-        self._facts, self._limits, self._shown, self._seen = facts, limits, shown, seen
+        self._facts, self._limits, self._give, self._seen = facts, limits, give, seen
         self._refused_owners = islice(seen.owned, limits.partitions, None)
         self._refused_offsets = max(len(seen.used) - limits.partitions, 0)
         self._owned = {row: rank for rank, row in enumerate(islice(seen.owned, limits.partitions))}
         self._used = set(islice(seen.used, limits.partitions))
-        self._kept = None if is_whole else TemporaryTables()
-        self._offset_table = OrderedTable(partial(self._give, "offsets"), seen.ends, self._kept)
-        self._kept_owners = None if is_whole else TemporaryTables()
-        self._owner_table = OrderedTable(partial(self._give, "owners"), seen.ends, self._kept_owners)
-        self._rebalances = AllRebalances(limits, shown)
+        self._offset_table = OrderedTable(partial(give, "offsets"), seen.ends, at_once=at_once)
+        self._owner_table = OrderedTable(partial(give, "owners"), seen.ends, at_once=at_once)
+        self._rebalances = AllRebalances(limits)
         self._replica_faults: list[tuple[tuple[str, int], Span]] = []
         self._load = WriteLoad(facts, limits)
         self._offsets = AllOffsets(facts, limits)
@@ -169,12 +161,15 @@ class _ColumnSections:
         self._add_owners(tables)
 
     def drawn(self) -> Drawn:
-        sessions = self._seen.add_sessions(self._facts, self._shown)
+        sessions = self._seen.sessions(self._facts)
+        self._give("sessions", table_of(SESSIONS, session_lists(sessions)))
         self._offset_table.finish()
         self._owner_table.finish()
         for row in self._refused_owners:
             self._owners.refuse(row)
-        self._rebalances.end()
+        rebalances = self._rebalances.table()
+        if rebalances is not None:
+            self._give("rebalances", rebalances)
         self._load.end()
         drawn = self._offsets.drawn(self._refused_offsets)
         faults = replication(self._replica_faults, self._facts, self._limits)
@@ -182,13 +177,8 @@ class _ColumnSections:
 
     def close(self) -> None:
         """Gives back what was written."""
-        for tables in (self._kept, self._kept_owners):
-            if tables is not None:
-                tables.close()
-
-    def _give(self, name: str, table: Any) -> None:
-        whole = table.combine_chunks()
-        self._shown.add_arrays(name, {column: whole[column].chunk(0) for column in whole.column_names})
+        self._offset_table.close()
+        self._owner_table.close()
 
     def _add_owners(self, tables: ScreenTables) -> None:
         """Ownerships come in the order in which they ended, and then those that did not."""
@@ -198,11 +188,11 @@ class _ColumnSections:
             self._owners.add(
                 row, Span(life.from_ms, life.to_ms, life.thread, life.session, *ends, life.ended_by)
             )
-            rows.append(shown_tables.owner(row, life))
+            rows.append((row, life))
             zxids.append(_LAST_ZXID if life.to_zxid is None else life.to_zxid)
             subs.append(sub)
         if rows:
-            table = _table_of_owners(rows)
+            table = table_of(OWNERS, owner_lists(rows))
             self._owner_table.add(
                 lambda places: table.take(pa.array(places)),
                 np.array(zxids, np.int64),
@@ -210,20 +200,6 @@ class _ColumnSections:
                 np.zeros(len(rows), np.bool_),
                 list,
             )
-
-
-def _table_of_owners(rows: Sequence[tuple[Any, ...]]) -> Any:
-    """The rows of `tables.OWNERS`; a number is the last that its column holds at most, times milliseconds."""
-    last = {"int": 2**31 - 1}
-    values = zip(shown_tables.OWNERS, zip(*rows, strict=True), strict=True)
-    return pa.table(
-        {
-            column.name: pa.array(each, pa.string())
-            if column.type == "string"
-            else pa.array([one and min(one, last.get(column.type, _LAST_ZXID)) for one in each], pa.int64())
-            for column, each in values
-        }
-    )
 
 
 def _owner_lives(

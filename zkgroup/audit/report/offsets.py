@@ -22,7 +22,8 @@ from zkgroup.audit.inputs.rows import Flags, Numbers
 from zkgroup.audit.inputs.temporary import TemporaryTables
 from zkgroup.audit.inputs.texts import count_text, duration_text, session_text
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid, number
-from zkgroup.audit.report.tables import Partition
+from zkgroup.audit.report.tables import OFFSETS, Partition
+from zkgroup.zkfiles.arrow import moments, schema
 from zkgroup.znodes.paths import path_kind
 
 SIZE: Final = 50_000
@@ -39,16 +40,15 @@ class OrderedTable:
     Parquet, for each part of the history apart.
     """
 
-    def __init__(
-        self, give: Callable[[Any], None], ends: Sequence[int], tables: TemporaryTables | None
-    ) -> None:
+    def __init__(self, give: Callable[[Any], object], ends: Sequence[int], *, at_once: bool) -> None:
         """
         Args:
-            give: gets pyarrow.Tables of SIZE rows, the last one of fewer.
+            give: gets pyarrow.Tables.
             ends: the last zxid of each part of the history.
-            tables: where rows are kept; None where all come at once.
+            at_once: all rows come at once, so none are kept.
         """
-        self._give, self._ends, self._tables = give, np.array(ends, np.int64), tables
+        self._give, self._ends = give, np.array(ends, np.int64)
+        self._tables = None if at_once else TemporaryTables()
 
     def add(
         self,
@@ -78,35 +78,26 @@ class OrderedTable:
             self._keep(str(part), make(some), {_ZXID: zxid[some], _SUB: sub[some]})
 
     def finish(self) -> None:
-        """Gives what was kept."""
-        rest: Any = None
-        for part in self._parts():
-            rest = part if rest is None else pa.concat_tables([rest, part])
-            whole = len(rest) // SIZE * SIZE
-            for begin in range(0, whole, SIZE):
-                self._give(rest.slice(begin, SIZE))
-            rest = rest.slice(whole)
-        if rest is not None and len(rest):
-            self._give(rest)
+        """Gives what was kept, the rows of each part of the history in order."""
+        if self._tables is None:
+            return
+        for name in (_SEEDS, *map(str, range(len(self._ends) + 1))):
+            pieces = self._tables.read(name)
+            if pieces:
+                keys = [_ZXID, _PATH if name == _SEEDS else _SUB]
+                table = pa.concat_tables(pieces).sort_by([(key, "ascending") for key in keys])
+                self._give(table.drop_columns([key for key in _ORDER if key in table.column_names]))
+
+    def close(self) -> None:
+        """Gives back what was kept."""
+        if self._tables is not None:
+            self._tables.close()
 
     def _keep(self, name: str, table: Any, order: dict[str, Any]) -> None:
         assert self._tables is not None
         for key, values in order.items():
             table = table.append_column(key, values if isinstance(values, pa.Array) else pa.array(values))
         self._tables.add(name, table)
-
-    def _parts(self) -> Iterator[Any]:
-        """The rows of each part of the history in order."""
-        if self._tables is None:
-            return
-        for name in (_SEEDS, *map(str, range(len(self._ends) + 1))):
-            pieces = self._tables.read(name)
-            if not pieces:
-                continue
-            table = pa.concat_tables(pieces)
-            keys = [(key, "ascending") for key in (_ZXID, _PATH if name == _SEEDS else _SUB)]
-            ordered = table.sort_by(keys)
-            yield ordered.drop_columns([key for key in _ORDER if key in ordered.column_names])
 
 
 _FINEST: Final = 2048
@@ -357,13 +348,13 @@ class OffsetColumns:
         def arrays(places: Numbers) -> Any:
             some = order[places]
             codes = self.codes[some]
-            return pa.table(
+            found = pa.table(
                 {
                     "group": _coded(groups, group[some]),
                     "topic": topics.take(pa.array(codes)),
                     "partition": pa.array(partitions[codes]),
                     "zxid": pa.array(self.zxid[some]),
-                    "time": pa.array(self.time_ms[some]),
+                    "time": moments(pa.array(self.time_ms[some])),
                     "session": _coded(names, session[some]),
                     "members": _coded(texts, pair[some]),
                     "kind": _coded(_KINDS, self.kind[some]),
@@ -374,6 +365,7 @@ class OffsetColumns:
                     "rewind": pa.array(self.is_rewind[some]),
                 }
             )
+            return found.cast(schema(OFFSETS))
 
         def paths(places: Numbers) -> list[str]:
             return [columns.paths[code] for code in columns.path[self.rows[order[places]]].tolist()]

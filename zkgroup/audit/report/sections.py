@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from zkgroup.audit.findings.group_rebalances import PartitionChange, Rebalance
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.texts import count_text
-from zkgroup.audit.report import tables
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid
+from zkgroup.audit.report.parquet import table_of
+from zkgroup.audit.report.tables import REBALANCES, rebalance_lists
 from zkgroup.znodes.consumers import Owner
 
 AREAS_MAX: Final = 2_000
@@ -88,21 +90,23 @@ _RETAKEN_MAX: Final = 8
 class AllRebalances:
     """Takes rebalances; keeps those that are shown, and a row of the table for each."""
 
-    def __init__(self, limits: ReportLimits, rows: tables.RowSink) -> None:
-        self._limits, self._rows = limits, rows
+    def __init__(self, limits: ReportLimits) -> None:
+        self._limits = limits
         self._kept: Kept[Rebalance] = Kept(limits.rebalances, _weight)
-        self._table: list[tuple[Any, ...]] = []
+        self._tables: list[Any] = []
 
-    def keep(self, found: Iterable[Rebalance]) -> None:
-        """Takes rebalances, some of a group at a time."""
+    def keep(self, found: Sequence[Rebalance]) -> None:
+        """Takes the rebalances of a group."""
         for each in found:
             self._kept.add(each)
-            self._table.append(tables.rebalance(each))
+        if found:
+            self._tables.append(table_of(REBALANCES, rebalance_lists(found)))
 
-    def end(self) -> None:
-        """Once all are seen: the rows of the table come by zxid, then by group."""
-        for row in sorted(self._table, key=itemgetter(1, 0)):
-            self._rows.add("rebalances", row)
+    def table(self) -> Any:
+        """All of them as `tables.REBALANCES`, by zxid, then by group; None where there are none."""
+        if not self._tables:
+            return None
+        return pa.concat_tables(self._tables).sort_by([("from_zxid", "ascending"), ("group", "ascending")])
 
     def data(self, names: Names) -> dict[str, Any]:
         """As the page reads it."""

@@ -1,4 +1,4 @@
-"""The tables for other tools, row by row: findings, incidents, and what a report shows.
+"""The tables for other tools: findings, incidents, and what a report shows.
 
 The page combines bars and points that are too many to draw; these tables have every row. `audit run` writes
 findings with the same columns, and incidents.
@@ -6,9 +6,9 @@ findings with the same columns, and incidents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from zkgroup.audit.answers.owner_lives import OwnerLife
 from zkgroup.audit.answers.sessions import SessionRow
@@ -120,84 +120,76 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
 """Holds what a report shows, by name; each has the columns in this order."""
 
 
-class RowSink(Protocol):
-    """Takes the rows of TABLES."""
-
-    def add(self, table: str, row: tuple[Any, ...]) -> None: ...
-
-    def add_arrays(self, table: str, arrays: Mapping[str, Any]) -> None:
-        """Takes many rows as pyarrow arrays by the names of the columns; times in milliseconds."""
+Give = Callable[[str, Any], object]
+"""Takes rows of one of TABLES: its name, and a pyarrow.Table with the columns of that name."""
 
 
-class Nowhere:
+def nowhere(_name: str, _table: Any) -> None:
     """Leaves all rows out."""
 
-    def add(self, table: str, row: tuple[Any, ...]) -> None:
-        pass
 
-    def add_arrays(self, table: str, arrays: Mapping[str, Any]) -> None:
-        pass
-
-
-def owner(of: Partition, life: OwnerLife) -> tuple[Any, ...]:
-    """A row of OWNERS."""
-    span = (life.from_zxid, life.to_zxid, life.from_ms, life.to_ms)
-    return (*of, life.thread, _session(life.session), *span, life.ended_by)
+def lists_of(
+    columns: Sequence[Column], rows: Sequence[Any], **given: Callable[[Any], Any]
+) -> dict[str, list[Any]]:
+    """The values of rows by column: attributes of the column's name, but for what is given."""
+    given = {"from": attrgetter("from_ms"), "to": attrgetter("to_ms"), "session": _session, **given}
+    return {
+        column.name: list(map(given.get(column.name) or attrgetter(column.name), rows)) for column in columns
+    }
 
 
-def rebalance(one: Rebalance) -> tuple[Any, ...]:
-    """A row of REBALANCES."""
-    return (
-        *(one.group, one.from_zxid, one.to_zxid, one.from_ms, one.to_ms),
-        ", ".join(trigger.cause for trigger in one.triggers),
-        *(one.members, len(one.changes), one.moved, one.least, len(one.retaken), one.unowned),
-        one.down_ms_max,
+def owner_lists(owned: Sequence[tuple[Partition, OwnerLife]]) -> dict[str, list[Any]]:
+    """The columns of OWNERS."""
+    places = ([place[number] for place, _ in owned] for number in range(len(_PARTITION)))
+    lives = [life for _, life in owned]
+    return {
+        **{column.name: values for column, values in zip(_PARTITION, places, strict=True)},
+        **lists_of(OWNERS[len(_PARTITION) :], lives, owner=attrgetter("thread")),
+    }
+
+
+def rebalance_lists(rows: Sequence[Rebalance]) -> dict[str, list[Any]]:
+    """The columns of REBALANCES."""
+    return lists_of(
+        REBALANCES,
+        rows,
+        causes=lambda one: ", ".join(trigger.cause for trigger in one.triggers),
+        touched=lambda one: len(one.changes),
+        retaken=lambda one: len(one.retaken),
     )
 
 
-def session(row: SessionRow) -> tuple[Any, ...]:
-    """A row of SESSIONS."""
-    return (
-        *(session_text(row.session), row.server, row.timeout_ms),
-        *(row.from_zxid, row.to_zxid, row.from_ms, row.to_ms),
-        *(row.ended, row.writes, row.silence_ms, row.ephemerals, row.created),
-        ", ".join(f"{group}/{member}" for group, member in row.members),
-        *(", ".join(row.brokers), row.was_controller),
+def session_lists(rows: Sequence[SessionRow]) -> dict[str, list[Any]]:
+    """The columns of SESSIONS."""
+    return lists_of(
+        SESSIONS,
+        rows,
+        members=lambda row: ", ".join(f"{group}/{member}" for group, member in row.members),
+        brokers=lambda row: ", ".join(row.brokers),
+        controller=attrgetter("was_controller"),
     )
 
 
 def finding_columns(rows: Sequence[NumberedFinding]) -> dict[str, list[Any]]:
-    """The rows of FINDINGS, column by column: there may be very many."""
-    fields = {"from": "from_ms", "to": "to_ms"}
-    found = {
-        column.name: list(map(attrgetter(f"finding.{fields.get(column.name, column.name)}"), rows))
-        for column in FINDINGS[:-1]
-    }
-    return {
-        **found,
-        "session": list(map(_session, found["session"])),
-        "incident": [one.incident for one in rows],
-    }
+    """The columns of FINDINGS."""
+    found = lists_of(FINDINGS[:-1], [one.finding for one in rows])
+    return {**found, "incident": [one.incident for one in rows]}
 
 
 def incident_columns(rows: Sequence[NumberedIncident]) -> dict[str, list[Any]]:
-    """The rows of INCIDENTS, column by column."""
+    """The columns of INCIDENTS."""
     incidents = [one.incident for one in rows]
     return {
         "number": [one.number for one in rows],
-        "title": [one.title for one in incidents],
-        "severity": [one.severity for one in incidents],
-        "group": [one.group for one in incidents],
-        "from_zxid": [one.from_zxid for one in incidents],
-        "to_zxid": [one.to_zxid for one in incidents],
-        "from": [one.from_ms for one in incidents],
-        "to": [one.to_ms for one in incidents],
-        "cause": [one.cause.kind for one in incidents],
-        "session": [_session(one.cause.session) for one in incidents],
-        "act": [one.act for one in incidents],
-        "findings": [len(one.findings) for one in incidents],
+        **lists_of(
+            INCIDENTS[1:],
+            incidents,
+            cause=attrgetter("cause.kind"),
+            session=lambda one: _session(one.cause),
+            findings=lambda one: len(one.findings),
+        ),
     }
 
 
-def _session(number: int | None) -> str | None:
-    return session_text(number) if number else None
+def _session(row: Any) -> str | None:
+    return session_text(row.session) if row.session else None

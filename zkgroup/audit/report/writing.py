@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
 
 from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.documents import findings_document
@@ -17,16 +19,17 @@ from zkgroup.audit.incidents.incident import FoundIncidents
 from zkgroup.audit.inputs.points_in_time import PointInTime
 from zkgroup.audit.inputs.progress import Progress, quiet
 from zkgroup.audit.inputs.source import Source
-from zkgroup.audit.report import parquet
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.page import page
-from zkgroup.audit.report.parquet import Drafts
-from zkgroup.audit.report.tables import TABLES, Nowhere, RowSink
+from zkgroup.audit.report.parquet import Drafts, table_of
+from zkgroup.audit.report.tables import FINDINGS, TABLES, Give, finding_columns, nowhere
 from zkgroup.errors import ConfigError, RefusedError
+from zkgroup.zkfiles.health import FileHealth
 
-FINDINGS = "findings.json"
+JSON, PARQUET = "findings.json", "findings.parquet"
+"""The files of the findings."""
 
 
 class ReportPlace(NamedTuple):
@@ -44,7 +47,7 @@ class ReportPlace(NamedTuple):
     def files(self) -> list[Path]:
         """All that may be written."""
         tables = (f"{name}.parquet" for name in TABLES)
-        return [self.page, *(self.folder / name for name in (FINDINGS, parquet.FINDINGS, *tables))]
+        return [self.page, *(self.folder / name for name in (JSON, PARQUET, *tables))]
 
 
 def require_free(place: ReportPlace, *, overwrite: bool) -> None:
@@ -60,14 +63,6 @@ def require_free(place: ReportPlace, *, overwrite: bool) -> None:
             )
 
 
-def rows_beside(place: ReportPlace) -> AbstractContextManager[Drafts]:
-    """Takes the rows of `tables.TABLES` for `write_report`, into drafts that are gone when the block ends.
-
-    Raises ConfigError where they cannot be written.
-    """
-    return parquet.drafts(place.folder)
-
-
 def write_report(
     place: ReportPlace, report: AuditReport, rows: Drafts | None = None, *, overwrite: bool = False
 ) -> list[Path]:
@@ -77,12 +72,12 @@ def write_report(
     RefusedError where a file is there already, ConfigError where it cannot be written.
     """
     require_free(place, overwrite=overwrite)
-    html, json_file = place.page, place.folder / FINDINGS
+    html, json_file, table = place.page, place.folder / JSON, place.folder / PARQUET
     _write(html, lambda draft: draft.write_text(page(report.data), encoding="utf-8"))
     text = json_text(findings_document(report.found, report.incidents))
     _write(json_file, lambda draft: draft.write_text(text, encoding="utf-8"))
-    table = place.folder / parquet.FINDINGS
-    _write(table, lambda draft: parquet.write_findings(draft, report.incidents.findings))
+    findings = table_of(FINDINGS, finding_columns(report.incidents.findings))
+    _write(table, lambda draft: pq.write_table(findings, draft))
     return [html, json_file, table, *(() if rows is None else rows.finish())]
 
 
@@ -98,41 +93,47 @@ def json_text(document: dict[str, Any]) -> str:
 
 
 class AuditReport(NamedTuple):
-    """Holds what is written."""
+    """What is written, and what is said beside it."""
 
     data: dict[str, Any]
     """As the page reads it."""
     found: Found
     incidents: FoundIncidents
+    damages: Sequence[str]
+    notes: Sequence[str]
 
 
 def report_of(
     source: Source,
-    inputs: Sequence[Path],
+    inputs: Sequence[Path | str],
     *,
     start: PointInTime | None = None,
     end: PointInTime | None = None,
     group: str | None = None,
     limits: ReportLimits | None = None,
-    rows: RowSink | None = None,
+    give: Give = nowhere,
     progress: Progress = quiet,
+    found: Found | None = None,
+    files: Callable[[], Iterable[FileHealth]] | None = None,
 ) -> AuditReport:
     """Findings and page of a source, of rows that are read once; every file is checked, too.
 
     Args:
         inputs: what the source was opened with; none for a live ensemble.
-        rows: takes what is shown as rows of `tables.TABLES`.
+        give: takes what is shown as rows of `tables.TABLES`.
+        found: the findings, where Spark has them; else they are searched for.
+        files: how good each file is, where Spark reads them; else they are read here.
 
     Raises what `engine.audit` raises.
     """
     limits = limits or ReportLimits()
-    with closing(ColumnsDrawing(source.rows(start, end), group, limits, rows or Nowhere())) as drawing:
-        found = audit_rows(source, drawing, ALL_RULES)
+    with closing(ColumnsDrawing(source.rows(start, end), group, limits, give)) as drawing:
+        found = audit_rows(source, drawing, ALL_RULES) if found is None else found
         progress("shaping the report")
-        seen = drawing.rows.seen
-        about = About(
+        seen, drawn = drawing.rows.seen, drawing.drawn()
+        about = About(  # behind the rows: reading them shows what is damaged
             inputs=[str(path) for path in inputs] or ["the live ensemble"],
-            files=list(health_of(inputs, source.history)),
+            files=list(health_of(map(Path, inputs), source.history) if files is None else files()),
             group=group,
             seen_zxid=seen.zxid,
             is_exact=seen.is_exact,
@@ -140,9 +141,9 @@ def report_of(
             damage=source.damages(),
             notes=source.notes(),
         )
-        drawn = drawing.drawn()
     incidents = numbered(found)
-    return AuditReport(report_data(drawn, found, incidents, about, limits), found, incidents)
+    data = report_data(drawn, found, incidents, about, limits)
+    return AuditReport(data, found, incidents, about.damage, about.notes)
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:

@@ -6,7 +6,7 @@ OUTPUT/findings.json, OUTPUT/findings.parquet, OUTPUT/incidents.parquet    all e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.buckets import find_in_sessions, find_in_tree
 from zkgroup.audit.findings.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.incidents.attribution import numbered, with_causes
+from zkgroup.audit.incidents.attribution import with_causes
 from zkgroup.audit.inputs.bucket_names import CLUSTER, bucket_of_group
 from zkgroup.audit.inputs.converted import ConvertedSource, StoredTables
 from zkgroup.audit.inputs.fact_rows import facts_in
@@ -33,11 +33,8 @@ from zkgroup.audit.inputs.progress import Progress, quiet
 from zkgroup.audit.inputs.rows import Columns
 from zkgroup.audit.inputs.source import Source
 from zkgroup.audit.inputs.stored import columns_of_rows, table_of
-from zkgroup.audit.report.data import About, report_data
-from zkgroup.audit.report.in_columns import ColumnsDrawing
-from zkgroup.audit.report.keeping import ReportLimits
-from zkgroup.audit.report.tables import Nowhere, RowSink
-from zkgroup.audit.report.writing import AuditReport
+from zkgroup.audit.report.tables import Give, nowhere
+from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.collector import without_collector
 from zkgroup.audit.spark.conversion import AuditedEnsemble, closes_between, known_of, opened, part_of
 from zkgroup.audit.spark.folding import Asked, Together, ZxidRange, fold, fold_alone, groups_in, roll
@@ -333,15 +330,6 @@ def _audited(of: AuditedEnsemble, search: _Search) -> Audited:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A report that is to be written."""
-
-    report: AuditReport
-    damages: Sequence[str]
-    notes: Sequence[str]
-
-
 def report(
     spark: SparkSession,
     inputs: Sequence[str],
@@ -351,37 +339,30 @@ def report(
     start: PointInTime | None = None,
     end: PointInTime | None = None,
     group: str | None = None,
-    rows: RowSink | None = None,
+    give: Give = nowhere,
     progress: Progress = quiet,
-) -> Reported:
+) -> AuditReport:
     """The report of one ensemble: the folders of its servers, or what `audit run` wrote.
 
     Tasks decode logs, compute findings and check files; the driver shapes the page, in one pass over the rows
-    in order; `rows` takes them as `tables.TABLES` has them. Raises what the laptop's report raises, and
+    in order; `give` takes them as `tables.TABLES` has them. Raises what the laptop's report raises, and
     ConfigError for folders on a cluster: what they are converted to lies on the driver.
     """
     with _opened(spark, inputs, ensemble, chroot, progress) as of:
         source = _source(of, chroot, progress)
-        range_ = source.rows(start, end)
         question = Question(chroot=chroot, start=start, end=end, group=group)
         (found,) = ask([of], question, progress)
-        incidents = numbered(found)
-        progress("shaping the report", len(found.findings))
-        limits, seen = ReportLimits(), range_.seen
-        with closing(ColumnsDrawing(range_, group, limits, rows or Nowhere())) as drawing:
-            about = About(  # behind the rows: reading them shows what is damaged
-                inputs=list(inputs),
-                files=_files(spark, of),
-                group=group,
-                seen_zxid=seen.zxid,
-                is_exact=seen.is_exact,
-                detail=seen.detail,
-                damage=source.damages(),
-                notes=source.notes(),
-            )
-            drawn = drawing.drawn()
-        data = report_data(drawn, found, incidents, about, limits)
-        return Reported(AuditReport(data, found, incidents), about.damage, about.notes)
+        return report_of(
+            source,
+            inputs,
+            start=start,
+            end=end,
+            group=group,
+            give=give,
+            progress=progress,
+            found=found,
+            files=lambda: _files(spark, of),
+        )
 
 
 def _source(of: AuditedEnsemble, chroot: str, progress: Progress) -> Source:

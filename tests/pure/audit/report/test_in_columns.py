@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +28,7 @@ from zkgroup.audit.report import sections
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
-from zkgroup.audit.report.parquet import Drafts
-from zkgroup.audit.report.writing import ReportPlace, rows_beside
+from zkgroup.audit.report.parquet import drafts
 
 HISTORIES = int(os.environ.get("ZKGROUP_REPORTED_HISTORIES", "3"))
 ABOUT = About(inputs=["made"])
@@ -41,15 +40,10 @@ class Taken:
     """The rows of all tables, in order."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, list[tuple[Any, ...]]] = {}
+        self.rows: dict[str, list[dict[str, Any]]] = {}
 
-    def add(self, table: str, row: tuple[Any, ...]) -> None:
-        self.rows.setdefault(table, []).append(row)
-
-    def add_arrays(self, table: str, arrays: Mapping[str, Any]) -> None:
-        lists = (column.to_pylist() for column in arrays.values())
-        for row in zip(*lists, strict=True):
-            self.add(table, row)
+    def add(self, name: str, table: Any) -> None:
+        self.rows.setdefault(name, []).extend(table.to_pylist())
 
 
 def in_buckets(*args: Any) -> ColumnsDrawing:
@@ -68,7 +62,7 @@ def check_equal(rows: Rows, group: str | None = None, limits: ReportLimits | Non
     found = []
     for kind in KINDS.values():
         taken = Taken()
-        with closing(kind(rows, group, limits or ReportLimits(), taken)) as drawing:
+        with closing(kind(rows, group, limits or ReportLimits(), taken.add)) as drawing:
             nothing = Found([], [], drawing.facts)
             drawn = drawing.drawn()
         found.append((report_data(drawn, nothing, numbered(nothing), ABOUT, limits), taken.rows))
@@ -118,12 +112,10 @@ def test_a_partition_beyond_all_numbers_is_written(kind: str, tmp_path: Path) ->
     log.open(1)
     log.claim("g", ("t", 10**12), "m-0", 1)
     log.commit("g", ("t", 10**12), 5, 1)
-    output = tmp_path / "report.html"
 
-    with rows_beside(ReportPlace.of(output)) as rows:
-        with closing(KINDS[kind](rows_of(list(log.events())), None, ReportLimits(), rows)) as drawing:
+    with drafts(tmp_path) as rows:
+        with closing(KINDS[kind](rows_of(list(log.events())), None, ReportLimits(), rows.add)) as drawing:
             drawing.drawn()
-        assert isinstance(rows, Drafts)
         rows.finish()
 
     for table in ("owners", "offsets"):

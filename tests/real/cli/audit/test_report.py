@@ -13,7 +13,7 @@ from tests.real.cli.audit.golden import INCIDENTS, V394, copy
 from tests.worlds.made_reports import data_in
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from zkgroup.audit.report import parquet, writing
+from zkgroup.audit.report import writing
 from zkgroup.audit.report.tables import FINDINGS, TABLES
 from zkgroup.model.requests import Create
 from zkgroup.zkfiles.arrow import schema
@@ -37,9 +37,9 @@ def test_the_findings_beside_it_are_those_of_the_command(lone_shell: Shell, tmp_
     )
     data = data_in(output.read_text(encoding="utf-8"))
     assert data["findings"]["counts"] == [found["errors"], found["warnings"], found["notes"]]
-    names = ["findings.json", parquet.FINDINGS, *(f"{name}.parquet" for name in TABLES), "report.html"]
+    names = ["findings.json", writing.PARQUET, *(f"{name}.parquet" for name in TABLES), "report.html"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
-    table = pq.read_table(tmp_path / parquet.FINDINGS)
+    table = pq.read_table(tmp_path / writing.PARQUET)
     assert table.schema.equals(schema(FINDINGS))
     rows = table.to_pylist()
     for row, one in zip(rows, findings["findings"], strict=True):
