@@ -14,7 +14,7 @@ from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.bounded import BoundedRows
 from zkgroup.audit.findings.engine import audit, bounds_of
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, WholeRule
+from zkgroup.audit.findings.rules import Bounds, Find, Finding, KeyRows, Rule, WholeRule
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
 from zkgroup.audit.inputs.opening import OneTree, open_source
@@ -22,23 +22,26 @@ from zkgroup.audit.inputs.points_in_time import PointInTime
 from zkgroup.errors import ConfigError
 
 
-def _rows(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def rows(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Which rows a key has."""
     yield Finding("rows", "info", detail=f"{'/'.join(key)} {[row.zxid for row in rows]} {dict(bounds)}")
 
 
-def _rule(**changes: Any) -> Rule:
-    fields: dict[str, Any] = {
-        "name": "rows",
-        "severity": "info",
-        "question": "?",
-        "needs": ("log",),
-        "act": "",
-        "keys": BY_GROUP,
-        "find": _rows,
-        "bounds": {"most": 3},
-    }
-    return Rule(**{**fields, **changes})
+def bare(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Nothing."""
+    return iter(())
+
+
+def whole(history: object, facts: Facts, bounds: Bounds) -> list[Finding]:
+    """What a rule over whole files finds in and around a stretch."""
+    return [Finding("whole", "error", from_zxid=zxid, to_zxid=zxid) for zxid in (50, 107, 110, 111)] + [
+        Finding("whole", "error", from_zxid=20)
+    ]
+
+
+def _rule(find: Find = rows, **changes: Any) -> Rule:
+    fields: dict[str, Any] = {"question": "?", "act": "", "keys": BY_GROUP, "bounds": {"most": 3}}
+    return Rule(find, **{**fields, **changes})
 
 
 def _log() -> AuditLog:
@@ -71,7 +74,7 @@ def test_each_finding_has_its_own_bound_unless_the_user_sets_one() -> None:
         bounds_of([_rule()], {"rows.mots": 1})
     with pytest.raises(ConfigError, match=r"bound 'other\.most'"):
         bounds_of([_rule()], {"other.most": 1})
-    without = _rule(name="bare", bounds={})
+    without = _rule(bare, bounds={})
     with pytest.raises(ConfigError, match=r"'bare\.x': bare has no bounds"):
         bounds_of([_rule(), without], {"bare.x": 1})
 
@@ -88,10 +91,10 @@ def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
 def test_what_the_input_is_not_enough_for_is_named() -> None:
     """One tree answers what a snapshot can; the others say what they lack."""
     tree = OneTree(znodes=tuple, zxid=5, time_ms=None, is_exact=True)
-    whole = WholeRule("whole", "info", "?", ("snapshot",), "", lambda history, facts, bounds: ())
-    needs_tree = _rule(name="tree", needs=("snapshot",))
+    needs_tree = _rule(bare, needs=("snapshot",))
+    of_files = WholeRule(whole, question="?", act="", needs=("snapshot",))
 
-    skipped = audit(tree, [_rule(), needs_tree, whole]).skipped
+    skipped = audit(tree, [_rule(), needs_tree, of_files]).skipped
 
     assert [(each.rule.name, each.reason) for each in skipped] == [
         ("rows", "needs a log"),
@@ -164,12 +167,7 @@ def _copy(name: str, files: list[str], target: Path) -> None:
 def test_findings_over_the_whole_history_keep_to_the_stretch() -> None:
     """What a rule over whole files finds outside the stretch is left out, unless it lasts to the end."""
 
-    def look(history: object, facts: Facts, bounds: Bounds) -> list[Finding]:
-        return [Finding("whole", "error", from_zxid=zxid, to_zxid=zxid) for zxid in (50, 107, 110, 111)] + [
-            Finding("whole", "error", from_zxid=20)
-        ]
-
-    rule = WholeRule("whole", "error", "?", (), "", look)
+    rule = WholeRule(whole, question="?", act="")
     found = audit(source(INCIDENTS), [rule], start=PointInTime(zxid=107), end=PointInTime(zxid=110)).findings
 
     assert [each.from_zxid for each in found] == [20, 107, 110]

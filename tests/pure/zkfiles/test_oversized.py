@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.files import OVERSIZED_TRANSACTION as RULE
+from zkgroup.audit.findings.files import oversized_transaction
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.zkfiles.compression import MAX_LOADED_BYTES
@@ -57,7 +57,7 @@ def test_a_transaction_that_no_server_loads_is_named(tmp_path: Path, parts: int,
         history = History(*folders)
 
         health = inspect_log(log)
-        found = list(RULE.find(history, Facts(), {}))
+        found = list(oversized_transaction.find(history, Facts(), {}))
 
         assert health.is_healthy
         assert [(one.zxid, one.size) for one in health.oversized] == expected

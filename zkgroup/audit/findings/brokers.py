@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from zkgroup.audit.findings.controller_lookup import ending_text
@@ -44,6 +45,15 @@ class _ShortLife(NamedTuple):
     """Holds what it led in it, in words."""
 
 
+@partial(
+    Rule,
+    question="Which brokers were registered for a short time only, how long were they away, and what had"
+    " they led?",
+    act="Look at the broker's own log and its pauses at that time. Sessions that expire again and again mean"
+    " that `zookeeper.session.timeout.ms` is shorter than its longest pause, or a network that loses pings.",
+    keys=REPLICATION,
+    bounds={"short_ms": 300_000},
+)
 def broker_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Registrations of brokers that did not last, how long each was away, and what it had led.
 
@@ -108,20 +118,15 @@ def _led_text(led: set[TopicPartition]) -> str:
     return f"it led {count_text(len(led), 'partition')} of {first_of(topics, _NAMED_MAX)}"
 
 
-BROKER_FLAPPING: Final = Rule(
-    name="broker_flapping",
-    severity="warning",
-    question="Which brokers were registered for a short time only, how long were they away, and what had"
-    " they led?",
-    needs=("log",),
-    act="Look at the broker's own log and its pauses at that time. Sessions that expire again and again mean"
-    " that `zookeeper.session.timeout.ms` is shorter than its longest pause, or a network that loses pings.",
+@partial(
+    Rule,
+    question="Which brokers lead fewer partitions than they are the first replica of, at the end?",
+    needs=("snapshot",),
+    act="`zkgroup elect preferred` brings leaders back to the first replica, once that is in sync. A broker"
+    " that is not registered has to be started first, or its partitions reassigned.",
     keys=REPLICATION,
-    find=broker_flapping,
-    bounds={"short_ms": 300_000},
+    bounds={"share": 0.1},
 )
-
-
 def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Brokers whose partitions are led by others: load that is not where the replica lists put it.
 
@@ -170,16 +175,3 @@ def _leaders_at_the_end(rows: KeyRows) -> Iterator[tuple[int, int]]:
             leader = leaders.get((name, partition))
             if replicas and leader is not None and name not in deleting:
                 yield replicas[0], leader
-
-
-PREFERRED_LEADER_IMBALANCE: Final = Rule(
-    name="preferred_leader_imbalance",
-    severity="warning",
-    question="Which brokers lead fewer partitions than they are the first replica of, at the end?",
-    needs=("snapshot",),
-    act="`zkgroup elect preferred` brings leaders back to the first replica, once that is in sync. A broker"
-    " that is not registered has to be started first, or its partitions reassigned.",
-    keys=REPLICATION,
-    find=preferred_leader_imbalance,
-    bounds={"share": 0.1},
-)

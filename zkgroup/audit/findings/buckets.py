@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from zkgroup.audit.findings.load import ACLS, OPEN_ACL
-from zkgroup.audit.findings.rules import Bounds, Finding, Rule, Screened
+from zkgroup.audit.findings.load import ACLS, open_acl
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screened
 from zkgroup.audit.findings.screening import AuditedColumns, find_screened
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.findings.tree_columns import TreeTable
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import BY_SESSION, BY_SUBTREE
+from zkgroup.audit.inputs.keys import BY_SESSION, BY_SUBTREE, Key
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
 from zkgroup.audit.inputs.stored import in_order, joined
 
@@ -32,6 +32,11 @@ def rules_by(rules: Iterable[Rule], keys: frozenset[str]) -> list[Rule]:
     return [rule for rule in rules if rule.keys.name in keys]
 
 
+def _tree_rows(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Finds nothing."""
+    return iter(())
+
+
 class TreeRows:
     """Collects, while rules are asked of a bucket, what the rules of TREE_KEYS cannot do without.
 
@@ -41,16 +46,7 @@ class TreeRows:
     def __init__(self) -> None:
         self.rows: Numbers = np.zeros(0, np.int64)
         """The numbers of these rows of the bucket."""
-        self.rule: Final = Rule(
-            name="tree_rows",
-            severity="info",
-            question="",
-            needs=(),
-            act="",
-            keys=BY_SUBTREE,
-            find=lambda rows, key, facts, bounds: iter(()),
-            screen=self._collect,
-        )
+        self.rule: Final = Rule(_tree_rows, question="", act="", keys=BY_SUBTREE, screen=self._collect)
         """Asked beside the others, finds nothing: it shares their tables."""
 
     def _collect(self, tables: ScreenTables, bounds: Bounds) -> Screened:
@@ -60,8 +56,8 @@ class TreeRows:
             tree = TreeTable(tables, rows)
             for places in (tree.change, tree.write):
                 matters[rows.rows[places]] = True
-        assert OPEN_ACL.screen is not None
-        matters[OPEN_ACL.screen(tables, OPEN_ACL.bounds).rows.rows] = True
+        assert open_acl.screen is not None
+        matters[open_acl.screen(tables, open_acl.bounds).rows.rows] = True
         self.rows = np.flatnonzero(matters)
         return Screened(rows.none())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from zkgroup.audit.findings.controller_lookup import (
@@ -42,6 +43,16 @@ def _lasted_ms(since: Event, to: Event | None, facts: Facts) -> int:
     return max((to.time_ms if to else facts.end_ms) - since.time_ms, 0)
 
 
+@partial(
+    Rule,
+    question="When was which broker elected controller, how long was there none, and did elections come in"
+    " storms?",
+    act="One election after a controller's death is as it should be. A storm means that every winner fails at"
+    " once: find the registration or the topic that it cannot read, and delete that znode. Long without one:"
+    " check whether brokers can reach ZooKeeper at all.",
+    keys=CONTROLLER,
+    bounds={"gap_ms": 30_000, "storm_elections": 5, "storm_gap_ms": 1_000},
+)
 def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Who was controller when, how long there was none, and storms of elections.
 
@@ -138,21 +149,17 @@ def _close_elections(elections: Sequence[Life], gap_ms: float) -> Iterator[list[
         yield run
 
 
-CONTROLLER_ELECTION: Final = Rule(
-    name="controller_election",
-    severity="warning",
-    question="When was which broker elected controller, how long was there none, and did elections come in"
-    " storms?",
-    needs=("log",),
-    act="One election after a controller's death is as it should be. A storm means that every winner fails at"
-    " once: find the registration or the topic that it cannot read, and delete that znode. Long without one:"
-    " check whether brokers can reach ZooKeeper at all.",
+@partial(
+    Rule,
+    severity="error",
+    question="Did every election raise the controller epoch by exactly one?",
+    act="A step of more than one, or back: the epoch was written by hand, or the tree was restored from a"
+    " copy. A repeat: two controllers raised it from the same value. Restart the brokers one by one, so that"
+    " all know the present epoch. A warning: the session that held `/controller` was no controller's, or"
+    " ended at once.",
     keys=CONTROLLER,
-    find=controller_election,
-    bounds={"gap_ms": 30_000, "storm_elections": 5, "storm_gap_ms": 1_000},
+    bounds={"raise_ms": 2_000},
 )
-
-
 def controller_epoch_gap(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Elections that did not raise the controller epoch by exactly one.
 
@@ -206,21 +213,6 @@ def _never_raised(rows: KeyRows) -> Iterator[tuple[Event, Event | None]]:
         yield silent, None
 
 
-CONTROLLER_EPOCH_GAP: Final = Rule(
-    name="controller_epoch_gap",
-    severity="error",
-    question="Did every election raise the controller epoch by exactly one?",
-    needs=("log",),
-    act="A step of more than one, or back: the epoch was written by hand, or the tree was restored from a"
-    " copy. A repeat: two controllers raised it from the same value. Restart the brokers one by one, so that"
-    " all know the present epoch. A warning: the session that held `/controller` was no controller's, or"
-    " ended at once.",
-    keys=CONTROLLER,
-    find=controller_epoch_gap,
-    bounds={"raise_ms": 2_000},
-)
-
-
 class _Decision(NamedTuple):
     """A write that is the controller's business."""
 
@@ -234,6 +226,17 @@ class _Decision(NamedTuple):
     """True if it took off a request, or a part of one."""
 
 
+@partial(
+    Rule,
+    severity="error",
+    question="Which states, replica lists, requests and epochs were written by a session that was not the"
+    " controller's, or in an older controller epoch?",
+    act="A controller of Kafka 0.8.2.2 that does not learn of its successor continues to write: restart"
+    " the broker named, then let the present controller elect again what it wrote. Controllers of zkgroup"
+    " cannot do this: each of their writes checks `/controller` and the epoch. A warning: a request was"
+    " removed by hand, which no controller hears of before the next election.",
+    keys=BY_DECISION,
+)
 def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Writes that only the controller may make, by another session, or by a controller of an older epoch.
 
@@ -358,21 +361,6 @@ def _is_of_broker(session: int, facts: Facts) -> bool:
     return session != 0 and any(life.session == session for life in lives)
 
 
-DEPOSED_CONTROLLER_WRITE: Final = Rule(
-    name="deposed_controller_write",
-    severity="error",
-    question="Which states, replica lists, requests and epochs were written by a session that was not the"
-    " controller's, or in an older controller epoch?",
-    needs=("log",),
-    act="A controller of Kafka 0.8.2.2 that does not learn of its successor continues to write: restart"
-    " the broker named, then let the present controller elect again what it wrote. Controllers of zkgroup"
-    " cannot do this: each of their writes checks `/controller` and the epoch. A warning: a request was"
-    " removed by hand, which no controller hears of before the next election.",
-    keys=BY_DECISION,
-    find=deposed_controller_write,
-)
-
-
 class _Request(NamedTuple):
     """`/admin/reassign_partitions` from its create on."""
 
@@ -383,6 +371,17 @@ class _Request(NamedTuple):
     """The write that asked for each first."""
 
 
+@partial(
+    Rule,
+    question="Which reassignments do not end, and which ended with the partition somewhere else?",
+    needs=("snapshot", "log"),
+    act="Standing: a replica that it moves to does not come into sync; start its broker, or `zkgroup reassign"
+    " cancel`. Without an entry: delete the znode, no controller of 0.8.2.2 will. Given up: a controller of"
+    " 0.8.2.2 drops what it cannot do when it takes over, and the partition keeps the replicas of both"
+    " sides: reassign it again once the brokers are up.",
+    keys=ADMIN,
+    bounds={"standing_ms": 600_000, "endless_ms": 1_000},
+)
 def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A reassignment that stays open for long, that no controller finishes, or that went without a record.
 
@@ -460,21 +459,16 @@ def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:
     return now is not None and replicas_at(facts, partition, since) != replicas_at(facts, partition, now.zxid)
 
 
-STUCK_REASSIGNMENT: Final = Rule(
-    name="stuck_reassignment",
-    severity="warning",
-    question="Which reassignments do not end, and which ended with the partition somewhere else?",
-    needs=("snapshot", "log"),
-    act="Standing: a replica that it moves to does not come into sync; start its broker, or `zkgroup reassign"
-    " cancel`. Without an entry: delete the znode, no controller of 0.8.2.2 will. Given up: a controller of"
-    " 0.8.2.2 drops what it cannot do when it takes over, and the partition keeps the replicas of both"
-    " sides: reassign it again once the brokers are up.",
+@partial(
+    Rule,
+    question="Which topics should have been deleted long ago?",
+    needs=("snapshot",),
+    act="A controller deletes a topic once every broker of its replica lists is up and none of its partitions"
+    " is being moved: start those brokers, or finish the move. Brokers with `delete.topic.enable=false`, the"
+    " default of 0.8.2.2, never do it.",
     keys=ADMIN,
-    find=stuck_reassignment,
-    bounds={"standing_ms": 600_000, "endless_ms": 1_000},
+    bounds={"standing_ms": 600_000},
 )
-
-
 def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A topic whose deletion was requested long ago and that still exists, or did for long.
 
@@ -505,17 +499,3 @@ def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
 def _is_there(topic: str, facts: Facts) -> bool:
     change = change_at(facts.topics.get(topic, ()), facts.end_zxid)
     return change is not None and change.data is not None
-
-
-STUCK_TOPIC_DELETION: Final = Rule(
-    name="stuck_topic_deletion",
-    severity="warning",
-    question="Which topics should have been deleted long ago?",
-    needs=("snapshot",),
-    act="A controller deletes a topic once every broker of its replica lists is up and none of its partitions"
-    " is being moved: start those brokers, or finish the move. Brokers with `delete.topic.enable=false`, the"
-    " default of 0.8.2.2, never do it.",
-    keys=ADMIN,
-    find=stuck_topic_deletion,
-    bounds={"standing_ms": 600_000},
-)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from zkgroup.audit.findings.disagreements import disagreements
 from zkgroup.audit.findings.record_checks import record_checks_of
@@ -32,6 +33,15 @@ class _Seen(NamedTuple):
     """Bytes of data, by subtree."""
 
 
+@partial(
+    WholeRule,
+    severity="info",
+    question="How did the tree grow from one snapshot to the next, and where?",
+    needs=("snapshot",),
+    act="A subtree that only grows will one day be too big: see `znode_bloat` for where, `dead_group` for"
+    " groups that can go.",
+    bounds={"depth": 1},
+)
 def growth(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """What came and went between two snapshots, by subtree.
 
@@ -99,18 +109,13 @@ def _compared(before: _Seen, after: _Seen, depth: int) -> Iterator[Finding]:
         )
 
 
-GROWTH: Final = WholeRule(
-    name="growth",
+@partial(
+    WholeRule,
     severity="info",
-    question="How did the tree grow from one snapshot to the next, and where?",
-    needs=("snapshot",),
-    act="A subtree that only grows will one day be too big: see `znode_bloat` for where, `dead_group` for"
-    " groups that can go.",
-    find=growth,
-    bounds={"depth": 1},
+    question="When did ZooKeeper's servers elect a leader, and how long was nothing written?",
+    act="Look at the servers' logs of that time: a leader that was lost, a quorum that was not there. In such"
+    " a time clients cannot write, and sessions can expire at its end.",
 )
-
-
 def ensemble_election(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Elections of ZooKeeper's own leader, and how long nothing was written.
 
@@ -126,17 +131,14 @@ def ensemble_election(history: History, facts: Facts, bounds: Bounds) -> Iterato
         yield Finding.during("ensemble_election", "info", step, detail)
 
 
-ENSEMBLE_ELECTION: Final = WholeRule(
-    name="ensemble_election",
-    severity="info",
-    question="When did ZooKeeper's servers elect a leader, and how long was nothing written?",
-    needs=("log",),
-    act="Look at the servers' logs of that time: a leader that was lost, a quorum that was not there. In such"
-    " a time clients cannot write, and sessions can expire at its end.",
-    find=ensemble_election,
+@partial(
+    WholeRule,
+    severity="error",
+    question="Which transactions are missing in the files?",
+    act="Within an epoch zxids have no gaps, so a log is missing, damaged, or was never on this server: one"
+    " that was far behind is given a snapshot. Add the folders of the other servers (`--input` takes several)"
+    ", or the archive. What other findings say about that time may be wrong.",
 )
-
-
 def history_hole(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Zxids that must have been and are in no file.
 
@@ -172,18 +174,16 @@ def _history_hole_finding(hole: Hole, from_ms: int | None, to_ms: int | None, wh
     return Finding("history_hole", "error", None, None, None, None, *ends, f"{how_many}, {where}")
 
 
-HISTORY_HOLE: Final = WholeRule(
-    name="history_hole",
+@partial(
+    WholeRule,
     severity="error",
-    question="Which transactions are missing in the files?",
-    needs=("log",),
-    act="Within an epoch zxids have no gaps, so a log is missing, damaged, or was never on this server: one"
-    " that was far behind is given a snapshot. Add the folders of the other servers (`--input` takes several)"
-    ", or the archive. What other findings say about that time may be wrong.",
-    find=history_hole,
+    question="Is there a transaction with which a server does not start?",
+    act="A server that reads this log at its start needs `-Djute.maxbuffer=BYTES`, on every server, or"
+    " `-Dzookeeper.jute.maxbuffer.extrasize=BYTES` (from 3.5.7 on), so that both together are at least as"
+    " large. Servers that run go on; restart none before it is set. Once each has a snapshot behind the"
+    " transaction and this log is gone, the default is enough again. Find out who writes so much at once:"
+    " `audit tree` and the paths near this zxid.",
 )
-
-
 def oversized_transaction(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A record of a log that a server with the default `jute.maxbuffer` does not load.
 
@@ -201,20 +201,15 @@ def oversized_transaction(history: History, facts: Facts, bounds: Bounds) -> Ite
         yield Finding.between("oversized_transaction", "error", one, one, f"{path.name}: {one.text}")
 
 
-OVERSIZED_TRANSACTION: Final = WholeRule(
-    name="oversized_transaction",
+@partial(
+    WholeRule,
     severity="error",
-    question="Is there a transaction with which a server does not start?",
-    needs=("log",),
-    act="A server that reads this log at its start needs `-Djute.maxbuffer=BYTES`, on every server, or"
-    " `-Dzookeeper.jute.maxbuffer.extrasize=BYTES` (from 3.5.7 on), so that both together are at least as"
-    " large. Servers that run go on; restart none before it is set. Once each has a snapshot behind the"
-    " transaction and this log is gone, the default is enough again. Find out who writes so much at once:"
-    " `audit tree` and the paths near this zxid.",
-    find=oversized_transaction,
+    question="Which transactions are different on different servers of one ensemble?",
+    act="Two servers applied different histories, which ZooKeeper rules out: files of two ensembles in one"
+    " folder, a restored or edited log, or a server that lost its disk and voted. What most servers have is"
+    " taken here, or, where none is that of most, what the server has whose log goes furthest. Find out which"
+    " server is wrong, stop it, and let it start with an empty data folder.",
 )
-
-
 def split_history(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """One zxid, and different records on two servers.
 
@@ -228,19 +223,14 @@ def split_history(history: History, facts: Facts, bounds: Bounds) -> Iterator[Fi
             yield Finding.during("split_history", "error", each, detail)
 
 
-SPLIT_HISTORY: Final = WholeRule(
-    name="split_history",
-    severity="error",
-    question="Which transactions are different on different servers of one ensemble?",
-    needs=("log",),
-    act="Two servers applied different histories, which ZooKeeper rules out: files of two ensembles in one"
-    " folder, a restored or edited log, or a server that lost its disk and voted. What most servers have is"
-    " taken here, or, where none is that of most, what the server has whose log goes furthest. Find out which"
-    " server is wrong, stop it, and let it start with an empty data folder.",
-    find=split_history,
+@partial(
+    WholeRule,
+    question="When did the time in the log go back although zxids rose?",
+    act="Durations across it are too short by as much, here and in every log of that time. Within an epoch"
+    " one server's clock was set back: let it be slewed. At an election the new leader's clock is behind:"
+    " compare the servers' clocks.",
+    bounds={"least_ms": 1},
 )
-
-
 def clock_step(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A leader's clock that went back.
 
@@ -256,22 +246,19 @@ def clock_step(history: History, facts: Facts, bounds: Bounds) -> Iterator[Findi
         yield Finding.during("clock_step", "warning", step._replace(from_zxid=step.to_zxid), detail)
 
 
-CLOCK_STEP: Final = WholeRule(
-    name="clock_step",
-    severity="warning",
-    question="When did the time in the log go back although zxids rose?",
-    needs=("log",),
-    act="Durations across it are too short by as much, here and in every log of that time. Within an epoch"
-    " one server's clock was set back: let it be slewed. At an election the new leader's clock is behind:"
-    " compare the servers' clocks.",
-    find=clock_step,
-    bounds={"least_ms": 1},
-)
-
-
 _DOUBTS_TOLD = 20
 
 
+@partial(
+    WholeRule,
+    severity="error",
+    question="Does a replay of the files give the trees that the servers had?",
+    needs=("snapshot", "log"),
+    act="From the first such zxid on the files do not show what happened, and what other findings report"
+    " of later times may be wrong. A damaged or edited file, a log of another server among them, or a server"
+    " whose memory is not that of the others: compare the servers' folders, and"
+    " restart the one that differs with an empty folder, so that it copies the leader's tree.",
+)
 def digest_mismatch(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A replay that does not give the tree that the servers had.
 
@@ -322,16 +309,3 @@ def _digest_mismatch_finding(
     severity: Severity, from_zxid: int | None, to_zxid: int | None, detail: str
 ) -> Finding:
     return Finding("digest_mismatch", severity, from_zxid=from_zxid, to_zxid=to_zxid, detail=detail)
-
-
-DIGEST_MISMATCH: Final = WholeRule(
-    name="digest_mismatch",
-    severity="error",
-    question="Does a replay of the files give the trees that the servers had?",
-    needs=("snapshot", "log"),
-    act="From the first such zxid on the files do not show what happened, and what other findings report"
-    " of later times may be wrong. A damaged or edited file, a log of another server among them, or a server"
-    " whose memory is not that of the others: compare the servers' folders, and"
-    " restart the one that differs with an empty folder, so that it copies the leader's tree.",
-    find=digest_mismatch,
-)

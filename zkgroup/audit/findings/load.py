@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
@@ -86,6 +87,24 @@ class _Children(NamedTuple):
     """Bytes of the answer."""
 
 
+def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """The last rows of what is there at the end, of subtrees with something large, wide or numerous."""
+    from zkgroup.audit.findings.tree_columns import TreeTable
+
+    return Screened(TreeTable(tables, tables.of(BY_SUBTREE)).of_large_subtrees(bounds))
+
+
+@partial(
+    Rule,
+    question="Which znodes and lists of children come near to the megabyte that one answer may have, and"
+    " which subtrees are large?",
+    needs=("snapshot",),
+    act="Beyond `jute.maxbuffer` (1 MB) clients lose their connection when they read it. Delete dead groups"
+    " and topics (dead_group); fewer, or shorter, names below one parent.",
+    keys=BY_SUBTREE,
+    bounds={"data_bytes": 524_288, "list_bytes": 524_288, "znodes": 100_000, "depth": 1},
+    screen=_znode_bloat_screen,
+)
 def znode_bloat(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Znodes and lists that come near to what one answer may hold, and subtrees with very many znodes.
 
@@ -160,28 +179,15 @@ def _children_text(children: _Children) -> str:
     return count_text(children.number, "child", "children")
 
 
-def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """The last rows of what is there at the end, of subtrees with something large, wide or numerous."""
-    from zkgroup.audit.findings.tree_columns import TreeTable
-
-    return Screened(TreeTable(tables, tables.of(BY_SUBTREE)).of_large_subtrees(bounds))
-
-
-ZNODE_BLOAT: Final = Rule(
-    name="znode_bloat",
-    severity="warning",
-    question="Which znodes and lists of children come near to the megabyte that one answer may have, and"
-    " which subtrees are large?",
-    needs=("snapshot",),
-    act="Beyond `jute.maxbuffer` (1 MB) clients lose their connection when they read it. Delete dead groups"
-    " and topics (dead_group); fewer, or shorter, names below one parent.",
-    keys=BY_SUBTREE,
-    find=znode_bloat,
-    bounds={"data_bytes": 524_288, "list_bytes": 524_288, "znodes": 100_000, "depth": 1},
-    screen=_znode_bloat_screen,
+@partial(
+    Rule,
+    question="How many clients does one change wake, by what their recipes watch? ZooKeeper does not log"
+    " watches.",
+    act="Each of them reads at once, and of members each reads every registration. Split large groups, start"
+    " members one after another, or use members of zkgroup, which read what changed only.",
+    keys=BY_WATCHED,
+    bounds={"watchers": 100},
 )
-
-
 def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """How many clients one change wakes up, estimated."""
     lives = _watchers(key, facts)
@@ -216,20 +222,6 @@ def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
     return [life for lives in by_name.values() for life in lives]
 
 
-HERD_SIZE: Final = Rule(
-    name="herd_size",
-    severity="warning",
-    question="How many clients does one change wake, by what their recipes watch? ZooKeeper does not log"
-    " watches.",
-    needs=("log",),
-    act="Each of them reads at once, and of members each reads every registration. Split large groups, start"
-    " members one after another, or use members of zkgroup, which read what changed only.",
-    keys=BY_WATCHED,
-    find=herd_size,
-    bounds={"watchers": 100},
-)
-
-
 class _Minute:
     """Holds what happened in one minute of the leader's clock."""
 
@@ -262,6 +254,31 @@ class _BusiestMinute(NamedTuple):
     """Rows of the transaction that had most of them here, at any time."""
 
 
+def _write_hot_spot_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Counted in columns."""
+    from zkgroup.audit.findings.minutes import busiest_minutes
+
+    selection = tables.of(BY_AREA)
+    if bounds["per_minute"] <= 0:
+        return Screened(selection)
+    counted = busiest_minutes(tables, selection, bounds["per_minute"], _MINUTE_MS, (_REFUSED,))
+    found = [
+        _hot_spot_finding(area, tables.facts, first, last, _BusiestMinute(*counts))
+        for (area,), first, last, counts in counted
+    ]
+    return Screened(selection.none(), found)
+
+
+@partial(
+    Rule,
+    severity="info",
+    question="Which subtrees are written most, by whom, and how many requests are refused?",
+    act="Every write goes to every server and to its disk. Offsets: commit less often (commit_rate). Owners"
+    " and ids: see rebalance_storm. States: see isr_flapping. Refused requests: a client that repeats them.",
+    keys=BY_AREA,
+    bounds={"per_minute": 600},
+    screen=_write_hot_spot_screen,
+)
 def write_hot_spot(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Where the writes go, minute by minute.
 
@@ -330,41 +347,35 @@ def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
     return f"; {refused / (to_zxid - from_zxid + 1):.0%} of all transactions in that time"
 
 
-def _write_hot_spot_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Counted in columns."""
-    from zkgroup.audit.findings.minutes import busiest_minutes
-
-    selection = tables.of(BY_AREA)
-    if bounds["per_minute"] <= 0:
-        return Screened(selection)
-    counted = busiest_minutes(tables, selection, bounds["per_minute"], _MINUTE_MS, (_REFUSED,))
-    found = [
-        _hot_spot_finding(area, tables.facts, first, last, _BusiestMinute(*counts))
-        for (area,), first, last, counts in counted
-    ]
-    return Screened(selection.none(), found)
-
-
-WRITE_HOT_SPOT: Final = Rule(
-    name="write_hot_spot",
-    severity="info",
-    question="Which subtrees are written most, by whom, and how many requests are refused?",
-    needs=("log",),
-    act="Every write goes to every server and to its disk. Offsets: commit less often (commit_rate). Owners"
-    " and ids: see rebalance_storm. States: see isr_flapping. Refused requests: a client that repeats them.",
-    keys=BY_AREA,
-    find=write_hot_spot,
-    bounds={"per_minute": 600},
-    screen=_write_hot_spot_screen,
-)
-
-
 class _Rights(Enum):
     OPEN = "open"
     CLOSED = "closed"
     MISSING = "missing"
 
 
+def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """All rows of the first path, and of those with changed ACLs; of others the last, if it is a create."""
+    from zkgroup.audit.findings.tree_columns import have_rows, is_last_of_path
+
+    rows = tables.of(ACLS)
+    columns = tables.columns
+    op, paths = columns.op[rows.rows], columns.path[rows.rows]
+    matters = is_last_of_path(columns, rows) & (op == CREATE)
+    whole = have_rows(columns, rows.where(op == SET_ACL))
+    whole[paths[:1]] = True
+    matters |= whole[paths]
+    return Screened(rows.where(matters))
+
+
+@partial(
+    Rule,
+    question="May any client change znodes below /brokers and /consumers, and who changed ACLs?",
+    needs=("snapshot",),
+    act="Kafka before 0.9 leaves everything open; then the network has to keep others out. Where a part is"
+    " closed and a part open, run Kafka's ZkSecurityMigrator, or close what is named.",
+    keys=ACLS,
+    screen=_open_acl_screen,
+)
 def open_acl(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Who may change what the groups and the brokers stand on."""
     rights: dict[str, _Rights] = {}
@@ -411,30 +422,3 @@ def _rights(acl: Acl | None) -> _Rights:
         return _Rights.MISSING
     is_open = any((each.scheme, each.id) == ("world", "anyone") and each.perms & _CHANGE for each in acl)
     return _Rights.OPEN if is_open else _Rights.CLOSED
-
-
-def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """All rows of the first path, and of those with changed ACLs; of others the last, if it is a create."""
-    from zkgroup.audit.findings.tree_columns import have_rows, is_last_of_path
-
-    rows = tables.of(ACLS)
-    columns = tables.columns
-    op, paths = columns.op[rows.rows], columns.path[rows.rows]
-    matters = is_last_of_path(columns, rows) & (op == CREATE)
-    whole = have_rows(columns, rows.where(op == SET_ACL))
-    whole[paths[:1]] = True
-    matters |= whole[paths]
-    return Screened(rows.where(matters))
-
-
-OPEN_ACL: Final = Rule(
-    name="open_acl",
-    severity="warning",
-    question="May any client change znodes below /brokers and /consumers, and who changed ACLs?",
-    needs=("snapshot",),
-    act="Kafka before 0.9 leaves everything open; then the network has to keep others out. Where a part is"
-    " closed and a part open, run Kafka's ZkSecurityMigrator, or close what is named.",
-    keys=ACLS,
-    find=open_acl,
-    screen=_open_acl_screen,
-)

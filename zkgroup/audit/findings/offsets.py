@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.audit.answers.owner_lives import OwnerLife
@@ -31,6 +31,22 @@ if TYPE_CHECKING:
 _MINUTE_MS: Final = 60_000
 
 
+def _offset_regression_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions with a commit below the value before."""
+    p = tables.partitions
+    return Screened(p.keys_with(p.is_commit & p.falls))
+
+
+@partial(
+    Rule,
+    severity="error",
+    question="Which commit set an offset back? What lies between is consumed twice.",
+    act="See who wrote it and whether it owned the partition (zombie_commit, `audit owners`). If it was"
+    " meant, set offsets with `zkgroup offsets`, which leaves a marker; if not, raise the offset again or"
+    " accept the repetition.",
+    keys=BY_GROUP_PARTITION,
+    screen=_offset_regression_screen,
+)
 def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit lower than the one before."""
     group = key[0]
@@ -57,26 +73,22 @@ def _judge_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Sev
     return "error", ""
 
 
-def _offset_regression_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with a commit below the value before."""
+def _zombie_commit_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions with a commit by another session than the owner's."""
     p = tables.partitions
-    return Screened(p.keys_with(p.is_commit & p.falls))
+    return Screened(p.keys_with(p.is_commit & p.holder_known & ~p.by_holder))
 
 
-OFFSET_REGRESSION: Final = Rule(
-    name="offset_regression",
+@partial(
+    Rule,
     severity="error",
-    question="Which commit set an offset back? What lies between is consumed twice.",
-    needs=("log",),
-    act="See who wrote it and whether it owned the partition (zombie_commit, `audit owners`). If it was"
-    " meant, set offsets with `zkgroup offsets`, which leaves a marker; if not, raise the offset again or"
-    " accept the repetition.",
+    question="Which commits came from a session that did not own the partition at that moment?",
+    act="An error: another member owned it, or the offset fell. Find the process behind the session and stop"
+    " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
+    " it, as when a JVM member commits just after its own release.",
     keys=BY_GROUP_PARTITION,
-    find=offset_regression,
-    screen=_offset_regression_screen,
+    screen=_zombie_commit_screen,
 )
-
-
 def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit by a session that did not own the partition."""
     group = key[0]
@@ -112,26 +124,30 @@ def _moved(write: OffsetWrite) -> str:
     return after if write.previous is None else f"{write.previous} -> {after}"
 
 
-def _zombie_commit_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with a commit by another session than the owner's."""
-    p = tables.partitions
-    return Screened(p.keys_with(p.is_commit & p.holder_known & ~p.by_holder))
+def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions that an owner gave up after a long time without a commit."""
+    p, facts = tables.partitions, tables.facts
+    commits = (p.is_commit & p.by_holder).cumsum()
+    came = p.change_before
+    is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
+    since_ms = p.time_ms[came]
+    since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
+    is_over &= (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"])
+    return Screened(p.keys_with(is_over | p.odd[p.selection.codes]))
 
 
-ZOMBIE_COMMIT: Final = Rule(
-    name="zombie_commit",
-    severity="error",
-    question="Which commits came from a session that did not own the partition at that moment?",
-    needs=("log",),
-    act="An error: another member owned it, or the offset fell. Find the process behind the session and stop"
-    " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
-    " it, as when a JVM member commits just after its own release.",
+@partial(
+    Rule,
+    severity="info",
+    question="Which owner gave a partition up after a long time without one commit? Its successor starts"
+    " where it started.",
+    act="Compare with the log end of the partition, which ZooKeeper does not know: an idle partition and a"
+    " group that keeps its offsets in Kafka have none either. If there was work, the member consumes without"
+    " committing.",
     keys=BY_GROUP_PARTITION,
-    find=zombie_commit,
-    screen=_zombie_commit_screen,
+    bounds={"owned_ms": 60_000},
+    screen=_no_commit_at_handover_screen,
 )
-
-
 def no_commit_at_handover(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owner that held a partition for long and never committed."""
     has_committed = False
@@ -164,34 +180,28 @@ def _given_up(
         yield Finding.during("no_commit_at_handover", "info", time, detail, partition_of(key), life.session)
 
 
-def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions that an owner gave up after a long time without a commit."""
-    p, facts = tables.partitions, tables.facts
-    commits = (p.is_commit & p.by_holder).cumsum()
-    came = p.change_before
-    is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
-    since_ms = p.time_ms[came]
-    since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
-    is_over &= (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"])
-    return Screened(p.keys_with(is_over | p.odd[p.selection.codes]))
+def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Owned partitions whose offset and owner changed last long before the end."""
+    from zkgroup.audit.findings.partition_columns import last_with
+
+    p = tables.partitions
+    changed = last_with(p.is_write & ~p.is_claim & ~p.repeats, p.start)
+    changed_ms = tables.set_ms(p.selection.rows)[changed] * (changed >= 0)
+    still_ms = tables.facts.end_ms - bounds["still_ms"]
+    is_still = (changed_ms < still_ms) & (p.time_ms[p.holder] < still_ms)
+    return Screened(p.keys_with(p.is_last & (p.holder >= 0) & p.exists & is_still))
 
 
-NO_COMMIT_AT_HANDOVER: Final = Rule(
-    name="no_commit_at_handover",
+@partial(
+    Rule,
     severity="info",
-    question="Which owner gave a partition up after a long time without one commit? Its successor starts"
-    " where it started.",
-    needs=("log",),
-    act="Compare with the log end of the partition, which ZooKeeper does not know: an idle partition and a"
-    " group that keeps its offsets in Kafka have none either. If there was work, the member consumes without"
-    " committing.",
+    question="Which owned partitions had no change of offset for long, up to the end of the history?",
+    act="Compare with the log end of the partition, which ZooKeeper does not know: at the end it is idle,"
+    " behind it the owner hangs. `zkgroup offsets show GROUP --source SPEC` shows the lag.",
     keys=BY_GROUP_PARTITION,
-    find=no_commit_at_handover,
-    bounds={"owned_ms": 60_000},
-    screen=_no_commit_at_handover_screen,
+    bounds={"still_ms": 600_000},
+    screen=_stalled_offset_screen,
 )
-
-
 def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owned partition whose offset has stood still up to the end."""
     changed = (0, 0)  # zxid and time of the last change of the value
@@ -213,32 +223,6 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
     yield Finding.during("stalled_offset", "info", time, detail, partition_of(key), holder.session)
 
 
-def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Owned partitions whose offset and owner changed last long before the end."""
-    from zkgroup.audit.findings.partition_columns import last_with
-
-    p = tables.partitions
-    changed = last_with(p.is_write & ~p.is_claim & ~p.repeats, p.start)
-    changed_ms = tables.set_ms(p.selection.rows)[changed] * (changed >= 0)
-    still_ms = tables.facts.end_ms - bounds["still_ms"]
-    is_still = (changed_ms < still_ms) & (p.time_ms[p.holder] < still_ms)
-    return Screened(p.keys_with(p.is_last & (p.holder >= 0) & p.exists & is_still))
-
-
-STALLED_OFFSET: Final = Rule(
-    name="stalled_offset",
-    severity="info",
-    question="Which owned partitions had no change of offset for long, up to the end of the history?",
-    needs=("log",),
-    act="Compare with the log end of the partition, which ZooKeeper does not know: at the end it is idle,"
-    " behind it the owner hangs. `zkgroup offsets show GROUP --source SPEC` shows the lag.",
-    keys=BY_GROUP_PARTITION,
-    find=stalled_offset,
-    bounds={"still_ms": 600_000},
-    screen=_stalled_offset_screen,
-)
-
-
 class _Counts(NamedTuple):
     """Commits of a group."""
 
@@ -249,6 +233,26 @@ class _Counts(NamedTuple):
     """Commits of the minute that had most."""
 
 
+def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Counted in columns, but for groups that have an offset which is no plain number."""
+    from zkgroup.audit.findings.commit_columns import commits_by_group
+
+    found = [
+        _commit_rate_finding(group, first, last, _Counts(*counts))
+        for group, first, last, counts in commits_by_group(tables, _MINUTE_MS)
+    ]
+    return Screened(tables.groups.of_keys(tables.odd_groups), found)
+
+
+@partial(
+    Rule,
+    severity="info",
+    question="How many offsets does a group write, and how many of them say nothing new?",
+    act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
+    " repeats, its client writes unchanged offsets.",
+    keys=BY_GROUP,
+    screen=_commit_rate_screen,
+)
 def commit_rate(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """How often a group commits: the main write load on most ensembles."""
     first: Event | None = None
@@ -293,30 +297,28 @@ def _commit_rate_finding(group: str, first: Moment, last: Moment, counts: _Count
     return Finding.between("commit_rate", "info", first, last, detail, (group, None, None))
 
 
-def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Counted in columns, but for groups that have an offset which is no plain number."""
-    from zkgroup.audit.findings.commit_columns import commits_by_group
+def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Groups without a member whose last write is long ago."""
+    groups, facts = tables.groups, tables.facts
+    is_write = tables.columns.op[groups.rows] != CHECK
+    recent = tables.written_ms(groups.rows) >= facts.end_ms - bounds["idle_ms"]
+    dead = ~groups.keys_with(is_write & recent)
+    for code, (group,) in enumerate(groups.keys):
+        dead[code] &= not any(life.to_zxid is None for life in facts.members.get(group, ()))
+    return Screened(groups.of_keys(dead))
 
-    found = [
-        _commit_rate_finding(group, first, last, _Counts(*counts))
-        for group, first, last, counts in commits_by_group(tables, _MINUTE_MS)
-    ]
-    return Screened(tables.groups.of_keys(tables.odd_groups), found)
 
-
-COMMIT_RATE: Final = Rule(
-    name="commit_rate",
+@partial(
+    Rule,
     severity="info",
-    question="How many offsets does a group write, and how many of them say nothing new?",
-    needs=("log",),
-    act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
-    " repeats, its client writes unchanged offsets.",
+    question="Which groups have offsets, but no member and no write for days?",
+    needs=("snapshot",),
+    act="If no member will come back, save the offsets by `zkgroup offsets export`, and delete the group by"
+    " `zkgroup group delete`.",
     keys=BY_GROUP,
-    find=commit_rate,
-    screen=_commit_rate_screen,
+    bounds={"idle_ms": 7 * 86_400_000},
+    screen=_dead_group_screen,
 )
-
-
 def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A group that has offsets, but has had no member for long."""
     lives = facts.members.get(key[0], ())
@@ -347,31 +349,32 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
     yield Finding("dead_group", "info", key[0], from_zxid=zxid, from_ms=last_ms, detail=detail)
 
 
-def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Groups without a member whose last write is long ago."""
-    groups, facts = tables.groups, tables.facts
-    is_write = tables.columns.op[groups.rows] != CHECK
-    recent = tables.written_ms(groups.rows) >= facts.end_ms - bounds["idle_ms"]
-    dead = ~groups.keys_with(is_write & recent)
-    for code, (group,) in enumerate(groups.keys):
-        dead[code] &= not any(life.to_zxid is None for life in facts.members.get(group, ()))
-    return Screened(groups.of_keys(dead))
+def _offset_of_missing_partition_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions whose offset is there at the end, and that their topic does not name."""
+    from zkgroup.audit.findings.partition_columns import last_with
+
+    p = tables.partitions
+    is_offset = ~p.is_owner
+    made = last_with(is_offset & ((p.op == CREATE) | (p.op == DELETE)), p.start)
+    there = p.selection.keys_with(p.is_last & (made >= 0) & (p.op[made] == CREATE))
+    topics = tables.facts.topics
+    for code in there.nonzero()[0].tolist():
+        _, topic, partition = p.selection.keys[code]
+        changes = topics.get(topic, ())
+        data = changes[-1].data if changes else None
+        there[code] = data is None or int(partition) not in (_partitions(data) or ())
+    return Screened(p.selection.of_keys(there))
 
 
-DEAD_GROUP: Final = Rule(
-    name="dead_group",
-    severity="info",
-    question="Which groups have offsets, but no member and no write for days?",
+@partial(
+    Rule,
+    question="Which offsets are of partitions that do not exist?",
     needs=("snapshot",),
-    act="If no member will come back, save the offsets by `zkgroup offsets export`, and delete the group by"
-    " `zkgroup group delete`.",
-    keys=BY_GROUP,
-    find=dead_group,
-    bounds={"idle_ms": 7 * 86_400_000},
-    screen=_dead_group_screen,
+    act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"
+    " what their reset policy says. Reset the offset once the topic is there, or prune the group.",
+    keys=BY_GROUP_PARTITION,
+    screen=_offset_of_missing_partition_screen,
 )
-
-
 def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An offset for a partition that does not exist."""
     group, topic, partition = key
@@ -415,33 +418,3 @@ def _partitions(data: bytes) -> frozenset[int] | None:
         return frozenset(Topic.decode("topic", data).partitions)
     except CorruptZnodeError:
         return None
-
-
-def _offset_of_missing_partition_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions whose offset is there at the end, and that their topic does not name."""
-    from zkgroup.audit.findings.partition_columns import last_with
-
-    p = tables.partitions
-    is_offset = ~p.is_owner
-    made = last_with(is_offset & ((p.op == CREATE) | (p.op == DELETE)), p.start)
-    there = p.selection.keys_with(p.is_last & (made >= 0) & (p.op[made] == CREATE))
-    topics = tables.facts.topics
-    for code in there.nonzero()[0].tolist():
-        _, topic, partition = p.selection.keys[code]
-        changes = topics.get(topic, ())
-        data = changes[-1].data if changes else None
-        there[code] = data is None or int(partition) not in (_partitions(data) or ())
-    return Screened(p.selection.of_keys(there))
-
-
-OFFSET_OF_MISSING_PARTITION: Final = Rule(
-    name="offset_of_missing_partition",
-    severity="warning",
-    question="Which offsets are of partitions that do not exist?",
-    needs=("snapshot",),
-    act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"
-    " what their reset policy says. Reset the offset once the topic is there, or prune the group.",
-    keys=BY_GROUP_PARTITION,
-    find=offset_of_missing_partition,
-    screen=_offset_of_missing_partition_screen,
-)

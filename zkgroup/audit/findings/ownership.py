@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.answers.owner_lives import OwnerLife, owner_lives
 from zkgroup.audit.answers.partition_offsets import partition_steps
@@ -59,6 +60,23 @@ def _held(rows: KeyRows, key: Key, facts: Facts) -> list[OwnerLife]:
     return [owner for owner in rows.once(owner_lives, key, facts) if owner.is_ephemeral]
 
 
+def _orphan_owner_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions owned at the end by a member that is not registered then."""
+    owners = tables.owners
+    return Screened(owners.keys_with(owners.is_open & owners.is_without_member))
+
+
+@partial(
+    Rule,
+    severity="error",
+    question="Is there an owner whose member is not registered?",
+    needs=("snapshot",),
+    act="Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
+    " (`audit sessions`) and end that process; the znode is deleted with its session.",
+    keys=BY_OWNED_PARTITION,
+    bounds={"grace_ms": 10_000},
+    screen=_orphan_owner_screen,
+)
 def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owner znode at the end of the history whose member is not registered.
 
@@ -86,26 +104,22 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
         )
 
 
-def _orphan_owner_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions owned at the end by a member that is not registered then."""
+def _unregistered_claim_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions with a claim that is not within one registration of its member."""
     owners = tables.owners
-    return Screened(owners.keys_with(owners.is_open & owners.is_without_member))
+    return Screened(owners.keys_with(~owners.is_registered))
 
 
-ORPHAN_OWNER: Final = Rule(
-    name="orphan_owner",
+@partial(
+    Rule,
     severity="error",
-    question="Is there an owner whose member is not registered?",
-    needs=("snapshot",),
-    act="Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
-    " (`audit sessions`) and end that process; the znode is deleted with its session.",
+    question="Did a claim outlive the registration of its member?",
+    act="Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
+    " JVM never leave that way: find the tool that deletes below `ids`, or another client library.",
     keys=BY_OWNED_PARTITION,
-    find=orphan_owner,
     bounds={"grace_ms": 10_000},
-    screen=_orphan_owner_screen,
+    screen=_unregistered_claim_screen,
 )
-
-
 def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A claim that outlived the registration of its member: orphan_owner through time.
 
@@ -130,26 +144,16 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
             )
 
 
-def _unregistered_claim_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with a claim that is not within one registration of its member."""
-    owners = tables.owners
-    return Screened(owners.keys_with(~owners.is_registered))
-
-
-ORPHAN_OWNER_INTERVAL: Final = Rule(
-    name="orphan_owner_interval",
+@partial(
+    Rule,
     severity="error",
-    question="Did a claim outlive the registration of its member?",
-    needs=("log",),
-    act="Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
-    " JVM never leave that way: find the tool that deletes below `ids`, or another client library.",
+    question="Was a partition claimed by a session that its member is not registered in?",
+    needs=("snapshot",),
+    act="A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
+    " unowned once that session ends. Find the client behind the session, and restart the member.",
     keys=BY_OWNED_PARTITION,
-    find=orphan_owner_interval,
-    bounds={"grace_ms": 10_000},
     screen=_unregistered_claim_screen,
 )
-
-
 def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A claim by a session that is not the one in which its member is registered.
 
@@ -197,19 +201,6 @@ def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life
     return f"{claim}, which is no member of the group"
 
 
-OWNER_SESSION_MISMATCH: Final = Rule(
-    name="owner_session_mismatch",
-    severity="error",
-    question="Was a partition claimed by a session that its member is not registered in?",
-    needs=("snapshot",),
-    act="A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
-    " unowned once that session ends. Find the client behind the session, and restart the member.",
-    keys=BY_OWNED_PARTITION,
-    find=owner_session_mismatch,
-    screen=_unregistered_claim_screen,
-)
-
-
 @dataclass(slots=True)
 class _Overlap:
     """Commits of a former owner while another one owned the partition."""
@@ -223,6 +214,22 @@ class _Overlap:
     commits: int = 0
 
 
+def _double_ownership_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions with a commit while another session owned them."""
+    p = tables.partitions
+    return Screened(p.keys_with(p.is_commit & (p.holder >= 0) & ~p.by_holder))
+
+
+@partial(
+    Rule,
+    severity="error",
+    question="Did two members act on one partition at the same time?",
+    act="Records in that time may have been processed twice, and the offset may have gone back. A JVM"
+    " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
+    " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this.",
+    keys=BY_GROUP_PARTITION,
+    screen=_double_ownership_screen,
+)
 def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Two owners of one partition: the former owner still commits after the new one has claimed.
 
@@ -295,26 +302,22 @@ def _overlap_findings(overlaps: dict[str, _Overlap], key: Key) -> Iterator[Findi
         yield Finding.during("double_ownership", "error", time, detail, partition_of(key), each.session)
 
 
-def _double_ownership_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with a commit while another session owned them."""
-    p = tables.partitions
-    return Screened(p.keys_with(p.is_commit & (p.holder >= 0) & ~p.by_holder))
+def _claim_stolen_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions with an owner that another session deleted."""
+    owners = tables.owners
+    return Screened(owners.keys_with(owners.is_deleted_by_other))
 
 
-DOUBLE_OWNERSHIP: Final = Rule(
-    name="double_ownership",
+@partial(
+    Rule,
     severity="error",
-    question="Did two members act on one partition at the same time?",
-    needs=("log",),
-    act="Records in that time may have been processed twice, and the offset may have gone back. A JVM"
-    " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
-    " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this.",
-    keys=BY_GROUP_PARTITION,
-    find=double_ownership,
-    screen=_double_ownership_screen,
+    question="Did a session delete a claim of another session?",
+    act="The owner may go on without knowing, beside the next one: check double_ownership and"
+    " zombie_commit of the partition. A JVM member deletes by path what it believes to own; any other"
+    " session is a tool's or a person's.",
+    keys=BY_OWNED_PARTITION,
+    screen=_claim_stolen_screen,
 )
-
-
 def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owner znode that another session deleted before the owner's session ended.
 
@@ -330,26 +333,22 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
             yield Finding.during("claim_stolen", "error", end, detail, partition_of(key), owner.ender)
 
 
-def _claim_stolen_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with an owner that another session deleted."""
+def _unowned_interval_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Partitions that once had no owner for long."""
     owners = tables.owners
-    return Screened(owners.keys_with(owners.is_deleted_by_other))
+    return Screened(owners.keys_with(owners.unowned_ms > bounds["longest_ms"]))
 
 
-CLAIM_STOLEN: Final = Rule(
-    name="claim_stolen",
-    severity="error",
-    question="Did a session delete a claim of another session?",
-    needs=("log",),
-    act="The owner may go on without knowing, beside the next one: check double_ownership and"
-    " zombie_commit of the partition. A JVM member deletes by path what it believes to own; any other"
-    " session is a tool's or a person's.",
+@partial(
+    Rule,
+    question="For how long had a partition no owner, while a member subscribed to it?",
+    act="Records waited that long. After an expiry the session timeout comes on top, before the rebalance."
+    " JVM members retry every `rebalance.backoff.ms` and give up after `rebalance.max.retries`: then only"
+    " the next change of the group helps. A registration that they cannot read stops all of them.",
     keys=BY_OWNED_PARTITION,
-    find=claim_stolen,
-    screen=_claim_stolen_screen,
+    bounds={"longest_ms": 1_000},
+    screen=_unowned_interval_screen,
 )
-
-
 def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition without an owner for long, while a member subscribed to it.
 
@@ -379,27 +378,18 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
                 yield Finding.during("unowned_interval", "warning", piece, detail, partition_of(key))
 
 
-def _unowned_interval_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions that once had no owner for long."""
-    owners = tables.owners
-    return Screened(owners.keys_with(owners.unowned_ms > bounds["longest_ms"]))
-
-
-UNOWNED_INTERVAL: Final = Rule(
-    name="unowned_interval",
-    severity="warning",
-    question="For how long had a partition no owner, while a member subscribed to it?",
-    needs=("log",),
-    act="Records waited that long. After an expiry the session timeout comes on top, before the rebalance."
-    " JVM members retry every `rebalance.backoff.ms` and give up after `rebalance.max.retries`: then only"
-    " the next change of the group helps. A registration that they cannot read stops all of them.",
-    keys=BY_OWNED_PARTITION,
-    find=unowned_interval,
-    bounds={"longest_ms": 1_000},
-    screen=_unowned_interval_screen,
+@partial(
+    Rule,
+    severity="error",
+    question="Is there a partition that members subscribe to and no member owns?",
+    needs=("snapshot",),
+    act="`group verify` names the member that should have it. A JVM member that gave up its rebalance stays"
+    " idle until the next change of the group: restart it. Look for an owner or a registration in the way"
+    " (orphan_owner, owner_session_mismatch).",
+    keys=BY_MEMBERSHIP,
+    bounds={"grace_ms": 10_000},
+    screen=memberships_at_the_end,
 )
-
-
 def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition that members subscribe to and no member owns, at the end of the history.
 
@@ -447,18 +437,3 @@ def _never_owned_finding(
         detail=f"no member has owned it for {duration_text(ms)} at the end, and members subscribe to it"
         f"{meant}",
     )
-
-
-NEVER_OWNED: Final = Rule(
-    name="never_owned",
-    severity="error",
-    question="Is there a partition that members subscribe to and no member owns?",
-    needs=("snapshot",),
-    act="`group verify` names the member that should have it. A JVM member that gave up its rebalance stays"
-    " idle until the next change of the group: restart it. Look for an owner or a registration in the way"
-    " (orphan_owner, owner_session_mismatch).",
-    keys=BY_MEMBERSHIP,
-    find=never_owned,
-    bounds={"grace_ms": 10_000},
-    screen=memberships_at_the_end,
-)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,15 @@ _HOUR_MS: Final = 3_600_000
 _TRIGGERS_NAMED: Final = 4
 
 
+@partial(
+    Rule,
+    severity="info",
+    question="When did the group rebalance, why, for how long, and what moved?",
+    act="Nothing, for a few. Expiries and crashes among the causes call for a check of pauses and session"
+    " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them.",
+    keys=BY_MEMBERSHIP,
+    bounds={"quiet_ms": QUIET_MS},
+)
 def rebalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Each rebalance of a group: why, how long, what moved, what that cost.
 
@@ -79,19 +89,14 @@ def _triggers_text(about: Rebalance) -> str:
     return first_of([f"{trigger.cause} ({trigger.what})" for trigger in about.triggers], _TRIGGERS_NAMED)
 
 
-REBALANCE: Final = Rule(
-    name="rebalance",
-    severity="info",
-    question="When did the group rebalance, why, for how long, and what moved?",
-    needs=("log",),
-    act="Nothing, for a few. Expiries and crashes among the causes call for a check of pauses and session"
-    " timeouts; where the moves exceed the least possible, the strategy `sticky` avoids them.",
+@partial(
+    Rule,
+    question="Did a group rebalance again and again?",
+    act="Each one stops a JVM group for seconds. The causes show which members come and go (member_flapping),"
+    " and whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses.",
     keys=BY_MEMBERSHIP,
-    find=rebalance,
-    bounds={"quiet_ms": QUIET_MS},
+    bounds={"per_hour": 20, "quiet_ms": QUIET_MS},
 )
-
-
 def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Many rebalances of one group in an hour: one row over the whole time in which it was so.
 
@@ -123,19 +128,15 @@ def _causes(about: Rebalance) -> Iterable[str]:
     return dict.fromkeys(trigger.cause for trigger in about.triggers) or ("no cause in the log",)
 
 
-REBALANCE_STORM: Final = Rule(
-    name="rebalance_storm",
-    severity="warning",
-    question="Did a group rebalance again and again?",
-    needs=("log",),
-    act="Each one stops a JVM group for seconds. The causes show which members come and go (member_flapping),"
-    " and whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses.",
+@partial(
+    Rule,
+    question="Which rebalances took partitions from threads for nothing?",
+    act="Info: that is how JVM members rebalance, and what range and round robin cost; zkgroup members with"
+    " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
+    " check its log for what it read in between.",
     keys=BY_MEMBERSHIP,
-    find=rebalance_storm,
-    bounds={"per_hour": 20, "quiet_ms": QUIET_MS},
+    bounds={"quiet_ms": QUIET_MS},
 )
-
-
 def needless_move(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Partitions that a rebalance took from a thread for nothing.
 
@@ -157,20 +158,16 @@ def needless_move(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
             yield _of_rebalance("needless_move", severity, each, "; ".join(parts))
 
 
-NEEDLESS_MOVE: Final = Rule(
-    name="needless_move",
-    severity="warning",
-    question="Which rebalances took partitions from threads for nothing?",
-    needs=("log",),
-    act="Info: that is how JVM members rebalance, and what range and round robin cost; zkgroup members with"
-    " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
-    " check its log for what it read in between.",
+@partial(
+    Rule,
+    question="Do members own what they are assigned, and is that even?",
+    needs=("snapshot",),
+    act="Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
+    " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`.",
     keys=BY_MEMBERSHIP,
-    find=needless_move,
-    bounds={"quiet_ms": QUIET_MS},
+    bounds={"grace_ms": 10_000},
+    screen=memberships_at_the_end,
 )
-
-
 def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members of a group with very different shares, at the end of the history.
 
@@ -232,20 +229,6 @@ def _extremes(counts: Mapping[str, int]) -> str:
     return f"{most} owns {counts[most]}, {least} owns {counts[least]}"
 
 
-SKEW: Final = Rule(
-    name="skew",
-    severity="warning",
-    question="Do members own what they are assigned, and is that even?",
-    needs=("snapshot",),
-    act="Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
-    " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`.",
-    keys=BY_MEMBERSHIP,
-    find=skew,
-    bounds={"grace_ms": 10_000},
-    screen=memberships_at_the_end,
-)
-
-
 @dataclass(slots=True)
 class _Handover:
     """A session that ended as an owner; its partitions wait for their first next claim."""
@@ -262,6 +245,27 @@ class _Handover:
     last_claim: Event | None = None
 
 
+def _handover_time_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Rows of members and owners, and the last that a session that ended wrote in each group before."""
+    from zkgroup.audit.findings.group_columns import is_kind, last_before_the_end
+
+    groups = tables.groups
+    matters = is_kind(tables.columns, groups.rows, "member", "owner", "group")
+    matters[last_before_the_end(tables, groups)] = True
+    return Screened(groups.where(matters))
+
+
+@partial(
+    Rule,
+    severity="info",
+    question="When a member's session ended, how long did its partitions stand before others had all of"
+    " them?",
+    act="Before the end lies the session timeout, if it expired; behind it the rebalance of the others. A"
+    " long rebalance: check failed_claims and JVM members that wait between their attempts.",
+    keys=BY_GROUP,
+    bounds={"patience_ms": 10_000},
+    screen=_handover_time_screen,
+)
 def handover_time(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """From the end of a session to the last of its partitions being owned again."""
     handovers = _Handovers(key[0], facts)
@@ -368,31 +372,23 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
     return Finding.during("handover_time", "info", time, detail, (group, None, None), ended.session)
 
 
-def _handover_time_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Rows of members and owners, and the last that a session that ended wrote in each group before."""
-    from zkgroup.audit.findings.group_columns import is_kind, last_before_the_end
+def _member_flapping_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """One row of each group: the lives of members are facts."""
+    from zkgroup.audit.findings.group_columns import first_rows
 
     groups = tables.groups
-    matters = is_kind(tables.columns, groups.rows, "member", "owner", "group")
-    matters[last_before_the_end(tables, groups)] = True
-    return Screened(groups.where(matters))
+    return Screened(groups.where(first_rows(groups)))
 
 
-HANDOVER_TIME: Final = Rule(
-    name="handover_time",
-    severity="info",
-    question="When a member's session ended, how long did its partitions stand before others had all of"
-    " them?",
-    needs=("log",),
-    act="Before the end lies the session timeout, if it expired; behind it the rebalance of the others. A"
-    " long rebalance: check failed_claims and JVM members that wait between their attempts.",
+@partial(
+    Rule,
+    question="Which members registered again and again?",
+    act="Each registration makes the whole group rebalance. See session_end: sessions that expire need a"
+    " longer timeout or a process that pauses less; sessions that close are a process that is restarted.",
     keys=BY_GROUP,
-    find=handover_time,
-    bounds={"patience_ms": 10_000},
-    screen=_handover_time_screen,
+    bounds={"lives": 3, "window_ms": 3_600_000},
+    screen=_member_flapping_screen,
 )
-
-
 def member_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that come and go."""
     most = int(bounds["lives"])
@@ -421,25 +417,3 @@ def _flapping_finding(
     )
     place, session = (group, None, None), within[-1].session
     return Finding.between("member_flapping", "warning", full.first, full.last, detail, place, session)
-
-
-def _member_flapping_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """One row of each group: the lives of members are facts."""
-    from zkgroup.audit.findings.group_columns import first_rows
-
-    groups = tables.groups
-    return Screened(groups.where(first_rows(groups)))
-
-
-MEMBER_FLAPPING: Final = Rule(
-    name="member_flapping",
-    severity="warning",
-    question="Which members registered again and again?",
-    needs=("log",),
-    act="Each registration makes the whole group rebalance. See session_end: sessions that expire need a"
-    " longer timeout or a process that pauses less; sessions that close are a process that is restarted.",
-    keys=BY_GROUP,
-    find=member_flapping,
-    bounds={"lives": 3, "window_ms": 3_600_000},
-    screen=_member_flapping_screen,
-)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.group_rebalances import replayed_group
@@ -31,6 +32,22 @@ BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
 """Creates and deletes of each znode that belongs to a session; key: its path."""
 
 
+def _persistent_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Znodes of sessions that were once made persistent: none, but after an accident."""
+    return Screened(tables.made_persistent(BY_SESSION_ZNODE))
+
+
+@partial(
+    Rule,
+    severity="error",
+    question="Is there a persistent znode where sessions belong?",
+    needs=("snapshot",),
+    act="Every client takes what it says for alive, and it never ends by itself: it came with a backup that"
+    " was restored, or another tool wrote it. `zkgroup doctor --fix` shows what it would remove, and"
+    " with `--execute` removes exactly such znodes; live brokers and members then make their own.",
+    keys=BY_SESSION_ZNODE,
+    screen=_persistent_screen,
+)
 def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A znode that belongs to a session, and is persistent: its `ephemeralOwner` is 0.
 
@@ -61,25 +78,17 @@ def _persistent(made: Event, end: Event | None) -> Finding:
     return Finding.between("persistent_znode", "error", made, end, detail, where)
 
 
-def _persistent_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Znodes of sessions that were once made persistent: none, but after an accident."""
-    return Screened(tables.made_persistent(BY_SESSION_ZNODE))
-
-
-PERSISTENT_ZNODE: Final = Rule(
-    name="persistent_znode",
-    severity="error",
-    question="Is there a persistent znode where sessions belong?",
+@partial(
+    Rule,
+    severity="info",
+    question="Which groups are owned by another client's consumers?",
     needs=("snapshot",),
-    act="Every client takes what it says for alive, and it never ends by itself: it came with a backup that"
-    " was restored, or another tool wrote it. `zkgroup doctor --fix` shows what it would remove, and"
-    " with `--execute` removes exactly such znodes; live brokers and members then make their own.",
-    keys=BY_SESSION_ZNODE,
-    find=persistent_znode,
-    screen=_persistent_screen,
+    act="Nothing: consumers of kazoo-go (wvanbergen/kafka) and kafka-node write owners so. How they share"
+    " partitions is not known here, so `skew` and `never_owned` do not say what each should own. Members"
+    " of Kafka and zkgroup cannot share a group with them.",
+    keys=BY_MEMBERSHIP,
+    screen=memberships_at_the_end,
 )
-
-
 def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Owners in another client's format, at the end of the history: a consumer id alone, without a thread.
 
@@ -97,17 +106,3 @@ def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
             detail=f"{count_text(len(foreign), 'owner is', 'owners are')} the id of a consumer alone, without"
             " a thread: the format of another client (kazoo-go, kafka-node)",
         )
-
-
-FOREIGN_OWNER_FORMAT: Final = Rule(
-    name="foreign_owner_format",
-    severity="info",
-    question="Which groups are owned by another client's consumers?",
-    needs=("snapshot",),
-    act="Nothing: consumers of kazoo-go (wvanbergen/kafka) and kafka-node write owners so. How they share"
-    " partitions is not known here, so `skew` and `never_owned` do not say what each should own. Members"
-    " of Kafka and zkgroup cannot share a group with them.",
-    keys=BY_MEMBERSHIP,
-    find=foreign_owner_format,
-    screen=memberships_at_the_end,
-)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from zkgroup.audit.findings.controller_lookup import absences, is_requested, life_at
 from zkgroup.audit.findings.partition_views import (
@@ -32,6 +32,16 @@ from zkgroup.znodes.brokers import NO_LEADER, PartitionState
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 
+@partial(
+    Rule,
+    severity="error",
+    question="Which partitions were led by a broker that is not in their ISR?",
+    needs=("snapshot",),
+    act="No controller or leader of Kafka writes such a state: find the session that did. Restart the broker"
+    " that leads, or have the leader elected again (`zkgroup elect preferred`), so that the state is written"
+    " anew.",
+    keys=BY_TOPIC,
+)
 def leader_not_in_isr(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition led by a broker that its state does not count as in sync.
 
@@ -50,19 +60,16 @@ def _leader_outside(view: PartitionView) -> str | None:
     return f"leader {state.leader} is not in the ISR {brokers_text(state.isr)}"
 
 
-LEADER_NOT_IN_ISR: Final = Rule(
-    name="leader_not_in_isr",
+@partial(
+    Rule,
     severity="error",
-    question="Which partitions were led by a broker that is not in their ISR?",
+    question="Which partitions had brokers in their ISR that their replica list does not name?",
     needs=("snapshot",),
-    act="No controller or leader of Kafka writes such a state: find the session that did. Restart the broker"
-    " that leads, or have the leader elected again (`zkgroup elect preferred`), so that the state is written"
-    " anew.",
+    act="A warning came with a reassignment and ends with it. An error stays: a replica in no replica list"
+    " can be elected. Find the session that wrote the state or the replica list, then reassign the partition"
+    " to the replicas that it shall have.",
     keys=BY_TOPIC,
-    find=leader_not_in_isr,
 )
-
-
 def isr_outside_assignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A broker in the ISR of a partition whose replica list does not name it.
 
@@ -93,19 +100,6 @@ def _isr_outside(view: PartitionView) -> str | None:
 
 def _is_moving(topic_partition: TopicPartition, facts: Facts, view: PartitionView, zxid: int) -> bool:
     return view.is_moving or is_requested(facts, topic_partition, zxid)
-
-
-ISR_OUTSIDE_ASSIGNMENT: Final = Rule(
-    name="isr_outside_assignment",
-    severity="error",
-    question="Which partitions had brokers in their ISR that their replica list does not name?",
-    needs=("snapshot",),
-    act="A warning came with a reassignment and ends with it. An error stays: a replica in no replica list"
-    " can be elected. Find the session that wrote the state or the replica list, then reassign the partition"
-    " to the replicas that it shall have.",
-    keys=BY_TOPIC,
-    find=isr_outside_assignment,
-)
 
 
 class _Away(NamedTuple):
@@ -144,6 +138,16 @@ class _Sum:
         return total
 
 
+@partial(
+    Rule,
+    question="Which partitions had fewer replicas in sync than they should, without whom, and how long; and"
+    " how much of it was whose?",
+    act="Look at the brokers named: were they down, or too slow to follow? The row of a broker has"
+    " the time in which it was missing anywhere: begin with the largest. A partition that stays so after a"
+    " reassignment waits for a replica that no broker creates; reassign it again.",
+    keys=REPLICATION,
+    bounds={"least_ms": 10_000},
+)
 def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition whose ISR lacks some of its replicas, and for how long; and how much of it each broker is.
 
@@ -206,21 +210,16 @@ def _missing(view: PartitionView) -> list[int]:
     return [broker for broker in view.replicas if broker not in view.state.isr]
 
 
-UNDER_REPLICATED: Final = Rule(
-    name="under_replicated",
-    severity="warning",
-    question="Which partitions had fewer replicas in sync than they should, without whom, and how long; and"
-    " how much of it was whose?",
-    needs=("log",),
-    act="Look at the brokers named: were they down, or too slow to follow? The row of a broker has"
-    " the time in which it was missing anywhere: begin with the largest. A partition that stays so after a"
-    " reassignment waits for a replica that no broker creates; reassign it again.",
-    keys=REPLICATION,
-    find=under_replicated,
-    bounds={"least_ms": 10_000},
+@partial(
+    Rule,
+    severity="error",
+    question="Which partitions had no leader, or one whose broker was gone, and how long?",
+    act="A warning is over and was short. An error lasts, or lasted for long: start a broker of the replica"
+    " list, the last one in sync first. Only if that one is lost for good, and its records with it,"
+    " `zkgroup elect unclean` makes another lead. Topics that are being deleted are left out.",
+    keys=BY_TOPIC,
+    bounds={"election_ms": 1_000, "error_ms": 10_000},
 )
-
-
 def offline_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition without a leader: its state names none, or one that was not registered.
 
@@ -283,20 +282,15 @@ def _offline_in(
         )
 
 
-OFFLINE_PARTITION: Final = Rule(
-    name="offline_partition",
+@partial(
+    Rule,
     severity="error",
-    question="Which partitions had no leader, or one whose broker was gone, and how long?",
-    needs=("log",),
-    act="A warning is over and was short. An error lasts, or lasted for long: start a broker of the replica"
-    " list, the last one in sync first. Only if that one is lost for good, and its records with it,"
-    " `zkgroup elect unclean` makes another lead. Topics that are being deleted are left out.",
+    question="Which leaders were elected although they were not in sync?",
+    act="Records that only the in-sync replicas had are lost, and offsets may mean other records than before:"
+    " check the consumers of the topic. Set `unclean.leader.election.enable=false` for topics that must not"
+    " lose records (`zkgroup config alter --topic T --set ... --execute`); at 0.8.2.2 the default is true.",
     keys=BY_TOPIC,
-    find=offline_partition,
-    bounds={"election_ms": 1_000, "error_ms": 10_000},
 )
-
-
 def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A leader that was not in sync when it was elected: what only the others had is lost.
 
@@ -319,19 +313,14 @@ def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
                 life, in_sync = after.life, after.state.isr
 
 
-UNCLEAN_ELECTION: Final = Rule(
-    name="unclean_election",
+@partial(
+    Rule,
     severity="error",
-    question="Which leaders were elected although they were not in sync?",
-    needs=("log",),
-    act="Records that only the in-sync replicas had are lost, and offsets may mean other records than before:"
-    " check the consumers of the topic. Set `unclean.leader.election.enable=false` for topics that must not"
-    " lose records (`zkgroup config alter --topic T --set ... --execute`); at 0.8.2.2 the default is true.",
+    question="Which partitions changed their leader without a new leader epoch, or went back in it?",
+    act="Brokers obey only a higher leader epoch, so this state is not what they do: find the session that"
+    " wrote it, and let the controller elect again (`zkgroup elect preferred`, or a restart of the leader).",
     keys=BY_TOPIC,
-    find=unclean_election,
 )
-
-
 def leader_epoch_not_rising(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A leader epoch that fell, or stayed while the leader changed, in one life of a partition."""
     for partition, changes in rows.once(partition_changes, key, facts):
@@ -356,18 +345,6 @@ def _state_changes(
             yield before.state, after.state, at
 
 
-LEADER_EPOCH_NOT_RISING: Final = Rule(
-    name="leader_epoch_not_rising",
-    severity="error",
-    question="Which partitions changed their leader without a new leader epoch, or went back in it?",
-    needs=("log",),
-    act="Brokers obey only a higher leader epoch, so this state is not what they do: find the session that"
-    " wrote it, and let the controller elect again (`zkgroup elect preferred`, or a restart of the leader).",
-    keys=BY_TOPIC,
-    find=leader_epoch_not_rising,
-)
-
-
 class _Flaps(NamedTuple):
     """Pairs of a shrink and an expansion that follow each other closely."""
 
@@ -377,6 +354,14 @@ class _Flaps(NamedTuple):
     away_ms: int
 
 
+@partial(
+    Rule,
+    question="Which replicas left the ISR and were back within a minute, though their broker stayed up?",
+    act="The broker named follows too slowly now and then: check its pauses, its disks, its network and"
+    " `replica.lag.time.max.ms`. Each pair costs two writes of the state and, with acks=all, a wait.",
+    keys=BY_TOPIC,
+    bounds={"within_ms": 60_000, "pairs": 1},
+)
 def isr_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Replicas that leave the ISR and are back within a minute, though their broker stayed.
 
@@ -428,16 +413,3 @@ def _stayed(broker: int, since: ChangeStamp, until: ChangeStamp, facts: Facts) -
     """Returns whether a broker was not started again in between."""
     life = life_at(facts.brokers.get(str(broker), ()), until.zxid)
     return life is None or life.from_zxid <= since.zxid
-
-
-ISR_FLAPPING: Final = Rule(
-    name="isr_flapping",
-    severity="warning",
-    question="Which replicas left the ISR and were back within a minute, though their broker stayed up?",
-    needs=("log",),
-    act="The broker named follows too slowly now and then: check its pauses, its disks, its network and"
-    " `replica.lag.time.max.ms`. Each pair costs two writes of the state and, with acks=all, a wait.",
-    keys=BY_TOPIC,
-    find=isr_flapping,
-    bounds={"within_ms": 60_000, "pairs": 1},
-)

@@ -155,39 +155,45 @@ Screen = Callable[["ScreenTables", Bounds], Screened]
 """May keep rows that bring no finding; never leaves out one that does, or that changes one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One finding: what it asks, what it needs, and how it is decided."""
-
-    name: str
-    severity: Severity
-    """The worst that it says."""
-    question: str
-    needs: Sequence[Input]
-    """Holds what it cannot do without: a snapshot alone, or the log."""
-    act: str
-    """Says what an operator does about it."""
-    keys: Keys
-    find: Find
-    """Gets the rows of one key in order; its docstring is the text of the finding's section."""
-    bounds: Bounds = field(default_factory=dict)
-    """Numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
-    screen: Screen | None = None
-    """None where the rule sees all rows of its keys."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeRule:
     """A finding about the whole tree or the files themselves: it reads the history, not rows."""
 
-    name: str
-    severity: Severity
-    """The worst that it says."""
+    find: Callable[[History, Facts, Bounds], Iterable[Finding]] = field(kw_only=False)
+    """The name is that of the finding, the docstring the text of its section."""
     question: str
-    needs: Sequence[Input]
     act: str
-    find: Callable[[History, Facts, Bounds], Iterable[Finding]]
+    """What an operator does about it."""
+    severity: Severity = "warning"
+    """The worst that it says."""
+    needs: Sequence[Input] = ("log",)
+    """What it cannot do without: a snapshot alone, or the log."""
     bounds: Bounds = field(default_factory=dict)
+    """Numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
+
+    @property
+    def name(self) -> str:
+        return self.find.__name__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One finding: what it asks, what it needs, and how it is decided. Fields are as of `WholeRule`."""
+
+    find: Find = field(kw_only=False)
+    """Gets the rows of one key in order."""
+    question: str
+    act: str
+    keys: Keys
+    severity: Severity = "warning"
+    needs: Sequence[Input] = ("log",)
+    bounds: Bounds = field(default_factory=dict)
+    screen: Screen | None = None
+    """None where the rule sees all rows of its keys."""
+
+    @property
+    def name(self) -> str:
+        return self.find.__name__
 
 
 AnyRule = Rule | WholeRule

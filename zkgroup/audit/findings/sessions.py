@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
@@ -34,6 +35,23 @@ def _of_full_window(name: str, session: int, full: FullWindow, detail: str, fact
     return Finding.between(name, "warning", full.first, full.last, detail, place, session)
 
 
+def _session_end_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Of sessions that were closed: the close, what went with it, and the last row before it."""
+    s = tables.sessions
+    matters = s.is_end | s.is_close
+    last = s.last_of(~s.is_end & ~s.seed & ~s.is_close)
+    matters[last[last >= 0]] = True
+    return Screened(s.of_sessions(s.is_closed, matters))
+
+
+@partial(
+    Rule,
+    question="Which sessions expired, and which closed and took ephemerals with them?",
+    act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
+    " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
+    keys=BY_SESSION,
+    screen=_session_end_screen,
+)
 def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """How sessions ended that took something with them, or did not mean to end.
 
@@ -79,28 +97,22 @@ def _back_after_ms(facts: Facts, close: Event) -> int | None:
     return max(min(times) - close.time_ms, 0) if times else None
 
 
-def _session_end_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Of sessions that were closed: the close, what went with it, and the last row before it."""
+def _session_leak_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Sessions that are open, and silent for long."""
     s = tables.sessions
-    matters = s.is_end | s.is_close
-    last = s.last_of(~s.is_end & ~s.seed & ~s.is_close)
-    matters[last[last >= 0]] = True
-    return Screened(s.of_sessions(s.is_closed, matters))
+    return Screened(s.of_sessions(~s.is_closed & s.silent_for(bounds["idle_ms"])))
 
 
-SESSION_END: Final = Rule(
-    name="session_end",
-    severity="warning",
-    question="Which sessions expired, and which closed and took ephemerals with them?",
-    needs=("log",),
-    act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
-    " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
+@partial(
+    Rule,
+    question="Which sessions are kept alive for days without an ephemeral and without a write?",
+    needs=("snapshot", "log"),
+    act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
+    " and never close them: `cons` of each server's four-letter commands names their addresses.",
     keys=BY_SESSION,
-    find=session_end,
-    screen=_session_end_screen,
+    bounds={"idle_ms": 3 * 86_400_000},
+    screen=_session_leak_screen,
 )
-
-
 def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that live on without doing anything.
 
@@ -136,26 +148,21 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     yield Finding("session_leak", "warning", session=session, from_zxid=zxid, from_ms=since_ms, detail=detail)
 
 
-def _session_leak_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Sessions that are open, and silent for long."""
+def _failed_claims_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """Sessions with enough refusals."""
     s = tables.sessions
-    return Screened(s.of_sessions(~s.is_closed & s.silent_for(bounds["idle_ms"])))
+    return Screened(s.of_sessions(s.counts(s.is_contention) >= max(int(bounds["per_minute"]), 1)))
 
 
-SESSION_LEAK: Final = Rule(
-    name="session_leak",
-    severity="warning",
-    question="Which sessions are kept alive for days without an ephemeral and without a write?",
-    needs=("snapshot", "log"),
-    act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
-    " and never close them: `cons` of each server's four-letter commands names their addresses.",
+@partial(
+    Rule,
+    question="Which members kept running into owner znodes of others?",
+    act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
+    " an owner of another group that stays, or members that do not agree about the assignment.",
     keys=BY_SESSION,
-    find=session_leak,
-    bounds={"idle_ms": 3 * 86_400_000},
-    screen=_session_leak_screen,
+    bounds={"per_minute": 10},
+    screen=_failed_claims_screen,
 )
-
-
 def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that fail to create owner znodes again and again, because other owners have them."""
     session = int(key[0])
@@ -188,26 +195,24 @@ def _is_parent(event: Event, before: Event | None) -> bool:
     return before.error == _NO_NODE and before.sub == SINGLE and before.cxid + 1 == event.cxid
 
 
-def _failed_claims_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Sessions with enough refusals."""
+def _ephemeral_churn_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+    """The rows of ephemerals, of sessions with many of them or a short life."""
     s = tables.sessions
-    return Screened(s.of_sessions(s.counts(s.is_contention) >= max(int(bounds["per_minute"]), 1)))
+    matters = s.is_of_ephemerals
+    busy = s.counts(matters) >= int(bounds["per_hour"])
+    return Screened(s.of_sessions(busy | s.shorter_than(bounds["short_ms"]), matters))
 
 
-FAILED_CLAIMS: Final = Rule(
-    name="failed_claims",
-    severity="warning",
-    question="Which members kept running into owner znodes of others?",
-    needs=("log",),
-    act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
-    " an owner of another group that stays, or members that do not agree about the assignment.",
+@partial(
+    Rule,
+    question="Which sessions create and delete ephemerals all the time, and which that had some lived for"
+    " less than a minute?",
+    act="Each of these is a write for every server, and most fire watches. Look for rebalances that do not"
+    " end (rebalance_storm) and for clients that open a session for each thing they do.",
     keys=BY_SESSION,
-    find=failed_claims,
-    bounds={"per_minute": 10},
-    screen=_failed_claims_screen,
+    bounds={"per_hour": 3_600, "short_ms": 60_000},
+    screen=_ephemeral_churn_screen,
 )
-
-
 def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that make and drop ephemerals all the time, or live for moments only."""
     session = int(key[0])
@@ -241,26 +246,3 @@ def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
         elif event.op == "delete" and event.path in mine:
             mine.discard(event.path)
             yield event
-
-
-def _ephemeral_churn_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """The rows of ephemerals, of sessions with many of them or a short life."""
-    s = tables.sessions
-    matters = s.is_of_ephemerals
-    busy = s.counts(matters) >= int(bounds["per_hour"])
-    return Screened(s.of_sessions(busy | s.shorter_than(bounds["short_ms"]), matters))
-
-
-EPHEMERAL_CHURN: Final = Rule(
-    name="ephemeral_churn",
-    severity="warning",
-    question="Which sessions create and delete ephemerals all the time, and which that had some lived for"
-    " less than a minute?",
-    needs=("log",),
-    act="Each of these is a write for every server, and most fire watches. Look for rebalances that do not"
-    " end (rebalance_storm) and for clients that open a session for each thing they do.",
-    keys=BY_SESSION,
-    find=ephemeral_churn,
-    bounds={"per_hour": 3_600, "short_ms": 60_000},
-    screen=_ephemeral_churn_screen,
-)

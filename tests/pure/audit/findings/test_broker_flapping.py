@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started, state_path
-from zkgroup.audit.findings.brokers import BROKER_FLAPPING as RULE
+from zkgroup.audit.findings.brokers import broker_flapping
 
 
 def test_a_short_registration_is_reported_with_the_time_away() -> None:
@@ -17,7 +17,7 @@ def test_a_short_registration_is_reported_with_the_time_away() -> None:
     left = log.close(22)
     log.passes(1_000)
 
-    found = log.find(RULE)
+    found = log.find(broker_flapping)
 
     assert [(each.severity, each.session, each.from_zxid, each.to_zxid) for each in found] == [
         ("warning", 2, died, up),
@@ -47,7 +47,7 @@ def test_the_topics_that_it_led_are_named() -> None:
     died = log.expire(22)
     log.state(("late", 0), 2, (2,))
 
-    first, second = log.find(RULE)
+    first, second = log.find(broker_flapping)
 
     assert first.detail.endswith("; it led 1 partition of before")
     assert (second.from_zxid, second.detail.rpartition("; ")[2]) == (
@@ -63,7 +63,7 @@ def test_of_many_topics_the_first_ones_are_named() -> None:
         log.state((f"t{number}", 0), 2, (2,))
     log.expire(2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(broker_flapping)
 
     assert found.detail.endswith("; it led 7 partitions of t0, t1, t2, t3, t4 and 2 more")
 
@@ -76,8 +76,8 @@ def test_a_long_life_and_one_that_lasts_are_none() -> None:
     log.broker_comes(2, 22)
     log.passes(5_000)
 
-    assert log.find(RULE) == []
-    assert len(log.find(RULE, short_ms=600_000)) == 1
+    assert log.find(broker_flapping) == []
+    assert len(log.find(broker_flapping, short_ms=600_000)) == 1
 
 
 def test_the_life_of_a_snapshots_broker_began_when_it_was_made() -> None:
@@ -86,4 +86,4 @@ def test_the_life_of_a_snapshots_broker_began_when_it_was_made() -> None:
     log.seed("/brokers/ids/1", "{}", zxid=9, session=1, ms=log.ms - 600_000)
     log.expire(1)
 
-    assert log.find(RULE) == []
+    assert log.find(broker_flapping) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog, owner
-from zkgroup.audit.findings.ownership import CLAIM_STOLEN as RULE
+from zkgroup.audit.findings.ownership import claim_stolen
 
 T0 = ("t", 0)
 
@@ -24,7 +24,7 @@ def test_a_deletion_by_another_session_is_an_error_where_it_happened() -> None:
     log = _group()
     stolen = log.release("g", T0, 2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(claim_stolen)
 
     assert (found.severity, found.from_zxid, found.to_zxid, found.session) == ("error", stolen, stolen, 2)
     assert "member g_a (session 0x1)" in found.detail
@@ -36,7 +36,7 @@ def test_one_multi_that_takes_it_over_is_found_too() -> None:
     path = owner("g", T0)
     taken = log.multi(2, log.deletion(path), log.creation(path, "g_x-0", ephemeral=True))
 
-    assert [each.from_zxid for each in log.find(RULE)] == [taken]
+    assert [each.from_zxid for each in log.find(claim_stolen)] == [taken]
 
 
 @pytest.mark.parametrize("with_lists", [False, True])
@@ -48,4 +48,4 @@ def test_releases_and_ends_of_sessions_are_none(*, with_lists: bool, expired: bo
     log.claim_ours("g", T0, "g_a-0", 1)
     log.close(1, expired=expired)
 
-    assert log.find(RULE) == []
+    assert log.find(claim_stolen) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
-from zkgroup.audit.findings.files import CLOCK_STEP as RULE
+from zkgroup.audit.findings.files import clock_step
 
 
 def test_a_step_back_is_a_warning_with_its_size(tmp_path: Path) -> None:
@@ -18,14 +18,14 @@ def test_a_step_back_is_a_warning_with_its_size(tmp_path: Path) -> None:
     across = world.create("/d")
     world.log(tmp_path)
 
-    found = look(RULE, tmp_path)
+    found = look(clock_step, tmp_path)
 
     assert places(found) == [("warning", within, within), ("warning", across, across)]
     assert [each.detail for each in found] == [
         "the leader's clock went back by 5.0 s within epoch 1",
         "the leader's clock went back by 500 ms at the election of epoch 2",
     ]
-    assert places(look(RULE, tmp_path, least_ms=1_000)) == [("warning", within, within)]
+    assert places(look(clock_step, tmp_path, least_ms=1_000)) == [("warning", within, within)]
 
 
 def test_steps_forward_and_records_of_one_millisecond_are_none(tmp_path: Path) -> None:
@@ -37,4 +37,4 @@ def test_steps_forward_and_records_of_one_millisecond_are_none(tmp_path: Path) -
     world.create("/d")
     world.log(tmp_path)
 
-    assert look(RULE, tmp_path) == []
+    assert look(clock_step, tmp_path) == []

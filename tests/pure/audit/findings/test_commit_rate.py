@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog
-from zkgroup.audit.findings.offsets import COMMIT_RATE as RULE
+from zkgroup.audit.findings.offsets import commit_rate
 
 A, B = 0xA, 0xB
 T0, T1 = ("t", 0), ("t", 1)
@@ -21,7 +21,7 @@ def test_commits_of_a_group_are_counted() -> None:
     log.wait(80_000)
     last = log.commit("g", T1, 2, B)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(commit_rate)
 
     assert (found.severity, found.group) == ("info", "g")
     assert (found.from_zxid, found.to_zxid) == (first, last)
@@ -38,4 +38,4 @@ def test_each_group_by_itself_and_none_without_commits() -> None:
     log.commit("one", T0, 1, A)
     log.commit("two", T0, 1, A)
 
-    assert [each.group for each in log.find(RULE)] == ["one", "two"]
+    assert [each.group for each in log.find(commit_rate)] == ["one", "two"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import CONTROLLER, EPOCH, Cluster, controller, started
-from zkgroup.audit.findings.controller import CONTROLLER_ELECTION as RULE
+from zkgroup.audit.findings.controller import controller_election
 
 POISON = '{"jmx_port":-1,"timestamp":1396019252998,"host":"h","version":1,"port":9}'
 
@@ -17,7 +17,7 @@ def test_each_election_is_reported_with_its_epoch_and_the_time_without_a_control
     log.wait(40)
     second = log.elect(2, 2, 2)
 
-    found = log.find(RULE)
+    found = log.find(controller_election)
 
     assert [(each.severity, each.session, each.from_zxid, each.to_zxid) for each in found] == [
         ("info", 1, first, ended),
@@ -39,13 +39,15 @@ def test_how_it_ended() -> None:
     log.close(1)
     log.elect(2, 2, None)
 
-    assert [each.detail.partition("; ")[2] for each in log.find(RULE)] == [
+    assert [each.detail.partition("; ")[2] for each in log.find(controller_election)] == [
         "deleted by itself after 0 ms",
         "after 0 ms without a controller; deleted by session 0x9 after 0 ms",
         "after 0 ms without a controller; it closed its session after 0 ms",
         "after 0 ms without a controller",
     ]
-    assert log.find(RULE)[-1].detail.startswith("broker 2 (session 0x2) elected, epoch not raised")
+    assert log.find(controller_election)[-1].detail.startswith(
+        "broker 2 (session 0x2) elected, epoch not raised"
+    )
 
 
 def test_an_epoch_that_is_raised_in_the_transaction_that_ends_it_is_the_next_ones() -> None:
@@ -58,7 +60,7 @@ def test_an_epoch_that_is_raised_in_the_transaction_that_ends_it_is_the_next_one
         log.creation(CONTROLLER, controller(2), ephemeral=True),
     )
 
-    assert [each.detail.partition(";")[0] for each in log.find(RULE)] == [
+    assert [each.detail.partition(";")[0] for each in log.find(controller_election)] == [
         "broker 1 (session 0x1) elected, epoch 1",
         "broker 2 (session 0x2) elected, epoch 2",
     ]
@@ -74,7 +76,7 @@ def test_long_without_a_controller_is_a_warning() -> None:
     none = log.delete(CONTROLLER, 2)
     log.passes(60_000)
 
-    found = [each for each in log.find(RULE) if each.severity == "warning"]
+    found = [each for each in log.find(controller_election) if each.severity == "warning"]
 
     assert [(each.from_zxid, each.detail.partition(";")[2]) for each in found] == [
         (late, " after 30.0 s without a controller; deleted by itself after 1.0 s"),
@@ -100,7 +102,7 @@ def test_elections_one_after_the_other_are_a_storm_with_what_no_jvm_can_read() -
     log.delete(CONTROLLER, 9)
     first, last = storm(log, 20, 100)
 
-    before, found = log.find(RULE)  # the election before the storm; its own are in it
+    before, found = log.find(controller_election)  # the election before the storm; its own are in it
 
     assert (before.severity, before.to_zxid) == ("info", first - 1)
     assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", first, last)
@@ -117,7 +119,7 @@ def test_a_registration_that_came_again_in_a_storm_is_named_once() -> None:
     log.broker(8, 2, POISON)
     storm(log, 10, 100)
 
-    found = log.find(RULE)[-1]
+    found = log.find(controller_election)[-1]
 
     assert found.detail.count("/brokers/ids/8") == 1
 
@@ -131,7 +133,7 @@ def test_a_few_and_slow_ones_are_none() -> None:
     log.wait(60_000)
     storm(log, 6, 1_001)
 
-    assert not [each for each in log.find(RULE) if "storm" in each.detail]
+    assert not [each for each in log.find(controller_election) if "storm" in each.detail]
 
 
 def test_the_controller_of_a_snapshot_was_elected_before() -> None:
@@ -143,7 +145,7 @@ def test_the_controller_of_a_snapshot_was_elected_before() -> None:
     log.wait(5)
     elected = log.elect(2, 2, 2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(controller_election)
 
     assert (found.from_zxid, found.detail) == (
         elected,
@@ -156,7 +158,7 @@ def test_an_unreadable_controller_is_reported_too() -> None:
     log = Cluster()
     log.create(CONTROLLER, "?", 7, ephemeral=True)
 
-    assert [each.detail for each in log.find(RULE)] == [
+    assert [each.detail for each in log.find(controller_election)] == [
         "a controller that cannot be read (session 0x7) elected, epoch not raised"
     ]
 
@@ -171,7 +173,7 @@ def test_only_a_registration_that_stood_in_the_storm_is_named() -> None:
     storm(log, 5, 1_000)
     log.broker(8, 2, POISON)
 
-    (found,) = [each for each in log.find(RULE) if "storm" in each.detail]
+    (found,) = [each for each in log.find(controller_election) if "storm" in each.detail]
 
     assert found.detail == "a storm of 5 elections in 4.0 s"
 
@@ -185,5 +187,9 @@ def test_thirty_seconds_without_a_controller_are_not_long() -> None:
     log.delete(CONTROLLER, 2)
     log.passes(30_000)
 
-    assert {each.severity for each in log.find(RULE)} == {"info"}
-    assert [each.severity for each in log.find(RULE, gap_ms=29_999)] == ["info", "warning", "warning"]
+    assert {each.severity for each in log.find(controller_election)} == {"info"}
+    assert [each.severity for each in log.find(controller_election, gap_ms=29_999)] == [
+        "info",
+        "warning",
+        "warning",
+    ]

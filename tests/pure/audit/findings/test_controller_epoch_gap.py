@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import CONTROLLER, EPOCH, Cluster, controller, started
-from zkgroup.audit.findings.controller import CONTROLLER_EPOCH_GAP as RULE
+from zkgroup.audit.findings.controller import controller_epoch_gap
 
 
 def test_gaps_repeats_and_falls_are_errors() -> None:
@@ -14,7 +14,7 @@ def test_gaps_repeats_and_falls_are_errors() -> None:
     fall = log.raise_epoch(1, 1)
     log.raise_epoch(2, 1)
 
-    found = log.find(RULE)
+    found = log.find(controller_epoch_gap)
 
     assert [(each.severity, each.from_zxid, each.to_zxid, each.session) for each in found] == [
         ("error", gap, gap, 1),
@@ -35,7 +35,7 @@ def test_an_epoch_that_is_made_anew_falls() -> None:
     log.delete(EPOCH, 9)
     made = log.raise_epoch(1, 1)
 
-    assert log.told(RULE, "severity", "from_zxid") == [("error", made)]
+    assert log.told(controller_epoch_gap, "severity", "from_zxid") == [("error", made)]
 
 
 def test_elections_of_kafka_and_zkgroup_controllers_are_fine() -> None:
@@ -50,8 +50,8 @@ def test_elections_of_kafka_and_zkgroup_controllers_are_fine() -> None:
     fresh.create(EPOCH, "0", 1)
     fresh.elect_ours(1, 1, 1)
 
-    assert log.find(RULE) == []
-    assert fresh.find(RULE) == []
+    assert log.find(controller_epoch_gap) == []
+    assert fresh.find(controller_epoch_gap) == []
 
 
 def test_an_epoch_that_cannot_be_read_is_an_error() -> None:
@@ -60,7 +60,7 @@ def test_an_epoch_that_cannot_be_read_is_an_error() -> None:
     torn = log.raise_epoch("two", 1)
     log.raise_epoch(2, 1)
 
-    assert log.told(RULE, "severity", "from_zxid", "detail") == [
+    assert log.told(controller_epoch_gap, "severity", "from_zxid", "detail") == [
         ("error", torn, "the epoch cannot be read: b'two'")
     ]
 
@@ -76,7 +76,7 @@ def test_a_winner_that_never_raised_it_is_a_warning() -> None:
     log.wait(2_000)
     log.raise_epoch(2, 1)
 
-    found = log.find(RULE)
+    found = log.find(controller_epoch_gap)
 
     assert [(each.severity, each.from_zxid, each.to_zxid, each.session) for each in found] == [
         ("warning", silent, gone, 2)
@@ -96,7 +96,7 @@ def test_the_order_within_a_transaction_does_not_count() -> None:
     )
     log.passes(10_000)
 
-    assert log.find(RULE) == []
+    assert log.find(controller_epoch_gap) == []
 
 
 def test_one_that_still_holds_it_at_the_end_is_too() -> None:
@@ -106,7 +106,7 @@ def test_one_that_still_holds_it_at_the_end_is_too() -> None:
     silent = log.elect(2, 2, None)
     log.passes(10_000)
 
-    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", silent, None)]
+    assert log.told(controller_epoch_gap, "severity", "from_zxid", "to_zxid") == [("warning", silent, None)]
 
 
 def test_an_epoch_that_another_session_raised_is_not_the_winners() -> None:
@@ -120,4 +120,4 @@ def test_an_epoch_that_another_session_raised_is_not_the_winners() -> None:
     log.wait(2_001)
     gone = log.delete(CONTROLLER, 2)
 
-    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", silent, gone)]
+    assert log.told(controller_epoch_gap, "severity", "from_zxid", "to_zxid") == [("warning", silent, gone)]

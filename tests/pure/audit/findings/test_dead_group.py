@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset
-from zkgroup.audit.findings.offsets import DEAD_GROUP as RULE
+from zkgroup.audit.findings.offsets import dead_group
 
 A = 0xA
 DAY = 86_400_000
@@ -27,7 +27,7 @@ def test_offsets_without_a_member_for_a_week_are_reported() -> None:
     gone = log.close(A)
     log.passes(8 * DAY)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(dead_group)
 
     assert (found.severity, found.group, found.from_zxid, found.to_zxid) == ("info", "g", gone, None)
     assert found.detail == (
@@ -47,9 +47,9 @@ def test_a_living_member_or_a_recent_write_keeps_it_alive() -> None:
     recent.wait(5 * DAY)
     recent.create("/end")
 
-    assert idle.find(RULE) == []
-    assert recent.find(RULE) == []
-    assert len(recent.find(RULE, idle_ms=4 * DAY)) == 1
+    assert idle.find(dead_group) == []
+    assert recent.find(dead_group) == []
+    assert len(recent.find(dead_group, idle_ms=4 * DAY)) == 1
 
 
 def test_a_group_without_offsets_is_none() -> None:
@@ -60,7 +60,7 @@ def test_a_group_without_offsets_is_none() -> None:
     log.delete(offset("g", T1))
     log.passes(8 * DAY)
 
-    assert log.find(RULE) == []
+    assert log.find(dead_group) == []
 
 
 def test_a_snapshot_alone_is_enough() -> None:
@@ -70,6 +70,6 @@ def test_a_snapshot_alone_is_enough() -> None:
     log.seed(offset("old", T0), "4", zxid=3, ms=START_MS - 30 * DAY, mtime_ms=START_MS - 20 * DAY)
     log.seed(offset("used", T0), "4", zxid=4, ms=START_MS - 30 * DAY, mtime_ms=START_MS - DAY)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(dead_group)
 
     assert (found.group, found.from_ms) == ("old", START_MS - 20 * DAY)

@@ -12,7 +12,7 @@ from tests.pure.audit.cluster import (
     state_path,
     state_text,
 )
-from zkgroup.audit.findings.controller import DEPOSED_CONTROLLER_WRITE as RULE
+from zkgroup.audit.findings.controller import deposed_controller_write
 
 T0, T1 = ("t", 0), ("t", 1)
 TOOL = 0x70
@@ -35,7 +35,7 @@ def test_states_by_the_deposed_one_are_errors() -> None:
     led = log.state(T0, 2, (1, 2), epoch=1, controller_epoch=1, session=1)
     bumped = log.state(T0, 2, (1, 2), epoch=2, controller_epoch=2, session=1)
 
-    found = log.find(RULE)
+    found = log.find(deposed_controller_write)
 
     assert [(each.severity, each.partition, each.from_zxid, each.session) for each in found] == [
         ("error", 1, made, 1),
@@ -54,7 +54,7 @@ def test_an_older_epoch_is_one_even_from_the_controllers_session() -> None:
     log = ruled()
     stale = log.state(T0, 2, (1, 2), epoch=1, controller_epoch=1, session=2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(deposed_controller_write)
 
     assert (found.from_zxid, found.detail.rpartition(", ")[2]) == (
         stale,
@@ -72,7 +72,7 @@ def test_a_kraft_controller_writes_its_own_epoch() -> None:
     log.state(T0, 2, (1, 2), epoch=1, controller_epoch=1, session=0x3000)
     stale = log.state(T0, 1, (1, 2), epoch=2, controller_epoch=0, session=0x3000)
 
-    assert [each.from_zxid for each in log.find(RULE)] == [stale]
+    assert [each.from_zxid for each in log.find(deposed_controller_write)] == [stale]
 
 
 def test_isr_writes_of_leaders_are_not() -> None:
@@ -81,7 +81,7 @@ def test_isr_writes_of_leaders_are_not() -> None:
     log.state(T0, 1, (1,), session=1)
     log.state(T0, 1, (1, 2), session=1)
 
-    assert log.find(RULE) == []
+    assert log.find(deposed_controller_write) == []
 
 
 def test_what_the_controller_writes_is_not() -> None:
@@ -93,7 +93,7 @@ def test_what_the_controller_writes_is_not() -> None:
     log.topic("t", {0: (2,), 1: (2, 1)}, 2)
     log.delete(REASSIGN, 2)
 
-    assert log.find(RULE) == []
+    assert log.find(deposed_controller_write) == []
 
 
 def test_a_zkgroup_controller_elects_and_decides_in_multis() -> None:
@@ -107,7 +107,7 @@ def test_a_zkgroup_controller_elects_and_decides_in_multis() -> None:
         log.creation(state_path(T1), state_text(2, (2, 1), 0, 3)),
     )
 
-    assert log.find(RULE) == []
+    assert log.find(deposed_controller_write) == []
 
 
 def test_replica_lists_are_the_controllers_but_tools_may_make_and_grow_topics() -> None:
@@ -118,7 +118,7 @@ def test_replica_lists_are_the_controllers_but_tools_may_make_and_grow_topics() 
     moved = log.topic("t", {0: (2, 1), 1: (2, 1)}, 1)
     dropped = log.topic("t", {0: (2, 1)}, TOOL)
 
-    found = log.find(RULE)
+    found = log.find(deposed_controller_write)
 
     assert [(each.severity, each.topic, each.partition, each.from_zxid) for each in found] == [
         ("error", "t", 0, moved),
@@ -138,7 +138,7 @@ def test_requests_are_the_controllers_to_take_off() -> None:
     log.delete(CONTROLLER, 2)
     log.delete("/admin/preferred_replica_election", TOOL)
 
-    assert log.told(RULE, "severity", "from_zxid") == [
+    assert log.told(deposed_controller_write, "severity", "from_zxid") == [
         ("error", deposed),
         ("warning", by_hand),
     ]
@@ -153,7 +153,7 @@ def test_entries_of_a_request_are_the_controllers_to_take_off() -> None:
     by_hand = log.reassign({("b", 0): (2,), ("e", 0): (1,)}, TOOL)
     emptied = log.reassign({}, 1)
 
-    found = log.find(RULE)
+    found = log.find(deposed_controller_write)
 
     assert [(each.severity, each.from_zxid) for each in found] == [
         ("error", deposed),
@@ -171,7 +171,7 @@ def test_a_persistent_registration_is_no_broker() -> None:
     log.reassign({T0: (2,)}, 0)
     by_hand = log.delete(REASSIGN, 0)
 
-    assert log.told(RULE, "severity", "from_zxid") == [("warning", by_hand)]
+    assert log.told(deposed_controller_write, "severity", "from_zxid") == [("warning", by_hand)]
 
 
 def test_a_request_may_be_changed_by_a_tool() -> None:
@@ -182,7 +182,7 @@ def test_a_request_may_be_changed_by_a_tool() -> None:
     log.set(REASSIGN, "torn", 1)
     log.reassign({T0: (2,)}, TOOL)
 
-    assert log.find(RULE) == []
+    assert log.find(deposed_controller_write) == []
 
 
 def test_the_epoch_is_the_controllers() -> None:
@@ -190,7 +190,7 @@ def test_the_epoch_is_the_controllers() -> None:
     log = ruled()
     late = log.raise_epoch(3, 1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(deposed_controller_write)
 
     assert (found.severity, found.topic, found.from_zxid) == ("error", None, late)
     assert found.detail.startswith("/controller_epoch set to 3, by broker 1 (session 0x1), while broker 2")
@@ -203,7 +203,7 @@ def test_it_may_be_made_before_the_first_election() -> None:
     log.create(EPOCH, "0", 1)
     log.elect_ours(1, 1, 1)
 
-    assert log.find(RULE) == []
+    assert log.find(deposed_controller_write) == []
 
 
 def test_a_write_without_an_active_controller_is_by_a_deposed_one() -> None:
@@ -212,7 +212,7 @@ def test_a_write_without_an_active_controller_is_by_a_deposed_one() -> None:
     log.delete(CONTROLLER, TOOL)
     zxid = log.state(T0, 2, (2,), epoch=1, controller_epoch=2, session=2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(deposed_controller_write)
 
     assert (found.from_zxid, found.detail.rpartition(", ")[2]) == (zxid, "while there was no /controller")
 
@@ -228,8 +228,8 @@ def test_without_the_beginning_the_active_controller_is_unknown() -> None:
     seeded.seed(state_path(T0), state_text(1, (1,), 5, 6), zxid=6)
     seeded.state(T0, 2, (1, 2), epoch=6, controller_epoch=7, session=1)
 
-    assert log.find(RULE) == []
-    assert seeded.find(RULE) == []
+    assert log.find(deposed_controller_write) == []
+    assert seeded.find(deposed_controller_write) == []
 
 
 def test_what_cannot_be_read_is_passed_over() -> None:
@@ -239,4 +239,4 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     log.set("/brokers/topics/t", "torn", 1)
     log.state(T0, 2, (2,), epoch=9, controller_epoch=1, session=1)
 
-    assert log.find(RULE) == []
+    assert log.find(deposed_controller_write) == []

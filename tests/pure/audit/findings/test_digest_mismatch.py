@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.files import DIGEST_MISMATCH as RULE
+from zkgroup.audit.findings.files import digest_mismatch
 from zkgroup.zkfiles.records import TreeDigest
 
 
@@ -28,7 +28,7 @@ def test_the_first_bad_digest_is_an_error(tmp_path: Path) -> None:
         world.transactions[at] = world.transactions[at]._replace(digest=TreeDigest(2, 7))
     world.log(tmp_path)
 
-    found = look(RULE, tmp_path)
+    found = look(digest_mismatch, tmp_path)
 
     assert places(found) == [("error", 3, 3)]
     assert found[0].detail == "the digest of the whole tree is another than the server's"
@@ -41,7 +41,7 @@ def test_without_digests_it_is_never_clean(tmp_path: Path) -> None:
     world.snapshot(tmp_path, 5, tells=False)
     world.log(tmp_path)
 
-    (found,) = look(RULE, tmp_path)
+    (found,) = look(digest_mismatch, tmp_path)
 
     assert (found.severity, found.from_zxid) == ("info", None)
     assert found.detail.startswith(
@@ -56,7 +56,7 @@ def test_without_digests_a_version_that_does_not_follow_is_an_error(tmp_path: Pa
     world.transactions[4] = world.transactions[4]._replace(operations=(wrong,))
     world.log(tmp_path)
 
-    found = look(RULE, tmp_path)[0]
+    found = look(digest_mismatch, tmp_path)[0]
 
     assert (found.severity, found.from_zxid, found.detail) == (
         "error",
@@ -74,7 +74,7 @@ def test_without_digests_a_snapshot_that_is_not_the_tree_is_an_error(tmp_path: P
     world.snapshot(tmp_path, 5, tells=False)
     world.log(tmp_path)
 
-    errors = [each for each in look(RULE, tmp_path) if each.severity == "error"]
+    errors = [each for each in look(digest_mismatch, tmp_path) if each.severity == "error"]
 
     assert [(each.from_zxid, each.detail) for each in errors] == [(3, "snapshot.3: /a/x is not as replayed")]
 
@@ -86,7 +86,7 @@ def test_digests_that_begin_midway_are_said_to(tmp_path: Path) -> None:
         world.transactions[at] = world.transactions[at]._replace(digest=None)
     world.log(tmp_path)
 
-    (found,) = look(RULE, tmp_path)
+    (found,) = look(digest_mismatch, tmp_path)
 
     assert found.severity == "info"
     assert found.detail.startswith(
@@ -101,7 +101,7 @@ def test_a_snapshot_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     world.log(tmp_path)
 
-    found = look(RULE, tmp_path)
+    found = look(digest_mismatch, tmp_path)
 
     assert places(found) == [("warning", 4, 4)]
     assert found[0].detail.startswith("snapshot.4: ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.ownership import DOUBLE_OWNERSHIP as RULE
+from zkgroup.audit.findings.ownership import double_ownership
 
 T0 = ("t", 0)
 
@@ -32,7 +32,7 @@ def test_commits_of_one_whose_claim_was_deleted_are_an_error_up_to_the_last() ->
     log.wait(100)
     last = log.commit("g", T0, 8, 1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(double_ownership)
 
     assert (found.severity, found.from_zxid, found.to_zxid, found.session) == ("error", claimed, last, 1)
     assert found.to_ms - found.from_ms == 200
@@ -46,7 +46,7 @@ def test_a_member_that_was_paused_past_its_session_is_known_again_in_its_next_on
     log.come("g", "g_a", 3)
     last = log.commit("g", T0, 6, 3)
 
-    assert log.told(RULE, "from_zxid", "to_zxid", "session") == [(claimed, last, 3)]
+    assert log.told(double_ownership, "from_zxid", "to_zxid", "session") == [(claimed, last, 3)]
 
 
 def test_each_new_owner_has_its_own_row() -> None:
@@ -59,7 +59,7 @@ def test_each_new_owner_has_its_own_row() -> None:
     second = log.claim("g", T0, "g_b-0", 2)
     in_second = log.commit("g", T0, 7, 1)
 
-    found = log.find(RULE)
+    found = log.find(double_ownership)
 
     assert [(each.from_zxid, each.to_zxid) for each in found] == [(first, in_first), (second, in_second)]
 
@@ -71,7 +71,7 @@ def test_an_owner_that_released_and_commits_late_was_not_displaced() -> None:
     log.claim("g", T0, "g_b-0", 2)
     log.commit("g", T0, 6, 1)
 
-    assert log.find(RULE) == []
+    assert log.find(double_ownership) == []
 
 
 def test_commits_before_the_next_claim_and_after_an_own_one_are_none() -> None:
@@ -85,7 +85,7 @@ def test_commits_before_the_next_claim_and_after_an_own_one_are_none() -> None:
     log.claim("g", T0, "g_b-0", 2)
     log.commit("g", T0, 8, 2)
 
-    assert log.find(RULE) == []
+    assert log.find(double_ownership) == []
 
 
 def test_the_bump_of_a_claim_is_no_commit() -> None:
@@ -96,7 +96,7 @@ def test_the_bump_of_a_claim_is_no_commit() -> None:
     log.release("g", T0, 1)
     log.claim_ours("g", T0, "g_a-0", 1, value=5)
 
-    assert log.find(RULE) == []
+    assert log.find(double_ownership) == []
 
 
 def test_what_it_says() -> None:
@@ -107,11 +107,11 @@ def test_what_it_says() -> None:
     log.wait(100)
     log.commit("g", T0, 6, 1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(double_ownership)
     assert found.detail == "'g_a-0' committed once, up to 100 ms after 'g_b-0' of session 0x2 had claimed"
     log.wait(100)
     log.commit("g", T0, 7, 1)
-    (found,) = log.find(RULE)
+    (found,) = log.find(double_ownership)
     assert found.detail.startswith("'g_a-0' committed 2 times, up to 200 ms after")
 
 
@@ -124,7 +124,7 @@ def test_an_owner_that_reclaimed_and_released_was_not_displaced() -> None:
     log.claim("g", T0, "g_b-0", 2)
     log.commit("g", T0, 6, 1)
 
-    assert log.find(RULE) == []
+    assert log.find(double_ownership) == []
 
 
 def test_an_owner_that_closed_or_released_before_expiry_was_not_displaced() -> None:
@@ -141,5 +141,5 @@ def test_an_owner_that_closed_or_released_before_expiry_was_not_displaced() -> N
     released.commit("g", T0, 6, 1)
     released.expire(1)
 
-    assert closed.find(RULE) == []
-    assert released.find(RULE) == []
+    assert closed.find(double_ownership) == []
+    assert released.find(double_ownership) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
-from zkgroup.audit.findings.files import ENSEMBLE_ELECTION as RULE
+from zkgroup.audit.findings.files import ensemble_election
 
 EPOCH = 1 << 32
 
@@ -19,7 +19,7 @@ def test_a_new_epoch_is_reported_with_the_time_without_a_write(tmp_path: Path) -
     first = world.create("/c")
     world.log(tmp_path)
 
-    (found,) = look(RULE, tmp_path)
+    (found,) = look(ensemble_election, tmp_path)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("info", last, first)
     assert (found.from_ms, found.to_ms) == (last_ms, world.ms)
@@ -34,7 +34,7 @@ def test_epochs_in_which_nothing_was_written_are_counted(tmp_path: Path) -> None
     world.create("/c")
     world.log(tmp_path)
 
-    assert [each.detail for each in look(RULE, tmp_path)] == [
+    assert [each.detail for each in look(ensemble_election, tmp_path)] == [
         "epoch 1 -> 4, no write for 1.0 s; 2 epochs between them without a write"
     ]
 
@@ -48,4 +48,4 @@ def test_two_servers_give_one_finding(tmp_path: Path) -> None:
     for name in ("one", "two"):
         world.log(tmp_path / name)
 
-    assert places(look(RULE, tmp_path / "one", tmp_path / "two")) == [("info", last, first)]
+    assert places(look(ensemble_election, tmp_path / "one", tmp_path / "two")) == [("info", last, first)]

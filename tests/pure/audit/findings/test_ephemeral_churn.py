@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.sessions import EPHEMERAL_CHURN as RULE
+from zkgroup.audit.findings.sessions import ephemeral_churn
 
 A, B = 0xA, 0xB
 
@@ -23,7 +23,7 @@ def test_creates_and_deletes_beyond_the_bound_are_found() -> None:
     log = AuditLog()
     zxids = churn(log, A, times=60, every_ms=60_000)
 
-    (found,) = log.find(RULE, per_hour=100)
+    (found,) = log.find(ephemeral_churn, per_hour=100)
 
     assert (found.severity, found.session) == ("warning", A)
     assert (found.from_zxid, found.to_zxid) == (zxids[0], zxids[-1])
@@ -38,8 +38,8 @@ def test_fewer_or_persistent_ones_are_not() -> None:
         log.commit("g", ("t", 0), number, B)
         log.create(f"/persistent/{number}", session=B)
 
-    assert log.find(RULE, per_hour=100) == []
-    assert log.find(RULE) == []
+    assert log.find(ephemeral_churn, per_hour=100) == []
+    assert log.find(ephemeral_churn) == []
 
 
 def test_a_session_with_brief_ephemerals_is_reported() -> None:
@@ -53,7 +53,7 @@ def test_a_session_with_brief_ephemerals_is_reported() -> None:
     log.close(B)
     log.come("g", "g_d", 0xD)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(ephemeral_churn)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("info", opened, closed)
     assert found.detail == "member g_a (session 0xa) lived for 3.0 s and made 1 ephemeral"
@@ -66,4 +66,4 @@ def test_a_session_of_a_minute_is_not_short() -> None:
     log.wait(60_000)
     log.close(A)
 
-    assert log.find(RULE) == []
+    assert log.find(ephemeral_churn) == []

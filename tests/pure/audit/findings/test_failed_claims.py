@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, owner
-from zkgroup.audit.findings.sessions import FAILED_CLAIMS as RULE
+from zkgroup.audit.findings.sessions import failed_claims
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, TOOL = 0xA, 0xC
@@ -31,7 +31,7 @@ def test_ten_refusals_within_a_minute_are_found() -> None:
     log.wait(60_000)
     log.fail(A)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(failed_claims)
 
     assert (found.severity, found.group, found.session) == ("warning", "g", A)
     assert (found.from_zxid, found.to_zxid) == (zxids[0], zxids[-1])
@@ -48,8 +48,8 @@ def test_nine_a_minute_are_not() -> None:
         log.fail(A)
         log.wait(7_000)
 
-    assert log.find(RULE) == []
-    assert len(log.find(RULE, per_minute=9)) == 1
+    assert log.find(failed_claims) == []
+    assert len(log.find(failed_claims, per_minute=9)) == 1
 
 
 def test_a_failed_transaction_is_one_refusal() -> None:
@@ -62,8 +62,8 @@ def test_a_failed_transaction_is_one_refusal() -> None:
         log.multi(A, create, first, rest, rest)
         log.multi(A, create, Operation(TransactionType.ERROR, error=-103), rest)
 
-    assert log.find(RULE) == []
-    (found,) = log.find(RULE, per_minute=5)
+    assert log.find(failed_claims) == []
+    (found,) = log.find(failed_claims, per_minute=5)
     assert found.detail.startswith("5 requests")
 
 
@@ -75,7 +75,7 @@ def test_parents_that_a_jvm_client_makes_are_no_claims() -> None:
         refused(log, A, NODE_EXISTS, cxid=3 * number + 1)
         log.commit("g", ("t", number), 0, A)
 
-    assert log.find(RULE) == []
+    assert log.find(failed_claims) == []
 
 
 def test_a_refusal_behind_an_older_missing_node_counts() -> None:
@@ -85,7 +85,7 @@ def test_a_refusal_behind_an_older_missing_node_counts() -> None:
         refused(log, A, NO_NODE, cxid=4 * number)
         refused(log, A, NODE_EXISTS, cxid=4 * number + 2)
 
-    assert len(log.find(RULE)) == 1
+    assert len(log.find(failed_claims)) == 1
 
 
 def test_only_members_claim() -> None:
@@ -94,4 +94,4 @@ def test_only_members_claim() -> None:
     for _ in range(20):
         log.fail(TOOL)
 
-    assert log.find(RULE) == []
+    assert log.find(failed_claims) == []

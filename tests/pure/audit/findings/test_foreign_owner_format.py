@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.ownership import ORPHAN_OWNER, OWNER_SESSION_MISMATCH
-from zkgroup.audit.findings.registrations import FOREIGN_OWNER_FORMAT as RULE
+from zkgroup.audit.findings.ownership import orphan_owner, owner_session_mismatch
+from zkgroup.audit.findings.registrations import foreign_owner_format
 
 GO = ("host:7b0cfb39-0001", "host-1")
 """Ids of consumers of kazoo-go; the second ends as a thread id does."""
@@ -33,7 +33,7 @@ def test_a_healthy_group_is_named_and_no_fault_is_found() -> None:
     """The session that claims has the registration; how they share is not judged."""
     log = _group()
 
-    (named,) = log.find(RULE)
+    (named,) = log.find(foreign_owner_format)
     faults = [one for rule in RULES for one in log.find(rule) if one.severity != "info"]
 
     assert (named.severity, named.group) == ("info", "web")
@@ -59,6 +59,6 @@ def test_another_session_or_no_registration_are_faults_still() -> None:
     claimed = log.claim("web", ("t", 0), GO[0], 9)
     log.leave("web", GO[1], 2)
 
-    assert [one.from_zxid for one in log.find(OWNER_SESSION_MISMATCH)] == [claimed]
-    orphans = {one.partition for one in log.passes(20_000).find(ORPHAN_OWNER)}
+    assert [one.from_zxid for one in log.find(owner_session_mismatch)] == [claimed]
+    orphans = {one.partition for one in log.passes(20_000).find(orphan_owner)}
     assert orphans == {3, 4}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.worlds.audit_folders import look
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.files import GROWTH as RULE
+from zkgroup.audit.findings.files import growth
 
 
 def grown() -> tuple[ServerHistory, int, int]:
@@ -30,7 +30,7 @@ def test_each_subtree_that_changed_is_reported(tmp_path: Path) -> None:
     world.snapshot(tmp_path, after)
     world.log(tmp_path)
 
-    found = look(RULE, tmp_path)
+    found = look(growth, tmp_path)
 
     assert {(each.severity, each.from_zxid, each.to_zxid) for each in found} == {("info", before, after)}
     assert [each.detail for each in found] == [
@@ -46,7 +46,7 @@ def test_deeper_subtrees_are_separate_rows(tmp_path: Path) -> None:
     world.snapshot(tmp_path, before)
     world.snapshot(tmp_path, after)
 
-    found = look(RULE, tmp_path, depth=2)
+    found = look(growth, tmp_path, depth=2)
 
     assert [each.detail.partition(":")[0] for each in found] == ["/a/x", "/a/y", "/a/z", "/c", "/d"]
 
@@ -60,7 +60,7 @@ def test_a_znode_that_was_made_anew_is_changed(tmp_path: Path) -> None:
     world.snapshot(tmp_path, again)
 
     assert "/b: 0 added, 0 removed, 1 changed; 1 znode, 2 bytes of data -> 1, 2 bytes" in [
-        each.detail for each in look(RULE, tmp_path)
+        each.detail for each in look(growth, tmp_path)
     ]
 
 
@@ -72,7 +72,7 @@ def test_each_step_is_reported_and_snapshots_of_several_servers_are_one_row(tmp_
     world.snapshot(tmp_path / "two", after)
     world.snapshot(tmp_path / "two", 2)
 
-    steps = [(each.from_zxid, each.to_zxid) for each in look(RULE, tmp_path / "one", tmp_path / "two")]
+    steps = [(each.from_zxid, each.to_zxid) for each in look(growth, tmp_path / "one", tmp_path / "two")]
 
     assert sorted(set(steps)) == [(2, before), (before, after)]
 
@@ -85,7 +85,7 @@ def test_one_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     world.snapshot(tmp_path, before)
     world.snapshot(tmp_path, after)
 
-    assert {(each.from_zxid, each.to_zxid) for each in look(RULE, tmp_path)} == {(before, after)}
+    assert {(each.from_zxid, each.to_zxid) for each in look(growth, tmp_path)} == {(before, after)}
 
 
 def test_a_single_snapshot_did_not_grow(tmp_path: Path) -> None:
@@ -93,4 +93,4 @@ def test_a_single_snapshot_did_not_grow(tmp_path: Path) -> None:
     world, before, _ = grown()
     world.snapshot(tmp_path, before)
 
-    assert look(RULE, tmp_path) == []
+    assert look(growth, tmp_path) == []

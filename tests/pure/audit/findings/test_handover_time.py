@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import START_MS, AuditLog, owner
-from zkgroup.audit.findings.rebalances import HANDOVER_TIME as RULE
+from zkgroup.audit.findings.rebalances import handover_time
 from zkgroup.zkfiles.records import TransactionType
 
 A, B = 0xA, 0xB
@@ -38,7 +38,7 @@ def test_the_time_goes_to_the_last_partitions_first_next_claim(with_lists: bool)
     log.wait(5_000)
     log.claim("g", T0, "g_b-0", B)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(handover_time)
 
     assert (found.severity, found.group, found.session) == ("info", "g", A)
     assert (found.from_zxid, found.to_zxid) == (ended, claimed)
@@ -56,12 +56,12 @@ def test_an_unclaimed_partition_counts_while_others_are_owned() -> None:
     log.wait(1_000)
     log.claim("g", T1, "g_b-0", B)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(handover_time)
 
     assert (found.from_zxid, found.to_zxid, found.to_ms) == (ended, None, None)
     assert found.detail.endswith("with 2 partitions; the last was claimed again 1.0 s later, 1 never")
     left = log.close(B)
-    (found,) = (each for each in log.find(RULE) if each.session == A)
+    (found,) = (each for each in log.find(handover_time) if each.session == A)
     assert (found.from_zxid, found.to_zxid, found.to_ms) == (ended, left, START_MS + 1_000)
 
 
@@ -72,8 +72,8 @@ def test_a_group_that_stops_hands_nothing_over() -> None:
     log.wait(10_000)
     log.close(B)
 
-    assert log.find(RULE) == []
-    (found,) = log.find(RULE, patience_ms=9_999)
+    assert log.find(handover_time) == []
+    (found,) = log.find(handover_time, patience_ms=9_999)
     assert found.detail.endswith("; none of them was claimed again in 10.0 s")
 
 
@@ -86,7 +86,7 @@ def test_a_group_without_another_member_hands_nothing_over() -> None:
     log.come("g", "g_d", 0xD)
     log.claim("g", T0, "g_d-0", 0xD)
 
-    assert log.find(RULE) == []
+    assert log.find(handover_time) == []
 
 
 def test_a_release_is_no_end_of_a_session() -> None:
@@ -98,7 +98,7 @@ def test_a_release_is_no_end_of_a_session() -> None:
     log.close(A)
     log.claim("g", T1, "g_b-0", B)
 
-    assert log.find(RULE) == []
+    assert log.find(handover_time) == []
 
 
 def test_members_that_left_before_or_came_after_are_no_heirs() -> None:
@@ -109,7 +109,7 @@ def test_members_that_left_before_or_came_after_are_no_heirs() -> None:
     log.wait(20_000)
     log.join("g", "g_b", B)
 
-    assert log.find(RULE) == []
+    assert log.find(handover_time) == []
 
 
 def test_the_last_heir_decides_how_long_it_lasts() -> None:
@@ -122,13 +122,13 @@ def test_the_last_heir_decides_how_long_it_lasts() -> None:
     log.leave("g", "g_c", 0xC)
     log.passes(1_000)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(handover_time)
     assert (found.from_zxid, found.to_zxid, found.to_ms) == (ended, None, None)
     assert found.detail.endswith("none of them was claimed again in 16.0 s")
     left = log.leave("g", "g_b", B)
     log.wait(60_000)
     log.create("/much-later")
-    (found,) = log.find(RULE)
+    (found,) = log.find(handover_time)
     assert (found.to_zxid, found.to_ms) == (left, START_MS + 17_000)
 
 
@@ -141,4 +141,4 @@ def test_a_member_that_goes_with_the_session_is_no_heir() -> None:
     log.wait(20_000)
     log.claim("g", T0, "g_b-0", B)
 
-    assert log.find(RULE) == []
+    assert log.find(handover_time) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.load import HERD_SIZE as RULE
+from zkgroup.audit.findings.load import herd_size
 
 
 def test_members_of_a_group_watch_its_ids() -> None:
@@ -12,7 +12,7 @@ def test_members_of_a_group_watch_its_ids() -> None:
     zxids = [log.join("g", f"g_{number}", 0xA0 + number) for number in range(5)]
     left = log.leave("g", "g_0", 0xA0)
 
-    (found,) = log.find(RULE, watchers=4)
+    (found,) = log.find(herd_size, watchers=4)
 
     assert (found.severity, found.group) == ("warning", "g")
     assert (found.from_zxid, found.to_zxid) == (zxids[4], left)
@@ -33,7 +33,7 @@ def test_members_of_every_group_watch_brokers_and_topics() -> None:
     broker = log.delete("/brokers/ids/2", 2)
     controller = log.create("/controller", "{}", 1, ephemeral=True)
 
-    woken = {each.from_zxid: each.detail for each in log.find(RULE, watchers=1) if each.group is None}
+    woken = {each.from_zxid: each.detail for each in log.find(herd_size, watchers=1) if each.group is None}
 
     assert {zxid: detail.split(",")[0] for zxid, detail in woken.items()} == {
         topic: "1 change of /brokers/topics woke 4 watchers",
@@ -50,9 +50,9 @@ def test_small_groups_and_unwatched_znodes_are_no_herd() -> None:
     log.commit("g", ("t", 0), 5, 1000)
     log.claim("g", ("t", 0), "g_0-0", 1000)
 
-    assert log.find(RULE) == []
+    assert log.find(herd_size) == []
     log.join("g", "g_100", 2000)
-    assert len(log.find(RULE)) == 1
+    assert len(log.find(herd_size)) == 1
 
 
 def test_znodes_present_at_the_beginning_fire_no_watch() -> None:
@@ -62,7 +62,7 @@ def test_znodes_present_at_the_beginning_fire_no_watch() -> None:
         log.seed(f"/consumers/g/ids/g_{number}", "{}", zxid=5 + number, session=0xA0 + number)
     zxid = log.join("g", "g_new", 0xB)
 
-    (found,) = log.find(RULE, watchers=2)
+    (found,) = log.find(herd_size, watchers=2)
 
     assert (found.from_zxid, found.to_zxid) == (zxid, zxid)
     assert "woke 4 watchers" in found.detail

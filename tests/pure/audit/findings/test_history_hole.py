@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
-from zkgroup.audit.findings.files import HISTORY_HOLE as RULE
-from zkgroup.audit.findings.files import SPLIT_HISTORY as SPLIT
+from zkgroup.audit.findings.files import history_hole, split_history
 
 EPOCH = 1 << 32
 
@@ -19,7 +18,7 @@ def test_a_gap_within_an_epoch_is_an_error(tmp_path: Path) -> None:
     world.create("/c")
     world.log(tmp_path)
 
-    (found,) = look(RULE, tmp_path)
+    (found,) = look(history_hole, tmp_path)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("error", last + 1, last + 3)
     assert (found.from_ms, found.to_ms) == (last_ms, world.ms)
@@ -34,7 +33,7 @@ def test_a_log_that_is_missing_is_one(tmp_path: Path) -> None:
     world.log(tmp_path, to_zxid=4)
     world.log(tmp_path, from_zxid=9)
 
-    assert places(look(RULE, tmp_path)) == [("error", 5, 8)]
+    assert places(look(history_hole, tmp_path)) == [("error", 5, 8)]
 
 
 def test_the_beginning_of_an_epoch_can_be_missing(tmp_path: Path) -> None:
@@ -45,7 +44,7 @@ def test_the_beginning_of_an_epoch_can_be_missing(tmp_path: Path) -> None:
     world.create("/c")
     world.log(tmp_path)
 
-    found = look(RULE, tmp_path)
+    found = look(history_hole, tmp_path)
 
     assert places(found) == [("error", 2 * EPOCH | 1, 2 * EPOCH | 1)]
     assert found[0].detail == "1 zxid is in no file, between two records"
@@ -59,7 +58,7 @@ def test_a_record_that_is_damaged_is_missing(tmp_path: Path) -> None:
     raw[raw.index(b"/a", raw.index(b"/a") + 2)] ^= 1
     path.write_bytes(raw)
 
-    assert places(look(RULE, tmp_path)) == [("error", 3, 3)]
+    assert places(look(history_hole, tmp_path)) == [("error", 3, 3)]
 
 
 def test_what_a_deposed_leader_wrote_alone_is_none(tmp_path: Path) -> None:
@@ -75,8 +74,8 @@ def test_what_a_deposed_leader_wrote_alone_is_none(tmp_path: Path) -> None:
         world.log(tmp_path / name)
     folders = [tmp_path / name for name in ("deposed", "one", "two")]
 
-    assert look(RULE, *folders) == []
-    assert look(SPLIT, *folders) == []
+    assert look(history_hole, *folders) == []
+    assert look(split_history, *folders) == []
 
 
 def test_a_new_epoch_and_refused_requests_are_none(tmp_path: Path) -> None:
@@ -87,7 +86,7 @@ def test_a_new_epoch_and_refused_requests_are_none(tmp_path: Path) -> None:
     world.create("/c")
     world.log(tmp_path)
 
-    assert look(RULE, tmp_path) == []
+    assert look(history_hole, tmp_path) == []
 
 
 def test_another_server_fills_it(tmp_path: Path) -> None:
@@ -97,8 +96,8 @@ def test_another_server_fills_it(tmp_path: Path) -> None:
     world.log(tmp_path / "one", from_zxid=6)
     world.log(tmp_path / "two", from_zxid=3, to_zxid=6)
 
-    assert places(look(RULE, tmp_path / "one")) == [("error", 3, 5)]
-    assert look(RULE, tmp_path / "one", tmp_path / "two") == []
+    assert places(look(history_hole, tmp_path / "one")) == [("error", 3, 5)]
+    assert look(history_hole, tmp_path / "one", tmp_path / "two") == []
 
 
 def test_between_a_snapshot_and_the_log_behind_it(tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ def test_between_a_snapshot_and_the_log_behind_it(tmp_path: Path) -> None:
     world.snapshot(tmp_path, 2)
     world.log(tmp_path, from_zxid=5)
 
-    found = look(RULE, tmp_path)
+    found = look(history_hole, tmp_path)
 
     assert places(found) == [("error", 3, 4)]
     assert found[0].detail == "2 zxids are in no file, between snapshot.2 and the first record"
@@ -119,7 +118,7 @@ def test_a_snapshot_beyond_the_log(tmp_path: Path) -> None:
     world.log(tmp_path, to_zxid=4)
     world.snapshot(tmp_path, 6)
 
-    found = look(RULE, tmp_path)
+    found = look(history_hole, tmp_path)
 
     assert places(found) == [("error", 5, 6)]
     assert found[0].detail == "2 zxids are in no file, between the last record and snapshot.6"
@@ -132,4 +131,4 @@ def test_purged_logs_and_snapshots_of_a_new_leader_are_none(tmp_path: Path) -> N
     world.log(tmp_path, from_zxid=EPOCH | 3)
     (tmp_path / f"snapshot.{2 * EPOCH:x}").write_bytes(b"")
 
-    assert look(RULE, tmp_path) == []
+    assert look(history_hole, tmp_path) == []

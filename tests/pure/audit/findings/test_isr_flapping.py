@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started
-from zkgroup.audit.findings.replicas import ISR_FLAPPING as RULE
+from zkgroup.audit.findings.replicas import isr_flapping
 
 T0 = ("t", 0)
 
@@ -31,7 +31,7 @@ def test_pairs_that_follow_each_other_are_one_finding() -> None:
     log.wait(60_000)
     _, last = flap(log, 1_000)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(isr_flapping)
 
     assert (found.severity, found.topic, found.partition) == ("warning", "t", 0)
     assert (found.from_zxid, found.to_zxid) == (first, last)
@@ -45,8 +45,8 @@ def test_pairs_far_from_each_other_are_two() -> None:
     log.wait(60_001)
     other = flap(log, 2_000)
 
-    assert log.told(RULE, "from_zxid", "to_zxid") == [one, other]
-    assert log.find(RULE, pairs=2) == []
+    assert log.told(isr_flapping, "from_zxid", "to_zxid") == [one, other]
+    assert log.find(isr_flapping, pairs=2) == []
 
 
 def test_away_for_longer_than_a_minute_is_no_flapping() -> None:
@@ -54,7 +54,7 @@ def test_away_for_longer_than_a_minute_is_no_flapping() -> None:
     log = placed()
     flap(log, 60_001)
 
-    assert log.find(RULE) == []
+    assert log.find(isr_flapping) == []
 
 
 def test_a_broker_that_was_started_again_is_none() -> None:
@@ -68,7 +68,7 @@ def test_a_broker_that_was_started_again_is_none() -> None:
     log.broker_comes(2, 22)
     log.state(T0, 1, (1, 3, 2))
 
-    assert [each.detail for each in log.find(RULE)] == []
+    assert [each.detail for each in log.find(isr_flapping)] == []
 
 
 def test_one_that_a_move_takes_off_and_another_brings_back_is_none() -> None:
@@ -80,7 +80,7 @@ def test_one_that_a_move_takes_off_and_another_brings_back_is_none() -> None:
     log.topic("t", {0: (1, 2, 3)}, 1)
     log.state(T0, 1, (1, 2, 3), epoch=1)
 
-    assert log.find(RULE) == []
+    assert log.find(isr_flapping) == []
 
 
 def test_one_that_stays_away_is_none() -> None:
@@ -88,4 +88,4 @@ def test_one_that_stays_away_is_none() -> None:
     log = placed()
     log.state(T0, 1, (1, 2))
 
-    assert log.find(RULE) == []
+    assert log.find(isr_flapping) == []

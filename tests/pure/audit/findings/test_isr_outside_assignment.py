@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import REASSIGN, Cluster, state_path, state_text
-from zkgroup.audit.findings.replicas import ISR_OUTSIDE_ASSIGNMENT as RULE
+from zkgroup.audit.findings.replicas import isr_outside_assignment
 
 T0 = ("t", 0)
 
@@ -22,7 +22,7 @@ def test_an_unassigned_replica_in_the_isr_is_an_error() -> None:
     bad = log.state(T0, 1, (1, 2, 7))
     good = log.state(T0, 1, (1, 2))
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(isr_outside_assignment)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("error", bad, good)
     assert found.detail == "[7] in the ISR, not in the replica list [1, 2] for 0 ms"
@@ -33,7 +33,7 @@ def test_a_replica_list_that_forgets_one_in_sync_is_too() -> None:
     log = placed()
     bad = log.topic("t", {0: (1,)})
 
-    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("error", bad, None)]
+    assert log.told(isr_outside_assignment, "severity", "from_zxid", "to_zxid") == [("error", bad, None)]
 
 
 def test_it_is_a_warning_while_the_partition_is_moved() -> None:
@@ -43,7 +43,7 @@ def test_it_is_a_warning_while_the_partition_is_moved() -> None:
     bad = log.state(T0, 1, (1, 2, 3))
     log.topic("t", {0: (3, 1, 2)}, 1)
 
-    assert log.told(RULE, "severity", "from_zxid") == [("warning", bad)]
+    assert log.told(isr_outside_assignment, "severity", "from_zxid") == [("warning", bad)]
 
 
 def test_it_is_an_error_if_it_outlasts_the_move() -> None:
@@ -53,7 +53,7 @@ def test_it_is_an_error_if_it_outlasts_the_move() -> None:
     bad = log.state(T0, 1, (1, 2, 3))
     log.delete(REASSIGN, 1)
 
-    assert log.told(RULE, "severity", "from_zxid") == [("error", bad)]
+    assert log.told(isr_outside_assignment, "severity", "from_zxid") == [("error", bad)]
 
 
 def test_a_move_that_the_topic_itself_names_counts() -> None:
@@ -63,7 +63,7 @@ def test_a_move_that_the_topic_itself_names_counts() -> None:
     log.set("/brokers/topics/t", topic, 1)
     log.state(T0, 1, (1, 2, 3))
 
-    assert [each.severity for each in log.find(RULE)] == ["warning"]
+    assert [each.severity for each in log.find(isr_outside_assignment)] == ["warning"]
 
 
 def test_list_and_isr_that_change_together_agree() -> None:
@@ -75,7 +75,7 @@ def test_list_and_isr_that_change_together_agree() -> None:
         log.setting(state_path(T0), state_text(3, (3,), 1)),
     )
 
-    assert log.find(RULE) == []
+    assert log.find(isr_outside_assignment) == []
 
 
 def test_what_is_not_known_contradicts_nothing() -> None:
@@ -84,4 +84,4 @@ def test_what_is_not_known_contradicts_nothing() -> None:
     log.set("/brokers/topics/t", "torn", 1)
     log.state(T0, 1, (1, 2, 9))
 
-    assert log.find(RULE) == []
+    assert log.find(isr_outside_assignment) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started, state_path, state_text
-from zkgroup.audit.findings.replicas import LEADER_EPOCH_NOT_RISING as RULE
+from zkgroup.audit.findings.replicas import leader_epoch_not_rising
 
 T0 = ("t", 0)
 
@@ -21,7 +21,7 @@ def test_a_fall_and_a_new_leader_in_the_same_epoch_are_errors() -> None:
     stays = log.state(T0, 2, (1, 2), epoch=5)
     falls = log.state(T0, 2, (1, 2), epoch=4)
 
-    assert log.told(RULE, "severity", "from_zxid", "detail") == [
+    assert log.told(leader_epoch_not_rising, "severity", "from_zxid", "detail") == [
         ("error", stays, "leader 1 became 2 within leader epoch 5"),
         ("error", falls, "leader epoch fell from 5 to 4"),
     ]
@@ -35,7 +35,7 @@ def test_isr_writes_keep_it_and_decisions_raise_it() -> None:
     log.state(T0, 2, (1, 2), epoch=6)
     log.state(T0, 2, (1, 2), epoch=9)
 
-    assert log.find(RULE) == []
+    assert log.find(leader_epoch_not_rising) == []
 
 
 def test_a_topic_of_the_same_name_starts_at_0() -> None:
@@ -44,7 +44,7 @@ def test_a_topic_of_the_same_name_starts_at_0() -> None:
     log.delete(state_path(T0), 1)
     log.state(T0, 2, (1, 2), epoch=0)
 
-    assert log.find(RULE) == []
+    assert log.find(leader_epoch_not_rising) == []
 
 
 def test_a_partition_that_was_made_anew_begins_anew() -> None:
@@ -53,4 +53,4 @@ def test_a_partition_that_was_made_anew_begins_anew() -> None:
     log.state(T0, 1, (1, 2), epoch=5)
     log.multi(1, log.deletion(state_path(T0)), log.creation(state_path(T0), state_text(2, (2,), 0)))
 
-    assert log.find(RULE) == []
+    assert log.find(leader_epoch_not_rising) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, state_path
-from zkgroup.audit.findings.replicas import LEADER_NOT_IN_ISR as RULE
+from zkgroup.audit.findings.replicas import leader_not_in_isr
 
 T0, T1 = ("t", 0), ("t", 1)
 
@@ -20,7 +20,7 @@ def test_a_leader_outside_the_isr_is_an_error_until_it_changes() -> None:
     log.wait(2_000)
     good = log.state(T0, 2, (2,), epoch=2)
 
-    found = log.find(RULE)
+    found = log.find(leader_not_in_isr)
 
     assert [(each.severity, each.topic, each.partition) for each in found] == [("error", "t", 0)]
     assert (found[0].from_zxid, found[0].to_zxid, found[0].session) == (bad, good, 1)
@@ -35,7 +35,7 @@ def test_one_that_a_snapshot_shows_lasts_to_the_end() -> None:
     log.seed(state_path(T0), state, zxid=6, mtime_ms=log.ms - 60_000)
     first = log.open(1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(leader_not_in_isr)
 
     assert (found.from_zxid, found.to_zxid, found.from_ms) == (first, None, log.ms - 60_000)
 
@@ -47,7 +47,7 @@ def test_no_leader_and_a_state_that_cannot_be_read_are_none() -> None:
     log.state(T0, -1, (2,))
     log.set(state_path(T0), "not JSON", 1)
 
-    assert log.find(RULE) == []
+    assert log.find(leader_not_in_isr) == []
 
 
 def test_what_one_multi_corrects_is_no_finding() -> None:
@@ -59,4 +59,4 @@ def test_what_one_multi_corrects_is_no_finding() -> None:
     bad = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":1,"isr":[2]}'
     log.multi(1, log.setting(path, bad), log.setting(path, bad.replace('"leader":1', '"leader":2')))
 
-    assert log.find(RULE) == []
+    assert log.find(leader_not_in_isr) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog
-from zkgroup.audit.findings.rebalances import MEMBER_FLAPPING as RULE
+from zkgroup.audit.findings.rebalances import member_flapping
 
 MINUTE = 60_000
 
@@ -25,7 +25,7 @@ def test_four_lives_within_an_hour_are_found() -> None:
     """With how long they lasted."""
     log, zxids = flapping(4, 10 * MINUTE)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(member_flapping)
 
     assert (found.severity, found.group, found.session) == ("warning", "g", 0xA3)
     assert (found.from_zxid, found.to_zxid) == (zxids[0], zxids[-1])
@@ -35,12 +35,12 @@ def test_four_lives_within_an_hour_are_found() -> None:
 
 def test_three_lives_or_lives_far_apart_are_not() -> None:
     """A restart a day is none."""
-    assert flapping(3, MINUTE)[0].find(RULE) == []
-    assert flapping(8, 24 * 60 * MINUTE)[0].find(RULE) == []
+    assert flapping(3, MINUTE)[0].find(member_flapping) == []
+    assert flapping(8, 24 * 60 * MINUTE)[0].find(member_flapping) == []
     mixed, _ = flapping(3, MINUTE)
     mixed.wait(24 * 60 * MINUTE)
     mixed.join("g", "g_a", 0xB0)
-    assert mixed.find(RULE) == []
+    assert mixed.find(member_flapping) == []
 
 
 def test_each_time_that_it_flapped_is_found_once() -> None:
@@ -53,7 +53,7 @@ def test_each_time_that_it_flapped_is_found_once() -> None:
         again.append(log.join("g", "g_a", 0xB0 + number))
         log.close(0xB0 + number)
 
-    assert log.told(RULE, "from_zxid", "to_zxid") == [
+    assert log.told(member_flapping, "from_zxid", "to_zxid") == [
         (first[0], first[-1]),
         (again[0], again[-1]),
     ]
@@ -66,4 +66,4 @@ def test_many_members_that_join_once_are_not() -> None:
         log.join("g", f"g_{number}", 0xA0 + number)
         log.join(f"group{number}", "same", 0xA0 + number)
 
-    assert log.find(RULE) == []
+    assert log.find(member_flapping) == []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import alone
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.ownership import NEVER_OWNED as RULE
+from zkgroup.audit.findings.ownership import never_owned
 
 
 def test_an_unclaimed_partition_is_an_error_since_its_subscription() -> None:
     """A partition unclaimed for over ten seconds is an error since the join; the plan says whose it is."""
     log = alone(3, owned=2).passes(10_001)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(never_owned)
 
     assert (found.severity, found.topic, found.partition, found.from_zxid) == ("error", "t", 2, 3)
     assert "it is assigned to 'g_a-0'" in found.detail
@@ -24,7 +24,7 @@ def test_what_was_released_is_one_from_then_on() -> None:
     freed = log.release("g", ("t", 0), 1)
     log.passes(10_000)
 
-    found = {each.partition: (each.severity, each.from_zxid) for each in log.find(RULE)}
+    found = {each.partition: (each.severity, each.from_zxid) for each in log.find(never_owned)}
 
     assert found == {0: ("info", freed), 2: ("error", 3)}
 
@@ -37,7 +37,7 @@ def test_a_group_without_members_and_one_that_wants_nothing_lack_nothing() -> No
     log.join("h", "h_a", 2, {})
     log.join("i", "i_a", 2, {"no-such-topic": 1})
 
-    assert log.passes(60_000).find(RULE) == []
+    assert log.passes(60_000).find(never_owned) == []
 
 
 def test_what_the_members_own_is_not_missing() -> None:
@@ -45,7 +45,7 @@ def test_what_the_members_own_is_not_missing() -> None:
     log = alone(3, owned=2)
     log.claim("g", ("t", 2), "g_a-0", 1)
 
-    assert log.passes(60_000).find(RULE) == []
+    assert log.passes(60_000).find(never_owned) == []
 
 
 def test_new_partitions_count_from_their_creation() -> None:
@@ -55,8 +55,10 @@ def test_new_partitions_count_from_their_creation() -> None:
     log.wait(60_000)
     grown = log.topic("t", 4)
 
-    assert [(each.severity, each.from_zxid) for each in log.passes(1_000).find(RULE)] == [("info", grown)]
-    assert [each.severity for each in log.find(RULE, grace_ms=500)] == ["error"]
+    assert [(each.severity, each.from_zxid) for each in log.passes(1_000).find(never_owned)] == [
+        ("info", grown)
+    ]
+    assert [each.severity for each in log.find(never_owned, grace_ms=500)] == ["error"]
 
 
 def test_a_log_without_its_beginning_covers_only_its_own_records() -> None:
@@ -67,4 +69,4 @@ def test_a_log_without_its_beginning_covers_only_its_own_records() -> None:
     log.claim("g", ("t", 0), "g_a-0", 1)
     log.release("g", ("t", 0), 1)
 
-    assert [each.partition for each in log.passes(60_000).find(RULE)] == [0]
+    assert [each.partition for each in log.passes(60_000).find(never_owned)] == [0]

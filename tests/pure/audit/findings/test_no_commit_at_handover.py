@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset, owner
-from zkgroup.audit.findings.offsets import NO_COMMIT_AT_HANDOVER as RULE
+from zkgroup.audit.findings.offsets import no_commit_at_handover
 
 A, B = 0xA, 0xB
 T0 = ("t", 0)
@@ -17,7 +17,7 @@ def test_an_owner_that_never_committed_in_over_a_minute_is_reported() -> None:
     log.wait(60_001)
     released = log.release("g", T0, A)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(no_commit_at_handover)
 
     assert (found.severity, found.session) == ("info", A)
     assert (found.from_zxid, found.to_zxid) == (claimed, released)
@@ -38,7 +38,7 @@ def test_one_commit_is_enough_even_with_the_release() -> None:
     log.wait(90_000)
     log.release("g", T0, B)
 
-    assert [each.session for each in log.find(RULE)] == [B]
+    assert [each.session for each in log.find(no_commit_at_handover)] == [B]
 
 
 def test_short_ownerships_and_open_ones_are_not() -> None:
@@ -50,8 +50,8 @@ def test_short_ownerships_and_open_ones_are_not() -> None:
     log.claim("g", T0, "g_b-0", B)
     log.passes(600_000)
 
-    assert log.find(RULE) == []
-    assert [each.session for each in log.find(RULE, owned_ms=59_999)] == [A]
+    assert log.find(no_commit_at_handover) == []
+    assert [each.session for each in log.find(no_commit_at_handover, owned_ms=59_999)] == [A]
 
 
 def test_of_an_owner_from_before_the_log_only_the_log_counts() -> None:
@@ -62,8 +62,8 @@ def test_of_an_owner_from_before_the_log_only_the_log_counts() -> None:
     log.wait(50_000)
     log.release("g", T0, A)
 
-    assert log.find(RULE) == []
-    (found,) = log.find(RULE, owned_ms=40_000)
+    assert log.find(no_commit_at_handover) == []
+    (found,) = log.find(no_commit_at_handover, owned_ms=40_000)
     assert (found.from_zxid, found.from_ms) == (start, START_MS)
 
 
@@ -78,7 +78,7 @@ def test_the_commit_of_one_owner_does_not_excuse_the_next() -> None:
     log.wait(90_000)
     log.release("g", T0, A)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(no_commit_at_handover)
     assert found.detail.endswith("without a commit; the offset was 3 at the end")
 
 
@@ -93,4 +93,4 @@ def test_an_owner_of_the_snapshot_that_the_log_saw_commit_is_excused() -> None:
     log.release("g", T0, A)
     log.release("g", ("t", 1), A)
 
-    assert [each.partition for each in log.find(RULE)] == [1]
+    assert [each.partition for each in log.find(no_commit_at_handover)] == [1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started, state_path, state_text
-from zkgroup.audit.findings.replicas import OFFLINE_PARTITION as RULE
+from zkgroup.audit.findings.replicas import offline_partition
 
 T0 = ("t", 0)
 
@@ -24,7 +24,7 @@ def test_no_leader_for_long_is_an_error() -> None:
     log.wait(10_001)
     back = log.state(T0, 2, (2,), epoch=2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(offline_partition)
 
     assert (found.severity, found.topic, found.partition) == ("error", "t", 0)
     assert (found.from_zxid, found.to_zxid) == (gone, back)
@@ -38,7 +38,7 @@ def test_no_leader_for_a_short_time_is_a_warning() -> None:
     log.wait(10_000)
     back = log.state(T0, 2, (2,), epoch=2)
 
-    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", gone, back)]
+    assert log.told(offline_partition, "severity", "from_zxid", "to_zxid") == [("warning", gone, back)]
 
 
 def test_a_leader_whose_registration_ended_is_one_too_and_the_spell_goes_on_without_leader() -> None:
@@ -51,7 +51,7 @@ def test_a_leader_whose_registration_ended_is_one_too_and_the_spell_goes_on_with
     log.broker_comes(2, 22)
     back = log.state(T0, 2, (2,), epoch=2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(offline_partition)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("error", died, back)
     assert found.detail == "leader 2 was not registered, offline for 12.0 s"
@@ -64,7 +64,7 @@ def test_an_ordinary_election_is_none() -> None:
     log.wait(999)
     log.state(T0, 1, (1,), epoch=1)
 
-    assert log.find(RULE) == []
+    assert log.find(offline_partition) == []
 
 
 def test_a_leader_that_returns_before_an_election_ends_it() -> None:
@@ -76,7 +76,7 @@ def test_a_leader_that_returns_before_an_election_ends_it() -> None:
     log.wait(5_000)
     log.open(23)
 
-    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", died, back)]
+    assert log.told(offline_partition, "severity", "from_zxid", "to_zxid") == [("warning", died, back)]
 
 
 def test_what_lasts_to_the_end_is_an_error_however_short() -> None:
@@ -85,7 +85,7 @@ def test_what_lasts_to_the_end_is_an_error_however_short() -> None:
     gone = log.state(T0, -1, (), epoch=1)
     log.passes(500)
 
-    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("error", gone, None)]
+    assert log.told(offline_partition, "severity", "from_zxid", "to_zxid") == [("error", gone, None)]
 
 
 def test_a_topic_that_is_being_deleted_is_left_out() -> None:
@@ -96,7 +96,7 @@ def test_a_topic_that_is_being_deleted_is_left_out() -> None:
     log.wait(60_000)
     log.delete(state_path(T0), 1)
 
-    assert log.find(RULE) == []
+    assert log.find(offline_partition) == []
 
 
 def test_a_snapshot_alone_shows_a_leader_that_is_not_registered() -> None:
@@ -108,7 +108,7 @@ def test_a_snapshot_alone_shows_a_leader_that_is_not_registered() -> None:
     log.seed(state_path(("u", 0)), state_text(1, (1,)), zxid=8)
     log.seed("/brokers/ids/1", "{}", zxid=90, session=1, ms=log.ms + 50_000)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(offline_partition)
 
     assert (found.severity, found.topic, found.to_zxid) == ("error", "t", None)
     assert found.detail == "leader 2 was not registered"
@@ -124,7 +124,7 @@ def test_a_leader_that_a_snapshot_lacks_is_away_since_the_log_began() -> None:
     log.broker(1, 1)
     elected = log.state(T0, 1, (1,), epoch=1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(offline_partition)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", first, elected)
     assert found.detail == "leader 2 was not registered, offline for 2.0 s"
@@ -138,7 +138,7 @@ def test_of_the_time_before_a_snapshot_nothing_is_said() -> None:
     log.seed("/brokers/ids/1", "{}", zxid=90, session=1, ms=log.ms + 50_000)
     log.passes(60_000)
 
-    assert log.find(RULE) == []
+    assert log.find(offline_partition) == []
 
 
 def test_without_a_snapshot_a_broker_that_was_never_seen_may_live() -> None:
@@ -147,7 +147,7 @@ def test_without_a_snapshot_a_broker_that_was_never_seen_may_live() -> None:
     log.state(T0, 2, (2, 1))
     log.passes(60_000)
 
-    assert log.find(RULE) == []
+    assert log.find(offline_partition) == []
 
 
 def test_a_second_without_a_registered_leader_is_reported() -> None:
@@ -157,7 +157,7 @@ def test_a_second_without_a_registered_leader_is_reported() -> None:
     log.wait(1_000)
     elected = log.state(T0, 1, (1,), epoch=1)
 
-    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", died, elected)]
+    assert log.told(offline_partition, "severity", "from_zxid", "to_zxid") == [("warning", died, elected)]
 
 
 def test_two_times_of_one_partition_are_two() -> None:
@@ -170,7 +170,7 @@ def test_two_times_of_one_partition_are_two() -> None:
     log.wait(500)
     log.state(T0, 1, (1,), epoch=3)
 
-    assert log.told(RULE, "severity", "from_zxid", "to_zxid") == [("warning", gone, back)]
+    assert log.told(offline_partition, "severity", "from_zxid", "to_zxid") == [("warning", gone, back)]
 
 
 def test_a_state_that_is_deleted_ends_it() -> None:
@@ -181,4 +181,4 @@ def test_a_state_that_is_deleted_ends_it() -> None:
     deleted = log.delete(state_path(T0), 1)
     log.passes(60_000)
 
-    assert log.told(RULE, "from_zxid", "to_zxid") == [(gone, deleted)]
+    assert log.told(offline_partition, "from_zxid", "to_zxid") == [(gone, deleted)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, offset
-from zkgroup.audit.findings.offsets import OFFSET_OF_MISSING_PARTITION as RULE
+from zkgroup.audit.findings.offsets import offset_of_missing_partition
 
 A = 0xA
 
@@ -19,7 +19,7 @@ def test_offsets_of_topics_that_are_gone_are_found() -> None:
     beyond = log.commit("g", ("u", 1), 8, A)
     gone = log.delete("/brokers/topics/t")
 
-    found = log.find(RULE)
+    found = log.find(offset_of_missing_partition)
 
     assert {each.severity for each in found} == {"warning"}
     assert [(each.topic, each.partition, each.from_zxid, each.to_zxid) for each in found] == [
@@ -47,7 +47,7 @@ def test_offsets_of_partitions_that_exist_are_none() -> None:
     log.delete("/brokers/topics/u")
     log.delete(offset("g", ("u", 0)))
 
-    assert log.find(RULE) == []
+    assert log.find(offset_of_missing_partition) == []
 
 
 def test_what_cannot_be_known_is_not_said() -> None:
@@ -58,8 +58,8 @@ def test_what_cannot_be_known_is_not_said() -> None:
     partial = AuditLog(zxid=500)
     partial.commit("g", ("t", 0), 5, A)
 
-    assert unreadable.find(RULE) == []
-    assert partial.find(RULE) == []
+    assert unreadable.find(offset_of_missing_partition) == []
+    assert partial.find(offset_of_missing_partition) == []
 
 
 def test_an_owner_of_a_missing_partition_is_no_offset() -> None:
@@ -67,4 +67,4 @@ def test_an_owner_of_a_missing_partition_is_no_offset() -> None:
     log = AuditLog()
     log.claim("g", ("never", 0), "g_a-0", A)
 
-    assert log.find(RULE) == []
+    assert log.find(offset_of_missing_partition) == []

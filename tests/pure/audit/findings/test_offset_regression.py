@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, offset, worst
-from zkgroup.audit.findings.offsets import OFFSET_REGRESSION as RULE
+from zkgroup.audit.findings.offsets import offset_regression
 
 A, B, TOOL = 0xA, 0xB, 0xC
 T0 = ("t", 0)
@@ -27,7 +27,7 @@ def test_a_commit_below_the_one_before_is_found_at_its_zxid() -> None:
     log.commit("g", T0, 22, A)
     by_stranger = log.commit("g", T0, 3, B)
 
-    own, foreign = log.find(RULE)
+    own, foreign = log.find(offset_regression)
 
     assert (own.severity, own.from_zxid, own.to_zxid, own.session) == ("error", by_owner, by_owner, A)
     assert (own.group, own.topic, own.partition) == ("g", "t", 0)
@@ -42,7 +42,7 @@ def test_what_rises_or_repeats_is_none() -> None:
     for value in (5, 6, 6, 1 << 40):
         log.commit("g", T0, value, A)
 
-    assert log.find(RULE) == []
+    assert log.find(offset_regression) == []
 
 
 def test_from_none_to_none_is_no_way_back() -> None:
@@ -52,7 +52,7 @@ def test_from_none_to_none_is_no_way_back() -> None:
     log.commit("g", T0, 5, A)
     log.commit("g", T0, -2, A)
 
-    assert [found.detail for found in log.find(RULE)] == ["5 -> -2 by member g_a (session 0xa)"]
+    assert [found.detail for found in log.find(offset_regression)] == ["5 -> -2 by member g_a (session 0xa)"]
 
 
 def test_the_bump_of_a_claim_is_no_commit() -> None:
@@ -64,7 +64,7 @@ def test_the_bump_of_a_claim_is_no_commit() -> None:
     log.claim_ours("g", T0, "g_b-0", B, value=7)
     log.commit("g", T0, 7, B)
 
-    assert log.find(RULE) == []
+    assert log.find(offset_regression) == []
 
 
 def test_a_claim_that_moves_the_offset_has_committed() -> None:
@@ -73,7 +73,7 @@ def test_a_claim_that_moves_the_offset_has_committed() -> None:
     log.release("g", T0, A)
     zxid = log.claim_ours("g", T0, "g_b-0", B, value=2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(offset_regression)
 
     assert (found.severity, found.from_zxid, found.session) == ("error", zxid, B)
 
@@ -87,7 +87,7 @@ def test_a_reset_with_a_marker_is_information() -> None:
         TOOL, log.setting(offset("g", T0), "30"), log.deletion(marker), log.creation(marker, "{}")
     )
 
-    found = log.find(RULE)
+    found = log.find(offset_regression)
 
     assert [(each.severity, each.from_zxid) for each in found] == [("info", first), ("info", again)]
     assert all("marker" in each.detail for each in found)
@@ -105,7 +105,7 @@ def test_an_audit_record_of_an_idle_group_is_a_marker_for_this_group_only() -> N
         log.creation("/zkgroup/audit/g", "{}"),
     )
 
-    found = {each.group: (each.severity, each.from_zxid) for each in log.find(RULE)}
+    found = {each.group: (each.severity, each.from_zxid) for each in log.find(offset_regression)}
 
     assert found == {"g": ("info", acted), "other": ("warning", acted)}
 
@@ -116,7 +116,7 @@ def test_a_marker_in_the_next_transaction_is_none() -> None:
     zxid = log.commit("g", T0, 40, TOOL)
     log.create("/consumers/g/resets/t-0", "{}", TOOL)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(offset_regression)
 
     assert (found.severity, found.from_zxid) == ("error", zxid)
 
@@ -129,7 +129,7 @@ def test_a_tool_on_an_idle_group_is_warned_of() -> None:
     log.commit("g", T0, 20, TOOL)
     late = log.commit("g", T0, 15, A)
 
-    found = log.find(RULE)
+    found = log.find(offset_regression)
 
     assert [(each.severity, each.from_zxid) for each in found] == [("warning", by_tool), ("error", late)]
 
@@ -140,7 +140,7 @@ def test_a_new_life_of_the_offset_starts_anywhere() -> None:
     log.delete(offset("g", T0), TOOL)
     log.commit("g", T0, 3, A)
 
-    assert log.find(RULE) == []
+    assert log.find(offset_regression) == []
 
 
 def test_a_create_begins_a_new_life_where_the_log_has_a_hole() -> None:
@@ -149,7 +149,7 @@ def test_a_create_begins_a_new_life_where_the_log_has_a_hole() -> None:
     log.zxid += 50
     log.create(offset("g", T0), "3", A)
 
-    assert log.find(RULE) == []
+    assert log.find(offset_regression) == []
 
 
 def test_what_the_snapshot_held_counts_as_before() -> None:
@@ -160,7 +160,7 @@ def test_what_the_snapshot_held_counts_as_before() -> None:
     log.set(offset("g", T0), "what?", A)
     zxid = log.commit("g", T0, 499, A)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(offset_regression)
 
     assert found.from_zxid == zxid
     assert found.detail.startswith("501 -> 499")

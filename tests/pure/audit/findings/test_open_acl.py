@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.load import OPEN_ACL as RULE
+from zkgroup.audit.findings.load import open_acl
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, StoredStat, StoredZnode, TransactionType
 
 OPEN: Acl = (AclEntry(31, "world", "anyone"),)
@@ -31,7 +31,7 @@ def test_a_tree_that_is_open_everywhere_is_one_row() -> None:
     for path in ("/brokers", "/brokers/ids", "/consumers", "/elsewhere"):
         create(log, path, OPEN)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(open_acl)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("info", 1, None)
     assert found.detail == (
@@ -46,7 +46,7 @@ def test_a_tree_that_is_half_closed_is_warned_of() -> None:
     create(log, "/brokers/ids", READABLE)
     create(log, "/consumers", OPEN)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(open_acl)
 
     assert found.severity == "warning"
     assert (
@@ -67,8 +67,8 @@ def test_a_closed_tree_is_not() -> None:
     set_acl(later, "/elsewhere", READABLE, 0xC)
     later.delete("/consumers")
 
-    assert closed.find(RULE) == []
-    (found,) = later.find(RULE)
+    assert closed.find(open_acl) == []
+    (found,) = later.find(open_acl)
     assert found.severity == "info"
     assert found.detail.startswith("any client may change 0 of 1")
     assert found.detail.endswith("2 changes of ACLs by 2 sessions")
@@ -83,9 +83,9 @@ def test_an_acl_that_the_snapshot_lacks_is_warned_of() -> None:
     seed(unread, "/brokers", None)
     seed(unread, "/consumers", None)
 
-    (found,) = lacking.find(RULE)
+    (found,) = lacking.find(open_acl)
 
     assert found.severity == "warning"
     assert "1 have an ACL that the snapshot lacks (ZOOKEEPER-4689), such as /consumers;" in found.detail
     assert found.detail.endswith("changes of ACLs are in logs only")
-    assert unread.find(RULE) == []
+    assert unread.find(open_acl) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import alone
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.ownership import ORPHAN_OWNER as RULE
+from zkgroup.audit.findings.ownership import orphan_owner
 
 T0 = ("t", 0)
 
@@ -16,7 +16,7 @@ def test_an_owner_left_behind_is_an_error_from_when_its_member_went() -> None:
     gone = log.leave("g", "g_a", 1)
     log.passes(10_001)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(orphan_owner)
 
     assert (found.severity, found.from_zxid, found.to_zxid, found.session) == ("error", gone, None, 1)
     assert (found.group, found.topic, found.partition) == ("g", "t", 0)
@@ -28,7 +28,7 @@ def test_of_a_member_that_never_was_it_counts_from_the_claim() -> None:
     claimed = log.claim("g", T0, "g_other-0", 1)
     log.passes(10_001)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(orphan_owner)
 
     assert (found.severity, found.from_zxid) == ("error", claimed)
 
@@ -40,8 +40,8 @@ def test_a_history_that_ends_at_once_does_not_make_it_an_error() -> None:
     log.leave("g", "g_a", 1)
     log.passes(10_000)
 
-    assert [found.severity for found in log.find(RULE)] == ["info"]
-    assert [found.severity for found in log.find(RULE, grace_ms=9_999)] == ["error"]
+    assert [found.severity for found in log.find(orphan_owner)] == ["info"]
+    assert [found.severity for found in log.find(orphan_owner, grace_ms=9_999)] == ["error"]
 
 
 def test_a_registered_owner_and_one_that_went_with_its_session_are_none() -> None:
@@ -49,11 +49,11 @@ def test_a_registered_owner_and_one_that_went_with_its_session_are_none() -> Non
     log = alone(1, owned=0)
     log.claim("g", T0, "g_a-0", 1)
     log.passes(60_000)
-    assert log.find(RULE) == []
+    assert log.find(orphan_owner) == []
 
     log.expire(1)
     log.passes(60_000)
-    assert log.find(RULE) == []
+    assert log.find(orphan_owner) == []
 
 
 def test_a_snapshot_alone_is_enough() -> None:
@@ -62,7 +62,7 @@ def test_a_snapshot_alone_is_enough() -> None:
     log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=7, ms=log.ms - 60_000, session=5)
     log.seed("/mark", zxid=9)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(orphan_owner)
 
     assert (found.severity, found.from_zxid, found.session) == ("error", 7, 5)
 
@@ -73,7 +73,7 @@ def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> N
     log.claim("g", T0, "g_a-0", 1)
     log.passes(60_000)
 
-    assert log.find(RULE) == []
+    assert log.find(orphan_owner) == []
 
 
 def test_of_a_session_that_the_log_saw_begin_all_is_known_without_the_beginning_too() -> None:
@@ -83,7 +83,7 @@ def test_of_a_session_that_the_log_saw_begin_all_is_known_without_the_beginning_
     claimed = log.claim("g", T0, "g_a-0", 1)
     log.passes(60_000)
 
-    assert log.told(RULE, "severity", "from_zxid") == [("error", claimed)]
+    assert log.told(orphan_owner, "severity", "from_zxid") == [("error", claimed)]
 
 
 def test_a_member_that_was_gone_before_the_claim_has_no_part_in_it() -> None:
@@ -94,4 +94,4 @@ def test_a_member_that_was_gone_before_the_claim_has_no_part_in_it() -> None:
     claimed = log.claim("g", T0, "g_a-0", 1)
     log.passes(10_000)
 
-    assert log.told(RULE, "severity", "from_zxid") == [("info", claimed)]
+    assert log.told(orphan_owner, "severity", "from_zxid") == [("info", claimed)]

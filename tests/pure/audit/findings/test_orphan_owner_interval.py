@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.groups import alone
 from tests.worlds.audit_log import AuditLog, owner
-from zkgroup.audit.findings.ownership import ORPHAN_OWNER_INTERVAL as RULE
+from zkgroup.audit.findings.ownership import orphan_owner_interval
 
 T0 = ("t", 0)
 REGISTRATION = "/consumers/g/ids/g_a"
@@ -17,7 +17,7 @@ def test_the_time_between_the_ends_of_registration_and_claim_is_reported() -> No
     log.wait(250)
     released = log.release("g", T0, 1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(orphan_owner_interval)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("error", gone, released)
     assert found.to_ms - found.from_ms == 250
@@ -30,7 +30,7 @@ def test_one_that_comes_back_under_its_claims_ends_the_time() -> None:
     back = log.join("g", "g_a", 1)
     log.passes(60_000)
 
-    assert log.told(RULE, "from_zxid", "to_zxid") == [(gone, back)]
+    assert log.told(orphan_owner_interval, "from_zxid", "to_zxid") == [(gone, back)]
 
 
 def test_one_that_stands_at_the_end_needs_ten_seconds() -> None:
@@ -38,10 +38,10 @@ def test_one_that_stands_at_the_end_needs_ten_seconds() -> None:
     log = alone(1)
     log.leave("g", "g_a", 1)
     log.passes(10_000)
-    assert [found.severity for found in log.find(RULE)] == ["info"]
+    assert [found.severity for found in log.find(orphan_owner_interval)] == ["info"]
 
     log.passes(1)
-    assert [found.severity for found in log.find(RULE)] == ["error"]
+    assert [found.severity for found in log.find(orphan_owner_interval)] == ["error"]
 
 
 def test_what_goes_in_one_transaction_has_not_outlived() -> None:
@@ -49,14 +49,14 @@ def test_what_goes_in_one_transaction_has_not_outlived() -> None:
     log = alone(1)
     log.multi(1, log.deletion(REGISTRATION), log.creation(REGISTRATION, "{}", ephemeral=True))
     log.multi(1, log.deletion(REGISTRATION), log.deletion(owner("g", T0)))
-    assert log.find(RULE) == []
+    assert log.find(orphan_owner_interval) == []
 
     for with_lists in (False, True):
         log = AuditLog(with_lists=with_lists)
         log.come("g", "g_a", 1)
         log.claim("g", T0, "g_a-0", 1)
         log.expire(1)
-        assert log.find(RULE) == []
+        assert log.find(orphan_owner_interval) == []
 
 
 def test_another_member_of_the_same_client_does_not_stand_in() -> None:
@@ -66,4 +66,4 @@ def test_another_member_of_the_same_client_does_not_stand_in() -> None:
     gone = log.leave("g", "g_a", 1)
     released = log.release("g", T0, 1)
 
-    assert log.told(RULE, "from_zxid", "to_zxid") == [(gone, released)]
+    assert log.told(orphan_owner_interval, "from_zxid", "to_zxid") == [(gone, released)]

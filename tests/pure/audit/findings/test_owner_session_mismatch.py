@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, registration
-from zkgroup.audit.findings.ownership import CLAIM_STOLEN, ORPHAN_OWNER, ORPHAN_OWNER_INTERVAL
-from zkgroup.audit.findings.ownership import OWNER_SESSION_MISMATCH as RULE
+from zkgroup.audit.findings.ownership import (
+    claim_stolen,
+    orphan_owner,
+    orphan_owner_interval,
+    owner_session_mismatch,
+)
 
 T0 = ("t", 0)
 
@@ -24,7 +28,7 @@ def test_a_claim_by_a_foreign_session_is_an_error_for_its_whole_life() -> None:
     claimed = log.claim("g", T0, "g_a-0", 2)
     released = log.release("g", T0, 2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(owner_session_mismatch)
 
     assert (found.severity, found.from_zxid, found.to_zxid, found.session) == ("error", claimed, released, 2)
     assert "g_a is registered in 0x1" in found.detail
@@ -35,7 +39,7 @@ def test_a_name_that_is_not_the_sessions_own_is_one_too() -> None:
     log = _group()
     log.claim("g", T0, "g_b-0", 1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(owner_session_mismatch)
 
     assert found.to_zxid is None
     assert "registered as g_a" in found.detail
@@ -48,7 +52,7 @@ def test_registered_too_late_and_in_another_group_do_not_count() -> None:
     early = log.claim("g", T0, "g_c-0", 2)
     log.join("g", "g_c", 2)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(owner_session_mismatch)
 
     assert found.from_zxid == early
     assert found.detail == "'g_c-0' was claimed by session 0x2, which registered as g_c only after that"
@@ -63,8 +67,8 @@ def test_both_findings_about_a_session_name_the_same_member() -> None:
     log.claim("g", T0, "other-0", 9)
     log.join("g", "g_nudge", 9)
 
-    (mismatch,) = log.find(RULE)
-    (theft,) = log.find(CLAIM_STOLEN)
+    (mismatch,) = log.find(owner_session_mismatch)
+    (theft,) = log.find(claim_stolen)
 
     assert mismatch.detail.endswith("session 0x9, which registered as g_nudge only after that")
     assert theft.detail.endswith("was deleted by member g_nudge (session 0x9)")
@@ -80,7 +84,7 @@ def test_a_members_own_claims_are_none() -> None:
     log.come("g", "g_a", 3)
     log.claim("g", T0, "g_a-0", 3)
 
-    assert log.find(RULE) == []
+    assert log.find(owner_session_mismatch) == []
 
 
 def test_of_a_snapshot_the_sessions_are_compared_as_they_stand() -> None:
@@ -88,10 +92,10 @@ def test_of_a_snapshot_the_sessions_are_compared_as_they_stand() -> None:
     log = AuditLog()
     log.seed("/consumers/g/owners/t/0", "g_a-0", zxid=5, session=1)
     log.seed("/consumers/g/ids/g_a", registration(), zxid=8, session=1)
-    assert log.find(RULE) == []
+    assert log.find(owner_session_mismatch) == []
 
     log.seed("/consumers/g/owners/t/1", "g_a-0", zxid=6, session=2)
-    assert log.told(RULE, "from_zxid", "partition") == [(6, 1)]
+    assert log.told(owner_session_mismatch, "from_zxid", "partition") == [(6, 1)]
 
 
 def test_an_owner_that_is_not_ephemeral_is_none() -> None:
@@ -102,7 +106,7 @@ def test_an_owner_that_is_not_ephemeral_is_none() -> None:
     log.open(9)
     log.delete("/consumers/g/owners/t/0", 9)
 
-    for rule in (RULE, CLAIM_STOLEN, ORPHAN_OWNER, ORPHAN_OWNER_INTERVAL):
+    for rule in (owner_session_mismatch, claim_stolen, orphan_owner, orphan_owner_interval):
         assert log.find(rule) == []
 
 
@@ -113,4 +117,4 @@ def test_a_log_without_its_beginning_says_nothing_of_sessions_from_before() -> N
     log.open(2)
     claimed = log.claim("g", ("t", 1), "g_b-0", 2)
 
-    assert [each.from_zxid for each in log.find(RULE)] == [claimed]
+    assert [each.from_zxid for each in log.find(owner_session_mismatch)] == [claimed]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.registrations import PERSISTENT_ZNODE as RULE
+from zkgroup.audit.findings.registrations import persistent_znode
 from zkgroup.audit.incidents.attribution import incidents_of
 
 PLACES = (
@@ -32,7 +32,7 @@ def test_each_place_of_a_session_is_named(path: str, is_seed: bool) -> None:
             log.create(path, "x", 1, ephemeral=session == 1)
             log.create("/brokers/topics", "x", 1)
 
-        found = log.find(RULE)
+        found = log.find(persistent_znode)
 
         assert [one.severity for one in found] == expected
         assert all(path in one.detail and "ends with no session" in one.detail for one in found)
@@ -50,7 +50,7 @@ def test_it_lasts_from_its_create_to_its_delete() -> None:
     log.delete(path, 1)
     again = log.create(path, "g_a-0")
 
-    found = log.find(RULE)
+    found = log.find(persistent_znode)
 
     assert [(one.from_zxid, one.to_zxid) for one in found] == [(made, deleted), (again, None)]
     assert {(one.group, one.topic, one.partition) for one in found} == {("g", "t", 0)}
@@ -63,7 +63,7 @@ def test_one_that_ends_with_its_transaction_is_none(path: str) -> None:
     log.open(1)
     log.multi(1, log.creation(path, b""), log.deletion(path))
 
-    assert log.find(RULE) == []
+    assert log.find(persistent_znode) == []
 
 
 def test_the_controller_of_a_migration_to_kraft_is_persistent_by_right() -> None:
@@ -71,7 +71,7 @@ def test_the_controller_of_a_migration_to_kraft_is_persistent_by_right() -> None
     log = AuditLog()
     log.seed("/controller", '{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}')
 
-    assert log.find(RULE) == []
+    assert log.find(persistent_znode) == []
 
 
 def test_an_incident_says_what_to_do() -> None:

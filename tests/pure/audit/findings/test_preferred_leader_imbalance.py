@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, started
-from zkgroup.audit.findings.brokers import PREFERRED_LEADER_IMBALANCE as RULE
+from zkgroup.audit.findings.brokers import preferred_leader_imbalance
 
 
 def led() -> Cluster:
@@ -20,14 +20,14 @@ def test_more_than_a_tenth_away_is_a_warning() -> None:
     """One of ten not led by its first replica is allowed, two are a warning; `share` moves the bound."""
     log = led()
     log.state(("t", 0), 2, (1, 2), epoch=1)
-    assert log.find(RULE) == []
+    assert log.find(preferred_leader_imbalance) == []
     log.state(("u", 0), 2, (1, 2), epoch=1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(preferred_leader_imbalance)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", log.zxid, None)
     assert found.detail == "broker 1 does not lead 2 of 10 partitions (20%) that it should"
-    assert log.find(RULE, share=0.2) == []
+    assert log.find(preferred_leader_imbalance, share=0.2) == []
 
 
 def test_only_the_end_counts() -> None:
@@ -38,7 +38,7 @@ def test_only_the_end_counts() -> None:
     for partition in range(5):
         log.state(("t", partition), 1, (1, 2), epoch=2)
 
-    assert log.find(RULE) == []
+    assert log.find(preferred_leader_imbalance) == []
 
 
 def test_topics_that_are_gone_or_going_do_not_count() -> None:
@@ -50,7 +50,7 @@ def test_topics_that_are_gone_or_going_do_not_count() -> None:
     log.state(("u", 0), 2, (1, 2), epoch=1)
     log.delete("/brokers/topics/u")
 
-    assert log.find(RULE) == []
+    assert log.find(preferred_leader_imbalance) == []
 
 
 def test_a_broker_that_is_down_is_said_to_be() -> None:
@@ -60,6 +60,6 @@ def test_a_broker_that_is_down_is_said_to_be() -> None:
     for partition in range(5):
         log.state(("t", partition), 2, (2,), epoch=1)
 
-    assert [each.detail for each in log.find(RULE)] == [
+    assert [each.detail for each in log.find(preferred_leader_imbalance)] == [
         "broker 1 does not lead 5 of 10 partitions (50%) that it should; it is not registered"
     ]

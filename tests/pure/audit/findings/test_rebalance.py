@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.pure.audit.groups import T, shared
-from zkgroup.audit.findings.rebalances import REBALANCE as RULE
+from zkgroup.audit.findings.rebalances import rebalance
 
 
 def test_each_rebalance_is_reported_with_cause_moves_and_the_time_without_owner() -> None:
     """Each rebalance is an info row: cause, length, members, moves, longest time without owner."""
-    first, second = shared().find(RULE)
+    first, second = shared().find(rebalance)
 
     assert first.detail == "join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved"
     assert second.detail == (
@@ -24,7 +24,7 @@ def test_unowned_partitions_and_a_missing_cause_are_reported() -> None:
     log.wait(10_000)
     log.release("g", T[0], 1)
 
-    found = log.find(RULE)[-1]
+    found = log.find(rebalance)[-1]
 
     assert found.detail == (
         "no cause in the log; 0 ms; 2 members then; 1 partition touched, 0 moved; 1 without owner at its end"
@@ -37,5 +37,5 @@ def test_the_quiet_that_ends_one_can_be_set() -> None:
     log.wait(2_000)
     log.release("g", T[0], 1)
 
-    assert len(log.find(RULE)) == 2
-    assert len(log.find(RULE, quiet_ms=1_000)) == 3
+    assert len(log.find(rebalance)) == 2
+    assert len(log.find(rebalance, quiet_ms=1_000)) == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.rebalances import REBALANCE_STORM as RULE
+from zkgroup.audit.findings.rebalances import rebalance_storm
 
 
 def _flapping(times: int, every_ms: int) -> AuditLog:
@@ -23,7 +23,7 @@ def test_more_than_twenty_in_an_hour_are_one_row_over_all_of_them() -> None:
     """22 rebalances in an hour are one warning over all of them, with their causes counted."""
     log = _flapping(11, 300_000)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(rebalance_storm)
 
     assert (found.severity, found.group) == ("warning", "g")
     assert (found.from_zxid, found.to_zxid) == (3, log.zxid)
@@ -34,8 +34,8 @@ def test_more_than_twenty_in_an_hour_are_one_row_over_all_of_them() -> None:
 
 def test_twenty_in_an_hour_are_not_too_many() -> None:
     """Twenty in an hour are allowed, and so are sixty at ten an hour."""
-    assert _flapping(10, 300_000).find(RULE) == []
-    assert _flapping(30, 720_000).find(RULE) == []
+    assert _flapping(10, 300_000).find(rebalance_storm) == []
+    assert _flapping(30, 720_000).find(rebalance_storm) == []
 
 
 def test_the_bound_can_be_set_and_each_storm_has_its_row() -> None:
@@ -48,7 +48,9 @@ def test_the_bound_can_be_set_and_each_storm_has_its_row() -> None:
         log.leave("g", "g_a", 1)
         log.wait(30_000)
 
-    assert [found.detail.partition(",")[0] for found in log.find(RULE, per_hour=4)] == ["6 rebalances"] * 2
+    assert [found.detail.partition(",")[0] for found in log.find(rebalance_storm, per_hour=4)] == [
+        "6 rebalances"
+    ] * 2
 
 
 def test_the_causes_of_a_storm_are_its_own() -> None:
@@ -62,7 +64,7 @@ def test_the_causes_of_a_storm_are_its_own() -> None:
         log.wait(30_000)
         log.release("g", ("t", 0), 1)
 
-    first, second = log.find(RULE, per_hour=4)
+    first, second = log.find(rebalance_storm, per_hour=4)
 
     assert first.detail.endswith("among their causes: clean leave 3 times, join 3 times")
     assert second.detail.endswith("among their causes: no cause in the log 12 times, join 1 times")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.sessions import SESSION_END as RULE
+from zkgroup.audit.findings.sessions import session_end
 
 A, B = 0xA, 0xB
 T0, T1 = ("t", 0), ("t", 1)
@@ -22,7 +22,7 @@ def test_an_expiry_is_reported_with_the_idle_time_and_the_removed_znodes(with_li
     log.wait(6_500)
     zxid = log.expire(A)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(session_end)
 
     assert (found.severity, found.group, found.session) == ("info", "g", A)
     assert (found.from_zxid, found.to_zxid) == (zxid, zxid)
@@ -42,7 +42,7 @@ def test_a_member_that_comes_back_after_its_expiry_was_paused() -> None:
     log.wait(2_800)
     log.come("g", "g_a", 0xC)
 
-    found = {each.session: each for each in log.find(RULE)}
+    found = {each.session: each for each in log.find(session_end)}
 
     assert (found[A].severity, found[B].severity) == ("warning", "info")
     assert found[A].detail.endswith("1 ephemeral went with it; the member registered again 2.8 s later")
@@ -56,7 +56,7 @@ def test_a_close_after_a_long_silence_is_no_expiry() -> None:
     log.wait(60_000)
     log.close(A)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(session_end)
 
     assert "closed 60.0 s after its last write" in found.detail
 
@@ -69,7 +69,7 @@ def test_a_close_that_removes_nothing_is_not_reported() -> None:
     log.open(B)
     zxid = log.expire(B)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(session_end)
 
     assert (found.session, found.from_zxid, found.group) == (B, zxid, None)
 
@@ -84,7 +84,7 @@ def test_a_living_session_and_a_release_are_no_end() -> None:
     log.claim("g", T0, "g_b-0", B)
     log.close(A)
 
-    assert log.find(RULE) == []
+    assert log.find(session_end) == []
 
 
 def test_a_session_from_before_the_log_may_have_written_nothing_in_it() -> None:
@@ -93,7 +93,7 @@ def test_a_session_from_before_the_log_may_have_written_nothing_in_it() -> None:
     log.seed("/brokers/ids/1", "{}", zxid=5, session=A)
     log.expire(A)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(session_end)
 
     assert found.detail == (
         "broker 1 (session 0xa) expired without a write in this history; 1 ephemeral went with it"

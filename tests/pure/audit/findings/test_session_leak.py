@@ -8,7 +8,7 @@ from tests.worlds.audit_log import START_MS, AuditLog
 from tests.worlds.plain_findings import find
 from tests.worlds.record_by_record import events_of
 from zkgroup.audit.findings.rules import Finding
-from zkgroup.audit.findings.sessions import SESSION_LEAK as RULE
+from zkgroup.audit.findings.sessions import session_leak
 
 A, B = 0x100_0000_0000_000A, -0x5F00_0000_0000_0005
 DAY = 86_400_000
@@ -16,7 +16,7 @@ DAY = 86_400_000
 
 def found_in(log: AuditLog, sessions: Mapping[int, int]) -> list[Finding]:
     """What is found where the snapshot had these sessions, with their timeouts."""
-    return find([RULE], lambda: list(events_of(log.transactions, log.seeds, sessions=sessions)))
+    return find([session_leak], lambda: list(events_of(log.transactions, log.seeds, sessions=sessions)))
 
 
 def test_sessions_that_own_and_write_nothing_for_days_are_found() -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tests.worlds.audit_folders import calm, look, places
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.files import DIGEST_MISMATCH as DIGESTS
-from zkgroup.audit.findings.files import SPLIT_HISTORY as RULE
+from zkgroup.audit.findings.files import digest_mismatch, split_history
 from zkgroup.zkfiles.records import TreeDigest
 
 
@@ -28,7 +27,7 @@ def test_records_that_differ_are_an_error(tmp_path: Path) -> None:
     for folder, data in zip(folders, (b"x", b"y", b"x"), strict=True):
         branch(data, digests=False).log(folder)
 
-    (found,) = look(RULE, *folders)
+    (found,) = look(split_history, *folders)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("error", 3, 4)
     assert found.detail == (
@@ -42,7 +41,7 @@ def test_servers_that_have_the_same_are_not(tmp_path: Path) -> None:
     world.log(tmp_path / "one")
     world.log(tmp_path / "two", to_zxid=4)
 
-    assert look(RULE, tmp_path / "one", tmp_path / "two") == []
+    assert look(split_history, tmp_path / "one", tmp_path / "two") == []
 
 
 def test_digests_alone_that_differ_are_a_digest_mismatch(tmp_path: Path) -> None:
@@ -54,7 +53,7 @@ def test_digests_alone_that_differ_are_a_digest_mismatch(tmp_path: Path) -> None
             world.transactions[3] = world.transactions[3]._replace(digest=TreeDigest(2, 7))
         world.log(folder)
 
-    assert look(RULE, *folders) == []
-    found = look(DIGESTS, *folders)
+    assert look(split_history, *folders) == []
+    found = look(digest_mismatch, *folders)
     assert places(found) == [("error", 4, 4)]
     assert found[0].detail.startswith("1 digest is not the same on all servers: ")

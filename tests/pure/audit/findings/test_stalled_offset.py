@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset, owner
-from zkgroup.audit.findings.offsets import STALLED_OFFSET as RULE
+from zkgroup.audit.findings.offsets import stalled_offset
 
 A = 0xA
 T0, T1 = ("t", 0), ("t", 1)
@@ -22,7 +22,7 @@ def test_an_owned_partition_without_a_new_offset_is_reported() -> None:
         log.commit("g", T0, 5, A)
         log.commit("g", T1, log.zxid, A)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(stalled_offset)
 
     assert (found.severity, found.partition, found.session) == ("info", 0, A)
     assert (found.from_zxid, found.to_zxid) == (changed, None)
@@ -37,8 +37,8 @@ def test_from_the_claim_where_that_came_later() -> None:
     log.claim("g", T0, "g_a-0", A)
     log.passes(9 * MINUTE)
 
-    assert log.find(RULE) == []
-    (found,) = log.find(RULE, still_ms=8 * MINUTE)
+    assert log.find(stalled_offset) == []
+    (found,) = log.find(stalled_offset, still_ms=8 * MINUTE)
     assert found.from_ms == START_MS + 9 * MINUTE
 
 
@@ -49,7 +49,7 @@ def test_nothing_without_an_owner_or_an_offset() -> None:
     log.claim("g", T1, "g_a-0", A)
     log.passes(20 * MINUTE)
 
-    assert log.find(RULE) == []
+    assert log.find(stalled_offset) == []
 
 
 def test_an_offset_of_the_snapshot_stands_since_it_was_written() -> None:
@@ -59,9 +59,9 @@ def test_an_offset_of_the_snapshot_stands_since_it_was_written() -> None:
     log.seed(offset("g", T0), "7", zxid=6, ms=START_MS - 60 * MINUTE, mtime_ms=START_MS - 9 * MINUTE)
     log.create("/start")
 
-    assert log.find(RULE) == []
+    assert log.find(stalled_offset) == []
     log.passes(2 * MINUTE)
-    (found,) = log.find(RULE)
+    (found,) = log.find(stalled_offset)
     assert found.from_ms == START_MS - 9 * MINUTE
 
 
@@ -72,4 +72,4 @@ def test_a_seed_is_no_claim_though_it_was_made_with_its_owner() -> None:
     log.seed(offset("g", T0), "7", zxid=5, ms=START_MS - 60 * MINUTE, mtime_ms=START_MS - MINUTE)
     log.create("/start")
 
-    assert log.find(RULE) == []
+    assert log.find(stalled_offset) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import REASSIGN, Cluster
-from zkgroup.audit.findings.controller import STUCK_REASSIGNMENT as RULE
+from zkgroup.audit.findings.controller import stuck_reassignment
 
 T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)
 
@@ -21,7 +21,7 @@ def test_one_that_stands_for_long_names_what_was_not_begun() -> None:
     log.topic("t", {0: (2, 1), 1: (1,), 2: (1,)})
     log.passes(600_001)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(stuck_reassignment)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", asked, None)
     assert found.detail == "2 partitions to be moved; not even begun: t-1; has stood for 10.0 min"
@@ -35,7 +35,7 @@ def test_a_reassignment_that_took_long_is_reported_too() -> None:
     log.topic("t", {0: (2,), 1: (1,), 2: (1,)})
     done = log.delete(REASSIGN)
 
-    assert log.told(RULE, "from_zxid", "to_zxid", "detail") == [
+    assert log.told(stuck_reassignment, "from_zxid", "to_zxid", "detail") == [
         (asked, done, "1 partition to be moved; stood for 10.0 min")
     ]
 
@@ -53,7 +53,7 @@ def test_one_that_is_done_in_time_is_none() -> None:
         log.deletion(REASSIGN),
     )
 
-    assert log.find(RULE) == []
+    assert log.find(stuck_reassignment) == []
 
 
 def test_one_without_entries_is_never_removed() -> None:
@@ -66,7 +66,7 @@ def test_one_without_entries_is_never_removed() -> None:
     log.wait(1_000)
     log.delete(REASSIGN)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(stuck_reassignment)
 
     assert (found.from_zxid, found.to_zxid) == (asked, gone)
     assert found.detail == (
@@ -80,7 +80,7 @@ def test_an_unreadable_request_is_carried_out_by_no_controller() -> None:
     asked = log.create(REASSIGN, "{")
     log.passes(5_000)
 
-    assert log.told(RULE, "from_zxid", "detail") == [
+    assert log.told(stuck_reassignment, "from_zxid", "detail") == [
         (asked, "the request cannot be read; has stood for 5.0 s")
     ]
 
@@ -94,7 +94,7 @@ def test_an_entry_that_went_with_the_partition_elsewhere_was_given_up() -> None:
     log.topic("t", {0: (2, 1), 1: (2, 1), 2: (1,)})
     gone = log.delete(REASSIGN, 6)
 
-    found = log.find(RULE)
+    found = log.find(stuck_reassignment)
 
     assert [
         (each.severity, each.partition, each.session, each.from_zxid, each.to_zxid) for each in found
@@ -112,7 +112,7 @@ def test_of_a_topic_that_is_gone_nothing_is_left_to_move() -> None:
     log.delete("/brokers/topics/t")
     log.delete(REASSIGN)
 
-    assert log.find(RULE) == []
+    assert log.find(stuck_reassignment) == []
 
 
 def test_moves_of_a_topic_that_is_being_deleted_are_given_up_rightly() -> None:
@@ -122,7 +122,7 @@ def test_moves_of_a_topic_that_is_being_deleted_are_given_up_rightly() -> None:
     log.create("/admin/delete_topics/t")
     log.delete(REASSIGN)
 
-    assert log.find(RULE) == []
+    assert log.find(stuck_reassignment) == []
 
 
 def test_a_new_target_is_no_giving_up() -> None:
@@ -132,7 +132,7 @@ def test_a_new_target_is_no_giving_up() -> None:
     log.reassign({T0: (1,)})
     log.delete(REASSIGN)
 
-    assert log.find(RULE) == []
+    assert log.find(stuck_reassignment) == []
 
 
 def test_a_request_that_is_shrunk_stands_since_it_was_made() -> None:
@@ -148,4 +148,4 @@ def test_a_request_that_is_shrunk_stands_since_it_was_made() -> None:
     log.reassign({T2: (2,)})
     log.passes(600_000)
 
-    assert log.told(RULE, "from_zxid", "to_zxid") == [(asked, done)]
+    assert log.told(stuck_reassignment, "from_zxid", "to_zxid") == [(asked, done)]

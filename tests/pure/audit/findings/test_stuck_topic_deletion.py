@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.controller import STUCK_TOPIC_DELETION as RULE
+from zkgroup.audit.findings.controller import stuck_topic_deletion
 
 REQUEST = "/admin/delete_topics/t"
 
@@ -15,7 +15,7 @@ def test_a_topic_that_is_still_there_after_long_is_a_warning() -> None:
     asked = log.create(REQUEST, b"", 5)
     log.passes(600_001)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(stuck_topic_deletion)
 
     assert (found.severity, found.topic, found.session) == ("warning", "t", 5)
     assert (found.from_zxid, found.to_zxid) == (asked, None)
@@ -31,7 +31,9 @@ def test_a_deletion_that_took_long_is_reported_too() -> None:
     log.delete("/brokers/topics/t")
     done = log.delete(REQUEST)
 
-    assert log.told(RULE, "from_zxid", "to_zxid", "detail") == [(asked, done, "deletion took 11.7 min")]
+    assert log.told(stuck_topic_deletion, "from_zxid", "to_zxid", "detail") == [
+        (asked, done, "deletion took 11.7 min")
+    ]
 
 
 def test_a_quick_one_and_one_whose_topic_is_gone_are_none() -> None:
@@ -47,7 +49,7 @@ def test_a_quick_one_and_one_whose_topic_is_gone_are_none() -> None:
     log.delete("/brokers/topics/u")
     log.passes(600_000)
 
-    assert log.find(RULE) == []
+    assert log.find(stuck_topic_deletion) == []
 
 
 def test_a_snapshot_alone_shows_it() -> None:
@@ -57,4 +59,4 @@ def test_a_snapshot_alone_shows_it() -> None:
     log.seed(REQUEST, b"", zxid=6)
     log.seed("/other", b"", zxid=7, ms=log.ms + 700_000)
 
-    assert log.told(RULE, "topic", "from_zxid") == [("t", 6)]
+    assert log.told(stuck_topic_deletion, "topic", "from_zxid") == [("t", 6)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pure.audit.cluster import Cluster, state_path
-from zkgroup.audit.findings.replicas import UNCLEAN_ELECTION as RULE
+from zkgroup.audit.findings.replicas import unclean_election
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
 
 T0 = ("t", 0)
@@ -24,7 +24,7 @@ def test_a_leader_from_outside_the_last_isr_is_an_error() -> None:
     log.state(T0, 1, (1,))
     unclean = log.state(T0, 2, (2,), epoch=1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(unclean_election)
 
     assert (found.severity, found.partition, found.from_zxid, found.to_zxid) == ("error", 0, unclean, unclean)
     assert found.detail == "broker 2 leads, in sync were [1]"
@@ -37,7 +37,7 @@ def test_it_is_so_over_a_time_without_leader_and_without_isr() -> None:
     log.state(T0, -1, (), epoch=1)
     unclean = log.state(T0, 2, (2,), epoch=2)
 
-    assert [each.from_zxid for each in log.find(RULE)] == [unclean]
+    assert [each.from_zxid for each in log.find(unclean_election)] == [unclean]
 
 
 def test_the_last_in_sync_may_come_back() -> None:
@@ -47,7 +47,7 @@ def test_the_last_in_sync_may_come_back() -> None:
     log.state(T0, -1, (), epoch=1)
     log.state(T0, 1, (1,), epoch=2)
 
-    assert log.find(RULE) == []
+    assert log.find(unclean_election) == []
 
 
 def test_a_single_replica_that_returns_is_not_unclean() -> None:
@@ -56,7 +56,7 @@ def test_a_single_replica_that_returns_is_not_unclean() -> None:
     log.state(T0, -1, (), epoch=1)
     log.state(T0, 3, (3,), epoch=2)
 
-    assert log.find(RULE) == []
+    assert log.find(unclean_election) == []
 
 
 def test_a_topic_of_the_same_name_starts_anew() -> None:
@@ -67,7 +67,7 @@ def test_a_topic_of_the_same_name_starts_anew() -> None:
     log.topic("t", {0: (3,)})
     log.state(T0, 3, (3,))
 
-    assert log.find(RULE) == []
+    assert log.find(unclean_election) == []
 
 
 def test_a_leader_that_stays_is_not_elected() -> None:
@@ -76,7 +76,7 @@ def test_a_leader_that_stays_is_not_elected() -> None:
     log.state(T0, 1, (2,))
     log.state(T0, 1, (2,), epoch=1)
 
-    assert log.find(RULE) == []
+    assert log.find(unclean_election) == []
 
 
 @pytest.mark.parametrize("has_slots", [False, True])
@@ -89,4 +89,4 @@ def test_any_replica_of_a_slot_may_lead(has_slots: bool) -> None:
     log.state((OFFSETS_TOPIC, 0), 1, (1,))
     log.state((OFFSETS_TOPIC, 0), 2, (2,), epoch=1)
 
-    assert len(log.find(RULE)) == (not has_slots)
+    assert len(log.find(unclean_election)) == (not has_slots)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import Cluster, state_path
-from zkgroup.audit.findings.replicas import UNDER_REPLICATED as RULE
+from zkgroup.audit.findings.replicas import under_replicated
 from zkgroup.audit.findings.rules import Finding
 
 T0 = ("t", 0)
@@ -18,12 +18,12 @@ def placed() -> Cluster:
 
 def intervals(log: Cluster, **bounds: float) -> list[Finding]:
     """The rows of partitions."""
-    return [found for found in log.find(RULE, **bounds) if found.partition is not None]
+    return [found for found in log.find(under_replicated, **bounds) if found.partition is not None]
 
 
 def sums(log: Cluster) -> list[Finding]:
     """The rows of brokers."""
-    return [found for found in log.find(RULE) if found.partition is None]
+    return [found for found in log.find(under_replicated) if found.partition is None]
 
 
 def test_each_missing_broker_is_reported_with_its_time() -> None:
@@ -64,7 +64,7 @@ def test_shorter_than_the_bound_is_left_out() -> None:
     log.wait(9_999)
     log.state(T0, 1, (1, 2, 3))
 
-    assert log.find(RULE) == []
+    assert log.find(under_replicated) == []
     assert len(intervals(log, least_ms=5_000)) == 1
 
 
@@ -104,7 +104,7 @@ def test_a_topic_of_the_same_name_starts_anew() -> None:
     log.state(T0, 1, (1, 2, 3))
     log.passes(60_000)
 
-    assert log.find(RULE) == []
+    assert log.find(under_replicated) == []
 
 
 def test_a_broker_has_the_time_in_which_it_was_missing_in_any_partition() -> None:

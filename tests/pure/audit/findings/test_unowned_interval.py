@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.pure.audit.groups import alone
-from zkgroup.audit.findings.ownership import UNOWNED_INTERVAL as RULE
+from zkgroup.audit.findings.ownership import unowned_interval
 
 T0 = ("t", 0)
 
@@ -18,11 +18,11 @@ def test_only_a_gap_over_the_bound_is_reported() -> None:
     log.wait(1_000)
     log.claim("g", T0, "g_a-0", 1)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(unowned_interval)
 
     assert (found.severity, found.from_zxid, found.to_zxid) == ("warning", freed, taken)
     assert found.to_ms - found.from_ms == 1_001
-    assert len(log.find(RULE, longest_ms=999)) == 2
+    assert len(log.find(unowned_interval, longest_ms=999)) == 2
 
 
 def test_it_lasts_to_the_end_without_a_claim() -> None:
@@ -31,7 +31,7 @@ def test_it_lasts_to_the_end_without_a_claim() -> None:
     freed = log.release("g", T0, 1)
     log.passes(1_001)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(unowned_interval)
 
     assert (found.from_zxid, found.to_zxid, found.to_ms) == (freed, None, None)
 
@@ -47,7 +47,7 @@ def test_only_the_time_counts_in_which_a_member_wants_the_topic() -> None:
     log.wait(2_000)
     taken = log.claim("g", T0, "g_b-0", 3)
 
-    assert log.told(RULE, "from_zxid", "to_zxid") == [(joined, taken)]
+    assert log.told(unowned_interval, "from_zxid", "to_zxid") == [(joined, taken)]
 
 
 def test_a_wildcard_wants_what_it_matches() -> None:
@@ -64,7 +64,7 @@ def test_a_wildcard_wants_what_it_matches() -> None:
     log.wait(2_000)
     taken = log.claim("g", T0, "g_w-0", 2)
 
-    assert log.told(RULE, "from_zxid", "to_zxid") == [(freed, taken)]
+    assert log.told(unowned_interval, "from_zxid", "to_zxid") == [(freed, taken)]
 
 
 def test_missing_topics_and_partitions_are_not_subscribed() -> None:
@@ -76,7 +76,7 @@ def test_missing_topics_and_partitions_are_not_subscribed() -> None:
     log.release("g", T0, 1)
     log.passes(60_000)
 
-    assert log.find(RULE) == []
+    assert log.find(unowned_interval) == []
 
 
 def test_what_it_says() -> None:
@@ -92,7 +92,7 @@ def test_what_it_says() -> None:
     log.join("g", "g_a", 1)
     log.passes(3_000)
 
-    assert [found.detail for found in log.find(RULE)] == [
+    assert [found.detail for found in log.find(unowned_interval)] == [
         "no member owned it for 2.0 s: 'g_a-0' before, then 'g_a-0'",
         "no member owned it for 2.0 s: 'g_a-0' before, until no member subscribed to it any more",
         "no member owned it for 3.0 s: 'g_a-0' before, no owner until the end",
@@ -107,4 +107,4 @@ def test_of_a_long_gap_a_short_demand_is_not_enough() -> None:
     log.leave("g", "g_a", 1)
     log.passes(60_000)
 
-    assert log.find(RULE) == []
+    assert log.find(unowned_interval) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import START_MS, AuditLog, offset
-from zkgroup.audit.findings.load import WRITE_HOT_SPOT as RULE
+from zkgroup.audit.findings.load import write_hot_spot
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, B = 0xA, 0xB
@@ -28,7 +28,7 @@ def test_the_busiest_minute_of_a_subtree_is_reported() -> None:
     log.wait(60_000)
     log.commit("g", T0, 20, A)
 
-    (found,) = log.find(RULE, per_minute=5)
+    (found,) = log.find(write_hot_spot, per_minute=5)
 
     assert (found.severity, found.group, found.session) == ("info", "g", A)
     assert (found.from_zxid, found.to_zxid) == (first, last)
@@ -43,7 +43,7 @@ def test_operations_of_one_transaction_are_counted_together() -> None:
     log = at_full_minute()
     log.multi(A, *(log.creation(offset("g", ("t", number)), "0") for number in range(30)))
 
-    (found,) = log.find(RULE, per_minute=30)
+    (found,) = log.find(write_hot_spot, per_minute=30)
 
     assert found.detail.endswith("biggest transaction 30")
 
@@ -56,11 +56,11 @@ def test_refused_requests_are_a_place_of_their_own() -> None:
         log.fail(A)
         log.multi(A, log.setting(offset("g", T0), "1"), error, error, error)
 
-    (found,) = log.find(RULE, per_minute=5)
+    (found,) = log.find(write_hot_spot, per_minute=5)
 
     assert found.detail.startswith("refused requests: 8 operations")
     assert found.group is None
-    assert log.find(RULE, per_minute=9) == []
+    assert log.find(write_hot_spot, per_minute=9) == []
 
 
 def test_refused_requests_are_reported_with_their_share() -> None:
@@ -71,14 +71,14 @@ def test_refused_requests_are_reported_with_their_share() -> None:
     log.commit("g", T0, 2, A)
     log.fail(A)
 
-    assert log.find(RULE, per_minute=2)[-1].detail.endswith("minute like it; biggest transaction 1")
-    assert log.find(RULE, per_minute=2)[0].detail == (
+    assert log.find(write_hot_spot, per_minute=2)[-1].detail.endswith("minute like it; biggest transaction 1")
+    assert log.find(write_hot_spot, per_minute=2)[0].detail == (
         "refused requests: 2 operations, 0 bytes in the busiest minute, 2 of them by session 0xa;"
         " 1 minute like it; 50% of all transactions in that time"
     )
     log.zxid = 1 << 32
     log.fail(A)
-    assert log.find(RULE, per_minute=3)[0].detail.endswith("1 minute like it")
+    assert log.find(write_hot_spot, per_minute=3)[0].detail.endswith("1 minute like it")
 
 
 def test_calm_subtrees_and_snapshots_are_not() -> None:
@@ -90,6 +90,6 @@ def test_calm_subtrees_and_snapshots_are_not() -> None:
         log.commit("g", T0, number, A)
         log.commit("h", T0, number, A)
 
-    assert log.find(RULE) == []
+    assert log.find(write_hot_spot) == []
     log.commit("g", T0, 600, A)
-    assert [each.group for each in log.find(RULE)] == ["g"]
+    assert [each.group for each in log.find(write_hot_spot)] == ["g"]

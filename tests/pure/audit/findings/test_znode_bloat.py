@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.load import ZNODE_BLOAT as RULE
+from zkgroup.audit.findings.load import znode_bloat
 
 BOUND = 524_288
 
@@ -15,7 +15,7 @@ def test_a_large_znode_is_found_where_it_was_written() -> None:
     log.create("/config/new")
     zxid = log.set("/config/new", b"x" * (BOUND + 1))
 
-    old, new = log.find(RULE)
+    old, new = log.find(znode_bloat)
 
     assert (old.severity, old.from_zxid, old.to_zxid) == ("warning", 7, None)
     assert old.detail == f"/config/old holds {BOUND} bytes"
@@ -30,7 +30,7 @@ def test_what_shrank_or_went_is_not() -> None:
     log.set("/config/shrunk", b"")
     log.delete("/config/gone")
 
-    assert log.find(RULE) == []
+    assert log.find(znode_bloat) == []
 
 
 def test_a_wide_parent_is_found() -> None:
@@ -40,14 +40,14 @@ def test_a_wide_parent_is_found() -> None:
         log.create(f"/brokers/topics/topic-{number}", "{}")
         log.create(f"/brokers/topics/topic-{number}/partitions")
 
-    (found,) = log.find(RULE, list_bytes=10 * 11)
+    (found,) = log.find(znode_bloat, list_bytes=10 * 11)
 
     assert (found.severity, found.detail) == (
         "warning",
         "/brokers/topics has 10 children, a list of 110 bytes",
     )
     log.delete("/brokers/topics/topic-3")
-    assert log.find(RULE, list_bytes=10 * 11) == []
+    assert log.find(znode_bloat, list_bytes=10 * 11) == []
 
 
 def test_large_subtrees_are_reported() -> None:
@@ -59,15 +59,15 @@ def test_large_subtrees_are_reported() -> None:
     log.set("/consumers/4", "most of all")
     log.create("/brokers/1", "other")
 
-    (found,) = log.find(RULE, znodes=5)
+    (found,) = log.find(znode_bloat, znodes=5)
 
     assert found.severity == "info"
     assert found.detail == (
         "/consumers: 5 znodes with 27 bytes of data; the largest is /consumers/4 with 11;"
         " the widest is /consumers with 5 children"
     )
-    assert log.find(RULE, znodes=6) == []
-    assert log.find(RULE) == []
+    assert log.find(znode_bloat, znodes=6) == []
+    assert log.find(znode_bloat) == []
 
 
 def test_subtrees_are_as_deep_as_is_asked_for() -> None:
@@ -78,13 +78,13 @@ def test_subtrees_are_as_deep_as_is_asked_for() -> None:
         for number in range(3 if group == "g" else 2):
             log.create(f"/consumers/{group}/{number}", "x")
 
-    (found,) = log.find(RULE, znodes=4, depth=2)
+    (found,) = log.find(znode_bloat, znodes=4, depth=2)
 
     assert found.detail == (
         "/consumers/g: 4 znodes with 3 bytes of data; the largest is /consumers/g/0 with 1;"
         " the widest is /consumers/g with 3 children"
     )
-    assert [each.detail.partition(":")[0] for each in log.find(RULE, znodes=1, depth=2)] == [
+    assert [each.detail.partition(":")[0] for each in log.find(znode_bloat, znodes=1, depth=2)] == [
         "/consumers/g",
         "/consumers/h",
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, offset, owner
-from zkgroup.audit.findings.offsets import ZOMBIE_COMMIT as RULE
+from zkgroup.audit.findings.offsets import zombie_commit
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 A, B, TOOL = 0xA, 0xB, 0xC
@@ -29,7 +29,7 @@ def test_a_commit_under_anothers_ownership_is_an_error() -> None:
     raises = log.commit("g", T0, 12, A)
     log.commit("g", T0, 13, B)
 
-    found = log.find(RULE)
+    found = log.find(zombie_commit)
 
     assert [(each.severity, each.from_zxid, each.session) for each in found] == [
         ("error", repeats, A),
@@ -50,7 +50,7 @@ def test_a_commit_just_after_the_own_release_is_a_warning() -> None:
     log.claim("g", T0, "g_a-0", A)
     too_late = log.commit("g", T0, 12, B)
 
-    assert log.told(RULE, "severity", "from_zxid") == [
+    assert log.told(zombie_commit, "severity", "from_zxid") == [
         ("warning", late),
         ("error", fell),
         ("error", too_late),
@@ -62,7 +62,7 @@ def test_a_commit_in_the_transaction_of_its_release_is_fine() -> None:
     log = handed_over(10)
     log.multi(B, log.setting(offset("g", T0), "11"), log.deletion(owner("g", T0)))
 
-    assert log.find(RULE) == []
+    assert log.find(zombie_commit) == []
 
 
 def test_a_commit_behind_its_release_in_one_transaction_is_not() -> None:
@@ -70,7 +70,7 @@ def test_a_commit_behind_its_release_in_one_transaction_is_not() -> None:
     log = handed_over(10)
     zxid = log.multi(B, log.deletion(owner("g", T0)), log.setting(offset("g", T0), "11"))
 
-    assert log.told(RULE, "severity", "from_zxid") == [("warning", zxid)]
+    assert log.told(zombie_commit, "severity", "from_zxid") == [("warning", zxid)]
 
 
 def test_the_bump_of_a_claim_is_no_commit() -> None:
@@ -81,7 +81,7 @@ def test_the_bump_of_a_claim_is_no_commit() -> None:
     log.close(A)
     log.claim_ours("g", T0, "g_b-0", B, value=3)
 
-    assert log.find(RULE) == []
+    assert log.find(zombie_commit) == []
 
 
 def test_the_end_of_a_session_ends_its_ownership() -> None:
@@ -93,7 +93,7 @@ def test_the_end_of_a_session_ends_its_ownership() -> None:
         log.expire(A)
         zxid = log.commit("g", T0, 3, B)
 
-        assert log.told(RULE, "severity", "from_zxid") == [("warning", zxid)]
+        assert log.told(zombie_commit, "severity", "from_zxid") == [("warning", zxid)]
 
 
 def test_an_owner_of_the_same_text_in_another_session_is_another() -> None:
@@ -103,7 +103,7 @@ def test_an_owner_of_the_same_text_in_another_session_is_another() -> None:
     log.join("g", "g_d", B)
     zxid = log.commit("g", T0, 22, B)
 
-    assert log.told(RULE, "severity", "from_zxid") == [("error", zxid)]
+    assert log.told(zombie_commit, "severity", "from_zxid") == [("error", zxid)]
 
 
 def test_an_operators_reset_is_information() -> None:
@@ -111,7 +111,7 @@ def test_an_operators_reset_is_information() -> None:
     log = handed_over(10)
     zxid = log.multi(TOOL, log.setting(offset("g", T0), "4"), log.creation("/consumers/g/resets/t-0", "{}"))
 
-    assert log.told(RULE, "severity", "from_zxid") == [("info", zxid)]
+    assert log.told(zombie_commit, "severity", "from_zxid") == [("info", zxid)]
 
 
 def test_a_partition_without_an_owner_in_the_log_gives_no_finding() -> None:
@@ -120,7 +120,7 @@ def test_a_partition_without_an_owner_in_the_log_gives_no_finding() -> None:
     log.commit("gv0", T0, 7, A)
     log.commit("gv0", T0, 8, A)
 
-    assert log.find(RULE) == []
+    assert log.find(zombie_commit) == []
 
 
 def test_an_owner_of_the_snapshot_owns() -> None:
@@ -131,7 +131,7 @@ def test_an_owner_of_the_snapshot_owns() -> None:
     log.commit("g", T0, 11, A)
     zxid = log.commit("g", T0, 12, B)
 
-    assert log.told(RULE, "severity", "from_zxid") == [("error", zxid)]
+    assert log.told(zombie_commit, "severity", "from_zxid") == [("error", zxid)]
 
 
 def test_a_failed_transaction_wrote_nothing() -> None:
@@ -139,7 +139,7 @@ def test_a_failed_transaction_wrote_nothing() -> None:
     log = handed_over(10)
     log.multi(A, log.setting(offset("g", T0), "1"), Operation(TransactionType.ERROR, error=-101))
 
-    assert log.find(RULE) == []
+    assert log.find(zombie_commit) == []
 
 
 def test_the_same_member_in_another_session_is_named_as_such() -> None:
@@ -151,7 +151,7 @@ def test_the_same_member_in_another_session_is_named_as_such() -> None:
     log.come("g", "g_a", 0xA)
     log.commit("g", ("t", 0), 5, 0xA)
 
-    (found,) = log.find(RULE)
+    (found,) = log.find(zombie_commit)
 
     assert found.detail == (
         "5 by member g_a (session 0xa), but 'g_a-0' of session 0xf owned it: the same member, but another"
