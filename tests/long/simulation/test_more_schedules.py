@@ -1,4 +1,4 @@
-"""Thousands of drawn schedules, after the first ones, which are in `tests/pure/simulation`.
+"""Hundreds of drawn schedules, or thousands, after the first ones, which are in `tests/pure/simulation`.
 
 `ZKGROUP_SIMULATION_SCHEDULES=20000`, `ZKGROUP_CLUSTER_SCHEDULES=100000` and
 `ZKGROUP_COORDINATOR_SCHEDULES=20000` say how many in all.
@@ -24,9 +24,9 @@ from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATORS
 from tests.simulation import Simulation
 
-MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "250"))
-CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "250"))
-COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "1000"))
+MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "130"))
+CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "110"))
+COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "400"))
 
 
 @pytest.mark.parametrize("seeds", batches(MEMBERS, FIRST), ids=name_of)
