@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import accumulate
 from typing import Any
 
 from tests.worlds.audit_log import AuditLog
@@ -61,6 +62,28 @@ def data_in(html: str) -> dict[str, Any]:
     match = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
     assert match is not None
     return dict(json.loads(match[1]))
+
+
+def spans_of(data: dict[str, Any], row: list[Any]) -> list[list[Any]]:
+    """The spans of a row as `base.js` reads them."""
+    base, found = int(data["zxids"][0], 16), []
+    for since, lasted, name, session, first, last, ended, *together in row[-1]:
+        from_ms = data["from"] + since
+        zxids = [first, last]
+        if isinstance(first, int):
+            zxids = [hex(base + first), None if last is None else hex(base + first + last)]
+        until = None if lasted is None else from_ms + lasted
+        found.append([from_ms, until, name, session, *zxids, ended, *(together or [1])])
+    return found
+
+
+def points_of(data: dict[str, Any], row: list[Any]) -> list[list[Any]]:
+    """The points of a curve as `chart.js` reads them."""
+    *_, times, offsets = row
+    values = offsets if any(isinstance(each, str) for each in offsets) else accumulate(offsets)
+    written = accumulate(times, initial=data["from"])
+    next(written)
+    return [list(point) for point in zip(written, values, strict=True)]
 
 
 def busy(partitions: int, rounds: int, members: int = 4) -> AuditLog:

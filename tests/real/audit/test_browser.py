@@ -11,7 +11,7 @@ import pytest
 from tests.real.audit.browser import Page, browser, found
 from tests.worlds import audit_folders
 from tests.worlds.audit_log import AuditLog
-from tests.worlds.made_reports import HOSTILE, busy, data_of, shape_of
+from tests.worlds.made_reports import HOSTILE, busy, data_of, shape_of, spans_of
 from zkgroup.audit.report.page import page
 from zkgroup.audit.report.writing import report_of
 
@@ -105,7 +105,7 @@ def test_the_timeline_follows_the_keyboard(tab: Page, thousand: Path, shape: dic
     tab.press("0")
 
     assert told.startswith("billing orders-1: billing_host")
-    assert "zxid {4} to {5}session".format(*shape["owners"]["rows"][1][3][1]) in told
+    assert "zxid {4} to {5}session".format(*spans_of(shape, shape["owners"]["rows"][1])[1]) in told
     assert "session 0x" in told
     assert near == pytest.approx(whole / 2)
     assert tab.ask(length) == pytest.approx(whole)

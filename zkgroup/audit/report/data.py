@@ -1,7 +1,8 @@
 """Everything that a report shows, as plain data: of findings of this process or of Spark.
 
-Lists stand for records to keep the file small; `page/*.js` has their fields by name. Times are milliseconds
-since 1970, zxids text (a browser has no whole numbers of 64 bits), names numbers of the list `names`.
+Lists stand for records to keep the file small; `assets/*.js` has their fields by name. Times are milliseconds
+since 1970, zxids text (a browser has no whole numbers of 64 bits), names numbers of the list `names`. Spans
+and points of curves, of which there are most, are differences.
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ def report_data(
         incidents: those of `found`.
     """
     limits = limits or ReportLimits()
-    names, facts = Names(limits.text), found.facts
+    facts = found.facts
     start_ms = facts.start_ms if facts.has_log else facts.end_ms
+    names = Names(limits.text, start_ms, facts.start_zxid)
     data = {
         "schema": SCHEMA,
         "inputs": [shown(each, limits.text) for each in about.inputs],

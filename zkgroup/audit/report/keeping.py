@@ -70,8 +70,9 @@ def number(value: int | None) -> int | str | None:
 class Names:
     """Each text once, by number: owners, sessions and topics come again and again."""
 
-    def __init__(self, limit: int = TEXT_MAX) -> None:
-        self._limit = limit
+    def __init__(self, limit: int = TEXT_MAX, start_ms: int = 0, start_zxid: int = 0) -> None:
+        """What begins with the history is small: many times and zxids are written from its start on."""
+        self._limit, self.start_ms, self._start_zxid = limit, start_ms, start_zxid
         self._numbers: dict[str, int] = {}
         self.texts: list[str] = []
         """By number, as they are to be shown."""
@@ -85,6 +86,16 @@ class Names:
             known = self._numbers[text] = len(self.texts)
             self.texts.append(shown(text, self._limit))
         return known
+
+    def zxids(self, first: int, last: int | None) -> tuple[int | str | None, int | str | None]:
+        """The first one from that of the history on, the last one from the first one on.
+
+        Texts where a browser would round one of them.
+        """
+        since, behind = first - self._start_zxid, None if last is None else last - first
+        if max(abs(since), abs(since + (behind or 0)), abs(behind or 0)) >= _EXACT_MAX:
+            return hex_zxid(first), hex_zxid(last)
+        return since, behind
 
 
 @dataclass(slots=True)

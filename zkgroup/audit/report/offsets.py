@@ -6,7 +6,7 @@ Only partitions with an offset that is no plain number are read row by row.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -152,17 +152,20 @@ class DrawnOffsets(NamedTuple):
         return {
             "notes": notes,
             "rows": [
-                [
-                    names.of(group),
-                    names.of(topic),
-                    partition,
-                    writes,
-                    [[point.ms, number(point.offset)] for point in points],
-                ]
+                [names.of(group), names.of(topic), partition, writes, *_curve(points, names.start_ms)]
                 for (group, topic, partition), writes, points in self.curves
             ],
             "marks": [_mark(mark, names) for mark in self.marks.items()],
         }
+
+
+def _curve(points: Sequence[Point], start_ms: int) -> tuple[list[int], list[Any]]:
+    """The times of points and their offsets, as differences; all offsets as texts where one is large."""
+    since = [ms - before for before, ms in pairwise([start_ms, *(point.ms for point in points)])]
+    offsets = [number(point.offset) for point in points]
+    if any(isinstance(offset, str) for offset in offsets):
+        return since, list(map(str, offsets))
+    return since, [after - before for before, after in pairwise([0, *(point.offset for point in points)])]
 
 
 def _no_marks(limits: ReportLimits) -> Kept[Mark]:

@@ -147,14 +147,13 @@ def _fields(spans: list[Span], names: Names) -> list[list[Any]]:
     """The spans as the page reads them."""
     return [
         [
-            span.from_ms,
-            span.to_ms,
+            span.from_ms - names.start_ms,
+            None if span.to_ms is None else span.to_ms - span.from_ms,
             names.of(span.name),
             names.of(session_text(span.session)) if span.session else NOBODY,
-            hex_zxid(span.from_zxid),
-            hex_zxid(span.to_zxid),
+            *names.zxids(span.from_zxid, span.to_zxid),
             names.of(span.ended),
-            span.together,
+            *([span.together] if span.together > 1 else ()),
         ]
         for span in spans
     ]

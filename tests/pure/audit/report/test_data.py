@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.worlds.audit_log import AuditLog
-from tests.worlds.made_reports import GROUP, busy, data_of
-from zkgroup.audit.report.keeping import ReportLimits
+from tests.worlds.made_reports import GROUP, busy, data_of, points_of, spans_of
+from zkgroup.audit.report.keeping import Names, ReportLimits
 
 
 def _story() -> tuple[AuditLog, dict[str, int]]:
@@ -44,8 +44,8 @@ def test_owners_with_how_each_ownership_ended() -> None:
     data = data_of(log)
 
     rows = {
-        partition: [(_named(data, span[2]), _named(data, span[6]), span[5]) for span in spans]
-        for _, _, partition, spans in data["owners"]["rows"]
+        row[2]: [(_named(data, span[2]), _named(data, span[6]), span[5]) for span in spans_of(data, row)]
+        for row in data["owners"]["rows"]
     }
 
     assert rows[1] == [("ben-0", "session_end", hex(at["crash"])), ("ada-0", "open", None)]
@@ -79,7 +79,7 @@ def test_rewinds_and_foreign_commits_are_marked() -> None:
     ]
     assert {(_named(data, mark[8]), _named(data, mark[10])) for mark in marks} == {("0x9", "ben-0")}
     (curve,) = data["offsets"]["rows"]
-    assert [offset for _, offset in curve[4]] == [100, 500, 120]
+    assert [offset for _, offset in points_of(data, curve)] == [100, 500, 120]
 
 
 def test_findings_come_with_what_they_ask() -> None:
@@ -137,9 +137,9 @@ def test_replicas_that_are_missing() -> None:
     third = log.set(path, _state(2, [1, 2]))
     data = data_of(log)
 
-    ((_, _, spans),) = data["replication"]["rows"]
+    (row,) = data["replication"]["rows"]
 
-    assert [(span[4], span[5], _named(data, span[2])) for span in spans] == [
+    assert [(span[4], span[5], _named(data, span[2])) for span in spans_of(data, row)] == [
         (hex(first), hex(second), "not in sync [2]; leader 1"),
         (hex(second), hex(third), "no leader; in sync []"),
     ]
@@ -156,6 +156,21 @@ def test_one_tree_has_a_report_too() -> None:
     assert data["has_log"] is False
     assert data["from"] == data["to"]
     assert len(data["owners"]["rows"]) == 1
+
+
+def test_what_a_browser_would_round_stays_text() -> None:
+    """Zxids that are far from the first one, and offsets above 2^53 together with small ones."""
+    names, far = Names(start_zxid=5), 2**62
+
+    assert names.zxids(far, far + 1) == (hex(far), hex(far + 1))
+    assert names.zxids(7, far) == ("0x7", hex(far))
+    assert names.zxids(7, None) == (2, None)
+    log = AuditLog()
+    for offset in (7, 2**60):
+        log.commit(GROUP, ("orders", 0), offset, 1)
+    data = data_of(log)
+    (curve,) = data["offsets"]["rows"]
+    assert [offset for _, offset in points_of(data, curve)] == ["7", str(2**60)]
 
 
 def _state(leader: int, isr: list[int]) -> str:
