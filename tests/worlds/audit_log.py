@@ -7,7 +7,7 @@ returns the zxid; only `wait` advances the clock.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from tests.worlds.plain_findings import find
@@ -15,7 +15,7 @@ from tests.worlds.record_by_record import events_of
 from zkgroup.audit.findings.rules import Finding, Rule
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, facts_of
-from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
+from zkgroup.zkfiles.records import Acl, Operation, StoredStat, StoredZnode, Transaction, TransactionType
 
 START_MS = 1_700_000_000_000
 Partition = tuple[str, int]
@@ -29,6 +29,7 @@ class AuditLog:
         self.ms = START_MS
         self.transactions: list[Transaction] = []
         self.seeds: list[StoredZnode] = []
+        self._sessions: dict[int, int] = {}
         self._with_lists = with_lists
         """Whether a closeSession lists the deleted ephemerals, as from 3.6 on."""
         self._ephemerals: dict[str, int] = {}
@@ -45,7 +46,7 @@ class AuditLog:
         return self
 
     def events(self) -> list[Event]:
-        return list(events_of(self.transactions, self.seeds))
+        return list(events_of(self.transactions, self.seeds, sessions=self._sessions))
 
     def facts(self) -> Facts:
         return facts_of(self.events())
@@ -53,10 +54,6 @@ class AuditLog:
     def find(self, rule: Rule, **bounds: float) -> list[Finding]:
         """Findings of a rule; bounds by their own name."""
         return find([rule], self.events, {f"{rule.name}.{name}": value for name, value in bounds.items()})
-
-    def told(self, rule: Rule, *fields: str) -> list[tuple[object, ...]]:
-        """These fields of each of its findings."""
-        return [tuple(getattr(each, field) for field in fields) for each in self.find(rule)]
 
     def write(self, type_: int, session: int = 0, *operations: Operation, **more: object) -> int:
         """Any record at the next zxid."""
@@ -73,8 +70,8 @@ class AuditLog:
     def open(self, session: int, timeout_ms: int = 6000) -> int:
         return self.write(TransactionType.CREATE_SESSION, session, timeout_ms=timeout_ms)
 
-    def close(self, session: int, *, expired: bool = False) -> int:
-        """The end of a session and of its ephemerals."""
+    def close(self, session: int, *, expired: bool = False, paths: Sequence[str] = ()) -> int:
+        """The end of a session and of its ephemerals; `paths`: the order in which its record lists them."""
         gone = sorted(path for path, owner in self._ephemerals.items() if owner == session)
         for path in gone:
             del self._ephemerals[path], self._versions[path]
@@ -82,19 +79,30 @@ class AuditLog:
             TransactionType.CLOSE_SESSION,
             session,
             cxid=0 if expired else 9,
-            closed_paths=tuple(gone) if self._with_lists else None,
+            closed_paths=tuple(paths or gone) if self._with_lists or paths else None,
         )
 
     def expire(self, session: int) -> int:
         return self.close(session, expired=True)
 
     def create(
-        self, path: str, data: bytes | str | None = b"", session: int = 0, *, ephemeral: bool = False
+        self,
+        path: str,
+        data: bytes | str | None = b"",
+        session: int = 0,
+        *,
+        ephemeral: bool = False,
+        acl: Acl | None = None,
     ) -> int:
-        return self.write(TransactionType.CREATE, session, self.creation(path, data, ephemeral=ephemeral))
+        operation = self.creation(path, data, ephemeral=ephemeral)._replace(acl=acl)
+        return self.write(TransactionType.CREATE, session, operation)
 
     def set(self, path: str, data: bytes | str | None, session: int = 0) -> int:
         return self.write(TransactionType.SET_DATA, session, self.setting(path, data))
+
+    def set_acl(self, path: str, acl: Acl, session: int = 0) -> int:
+        operation = Operation(TransactionType.SET_ACL, path, acl=acl, version=1)
+        return self.write(TransactionType.SET_ACL, session, operation)
 
     def delete(self, path: str, session: int = 0) -> int:
         return self.write(TransactionType.DELETE, session, self.deletion(path))
@@ -102,9 +110,10 @@ class AuditLog:
     def multi(self, session: int, *operations: Operation) -> int:
         return self.write(TransactionType.MULTI, session, *operations)
 
-    def fail(self, session: int, error: int = -110) -> int:
+    def fail(self, session: int, error: int = -110, *, cxid: int = 1) -> int:
         """A single request that was refused."""
-        return self.write(TransactionType.ERROR, session, Operation(TransactionType.ERROR, error=error))
+        refusal = Operation(TransactionType.ERROR, error=error)
+        return self.write(TransactionType.ERROR, session, refusal, cxid=cxid)
 
     def creation(self, path: str, data: bytes | str | None = b"", *, ephemeral: bool = False) -> Operation:
         return Operation(TransactionType.CREATE, path, _bytes(data), is_ephemeral=ephemeral)
@@ -126,15 +135,20 @@ class AuditLog:
         session: int = 0,
         mtime_ms: int | None = None,
         version: int = 0,
+        acl: Acl | None = None,
     ) -> None:
         """A znode of the snapshot that the history starts from."""
         ctime = START_MS if ms is None else ms
         mtime = ctime if mtime_ms is None else mtime_ms
         stat = StoredStat(zxid, zxid, ctime, mtime, version, 0, 0, session, zxid)
-        self.seeds.append(StoredZnode(path, _bytes(data), None, stat))
+        self.seeds.append(StoredZnode(path, _bytes(data), acl, stat))
         self._versions[path] = version
         if session:
             self._ephemerals[path] = session
+
+    def seed_session(self, session: int, timeout_ms: int = 6000) -> None:
+        """A session of that snapshot."""
+        self._sessions[session] = timeout_ms
 
     def _follow(self, operation: Operation, session: int) -> None:
         path = operation.path or ""
@@ -217,11 +231,6 @@ def owner(group: str, partition: Partition) -> str:
 
 def offset(group: str, partition: Partition) -> str:
     return f"/consumers/{group}/offsets/{partition[0]}/{partition[1]}"
-
-
-def worst(findings: Iterable[Finding]) -> set[str]:
-    """The severities among findings."""
-    return {finding.severity for finding in findings}
 
 
 def _bytes(data: bytes | str | None) -> bytes | None:

@@ -83,13 +83,6 @@ class Cluster(AuditLog):
         return path in self._versions
 
 
-def started(*brokers: int, controller: int | None = None) -> Cluster:
-    """A log that begins with these brokers and their controller."""
-    log = Cluster()
-    log.start(*brokers, controller=controller)
-    return log
-
-
 def controller(broker: int) -> str:
     return json.dumps({"version": 1, "brokerid": broker, "timestamp": "1"})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worlds.audit_log import AuditLog
+from tests.worlds.audit_log import AuditLog, registration
 from tests.worlds.plain_findings import find
 from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.rules import Finding
@@ -277,6 +277,26 @@ def test_a_note_on_digests_has_no_name_of_a_verdict() -> None:
         (one,) = incidents_of([Finding("digest_mismatch", "info", detail=detail)], AuditLog().facts())
 
         assert one.title == "the servers wrote no digests; so"
+
+
+def test_persistent_znodes_are_one_incident_of_the_group_and_one_of_the_cluster() -> None:
+    """Each names its paths and the command that mends them; none advises to stop a client."""
+    log = AuditLog()
+    log.topic("t", 2)
+    log.seed("/controller", '{"version":1,"brokerid":9,"timestamp":"1"}')
+    log.seed("/brokers/ids/9", "{}")
+    log.seed("/consumers/g/ids/g_a", registration())
+    for number in range(2):
+        log.seed(f"/consumers/g/owners/t/{number}", "g_a-0")
+
+    errors = [one for one in told(log.passes(20_000)) if one.severity == "error"]
+
+    of_group = "/consumers/g/ids/g_a, /consumers/g/owners/t/0, /consumers/g/owners/t/1"
+    assert sorted(one.title.partition(" ")[2] for one in errors) == [
+        "2 persistent znodes where sessions belong: /brokers/ids/9, /controller",
+        f"3 persistent znodes where sessions belong in g: {of_group}",
+    ]
+    assert all("`zkgroup doctor --fix`" in one.act for one in errors)
 
 
 def test_every_finding_has_words_for_several_of_it() -> None:

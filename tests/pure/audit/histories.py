@@ -1,0 +1,270 @@
+"""Histories in words, and what a rule finds in them: the tables of the tests of findings.
+
+    claim_stolen
+    given owned: open 1; claim g t-0 g_a-0 1
+    An owner that another session deletes is an error there:
+        owned; open 2; +300; freed: release g t-0 2
+        > error g t-0 0x2 freed: 'g_a-0' (session 0x1) was deleted by session 0x2
+        > (least_ms=500) nothing
+
+The name of a rule begins its cases. A case is a line that says what it shows; below it are statements, and
+the findings of the history so far. A line with another indent than four continues the one before it.
+
+Statements are the methods of `Cluster` with their arguments. `+300` waits, `skip 5` leaves out zxids, and
+`N times (...)` repeats, each `{...}` with the value of its expression in `n`. A name of `given` stands for
+its statements. `new zxid=100` begins another log; `new lists` is one whose ends of sessions list ephemerals,
+and `new either` is both. A label in front of a statement is the zxid of what that wrote last.
+
+The lines behind `>` are all findings of the rule: severity, group, partition, session, first and last zxid,
+the times where they are not those of these records, and the detail. `(...)` begins another question, with
+bounds, or with the name of another rule or `all`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.pure.audit.cluster import Cluster, controller, state_text
+from tests.worlds.audit_log import START_MS, registration
+from tests.worlds.plain_findings import find
+from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.rules import Finding
+from zkgroup.zkfiles.records import AclEntry, Operation, TransactionType
+
+_RULES = {"all": RULES, **{rule.name: (rule,) for rule in RULES}}
+_INDENT = "    "
+_ACLS = {
+    "open": (AclEntry(31, "world", "anyone"),),
+    "read": (AclEntry(1, "world", "anyone"), AclEntry(31, "sasl", "kafka")),
+}
+
+
+class Question(NamedTuple):
+    """A rule, its bounds, and the findings that are expected, in words."""
+
+    rule: str
+    bounds: dict[str, float]
+    expected: list[str]
+
+
+class Case(NamedTuple):
+    """Statements, and questions about the history up to there."""
+
+    rule: str
+    givens: Mapping[str, str]
+    steps: list[str | Question]
+
+    def check(self) -> None:
+        """Compares what is found with what is written."""
+        is_either = any(isinstance(step, str) and step.startswith("new either") for step in self.steps)
+        for with_lists in (False, True) if is_either else (None,):
+            history = History(self.givens, with_lists=with_lists)
+            for step in self.steps:
+                if isinstance(step, str):
+                    history.read(step)
+                    continue
+                found = find(_RULES[step.rule], history.log.events, step.bounds)
+                assert [history.shown(each) for each in found] == step.expected
+
+    def add(self, line: str) -> None:
+        """Reads a line of the case's body."""
+        if not line.startswith("> "):
+            self.steps.append(line)
+            return
+        asked = re.match(r"> \((.*?)\) ", line)
+        if asked or not (self.steps and isinstance(self.steps[-1], Question)):
+            self.steps.append(self._question(asked[1] if asked else ""))
+        finding = line[asked.end() if asked else 2 :]
+        question = self.steps[-1]
+        if isinstance(question, Question) and finding != "nothing":
+            question.expected.append(finding)
+
+    def _question(self, asked: str) -> Question:
+        words = [word.partition("=") for word in asked.split(", ") if word]
+        rule = next((name for name, is_bound, _ in words if not is_bound), self.rule)
+        return Question(rule, {f"{rule}.{name}": float(value) for name, _, value in words if value}, [])
+
+
+def cases(table: str) -> pytest.MarkDecorator:
+    """Parametrizes a test with the argument `case`."""
+    rule, givens = "", dict[str, str]()
+    found = list[tuple[str, Case]]()
+    for line in _joined(table.strip("\n").splitlines()):
+        if line.startswith(_INDENT):
+            found[-1][1].add(line.strip())
+        elif line in _RULES:
+            rule = line
+        elif line.startswith("given "):
+            name, _, statements = line.removeprefix("given ").partition(": ")
+            givens = {**givens, name: statements}
+        else:
+            found.append((f"{rule}: {line}", Case(rule, givens, [])))
+    return pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in found])
+
+
+def _joined(lines: Sequence[str]) -> Iterator[str]:
+    """Each line with those that continue it; empty ones are left out."""
+    whole = ""
+    for line in filter(None, lines):
+        if line.startswith(" ") and not re.match(f"{_INDENT}[^ ]", line):
+            whole += f" {line.strip()}"
+        else:
+            yield from [whole] if whole else []
+            whole = line
+    yield whole
+
+
+class History:
+    """A log that is written by statements."""
+
+    def __init__(self, givens: Mapping[str, str], *, with_lists: bool | None) -> None:
+        self._givens = givens
+        self._with_lists = with_lists
+        self._labels: dict[int | None, str] = {None: ""}
+        self.log = Cluster(with_lists=bool(with_lists))
+
+    def read(self, text: str) -> None:
+        """Does what the statements say."""
+        for statement in _split(text):
+            repeated = re.fullmatch(r"(\d+) times \((.*)\)", statement)
+            labelled = re.fullmatch(r"(\w+): (.*)", statement)
+            if repeated:
+                for number in range(int(repeated[1])):
+                    self.read(_with_values(repeated[2], number))
+            elif statement in self._givens:
+                self.read(self._givens[statement])
+            elif labelled:
+                self._do(labelled[2])
+                self._labels[self.log.zxid] = labelled[1]
+            else:
+                self._do(statement)
+
+    def _do(self, statement: str) -> None:
+        verb, *words = shlex.split(statement)
+        if re.fullmatch(r"[+-]\d+", verb):
+            self.log.wait(int(verb))
+        elif verb == "new":
+            zxid = next((int(word.removeprefix("zxid=")) for word in words if "zxid=" in word), 1)
+            self.log = Cluster(zxid, with_lists="lists" in words or bool(self._with_lists))
+            self._labels = {None: ""}
+        elif verb == "skip":
+            self.log.zxid += int(words[0], 0)
+        elif verb == "multi":
+            session, *operations = statement.split(" & ")
+            self.log.multi(int(session.split()[1], 0), *map(self._operation, operations))
+        else:
+            self._called(verb, words)
+
+    def _operation(self, text: str) -> Operation:
+        verb, *words = shlex.split(text)
+        if verb == "error":
+            return Operation(TransactionType.ERROR, error=int(words[0]))
+        operation: Operation = self._called(verb, words)
+        return operation
+
+    def _called(self, verb: str, words: Sequence[str]) -> Any:
+        """A method of the log: flags by their name, `name=value`, and the others in their order."""
+        method = getattr(self.log, verb)
+        parameters = inspect.signature(method).parameters.values()
+        names = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        args, more = list[Any](), dict[str, Any]()
+        for word in words:
+            name, is_named, value = word.partition("=")
+            if word in ("ephemeral", "expired"):
+                more[word] = True
+            elif is_named and name.isidentifier():
+                more[name] = _value(name, value)
+            else:
+                args.append(_value(names[min(len(args), len(names) - 1)], word))
+        return method(*args, **more)
+
+    def shown(self, finding: Finding) -> str:
+        """A finding in words."""
+        words: list[str] = [finding.severity, *filter(None, [finding.group])]
+        if finding.topic is not None:
+            words.append(f"{finding.topic}-{'*' if finding.partition is None else finding.partition}")
+        if finding.session is not None:
+            words.append(f"{finding.session % 2**64:#x}")
+        if finding.from_zxid is not None:
+            zxids = finding.from_zxid, finding.to_zxid
+            first, last = (self._labels.get(zxid) or f"#{zxid:x}" if zxid else "" for zxid in zxids)
+            words.append(first if first == last else f"{first}..{last}")
+        times: dict[int | None, int] = {each.zxid: each.time_ms for each in self.log.transactions}
+        expected = times.get(finding.from_zxid), times.get(finding.to_zxid)
+        if expected != (finding.from_ms, finding.to_ms):
+            words.append(f"{_since(finding.from_ms)}..{_since(finding.to_ms)}")
+        return f"{' '.join(words)}: {finding.detail}"
+
+
+def _since(ms: int | None) -> str:
+    return "" if ms is None else f"{ms - START_MS:+}"
+
+
+def _with_values(text: str, number: int) -> str:
+    return re.sub(r"\{([^{}]+)\}", lambda match: str(eval(match[1], {"n": number})), text)
+
+
+def _split(text: str) -> Iterator[str]:
+    """The statements between semicolons; those in brackets or quotes separate nothing."""
+    depth, is_quoted, start = 0, False, 0
+    for place, character in enumerate(chain(text, ";")):
+        is_quoted ^= character == "'"
+        depth += 0 if is_quoted else (character == "(") - (character == ")")
+        if character == ";" and depth == 0 and not is_quoted:
+            yield text[start:place].strip()
+            start = place + 1
+
+
+def _value(name: str, text: str) -> Any:
+    """By the name of its parameter; entries of a mapping stand between slashes."""
+    match name:
+        case "path" | "group" | "member" | "thread" | "topic" | "zkgroup" | "strategy":
+            return text
+        case "data":
+            return _data(text)
+        case "acl":
+            return _ACLS[text]
+        case "partition":
+            return _partition(text)
+        case "paths":
+            return text.split(",")
+        case "isr":
+            return [] if text == "-" else [int(each) for each in text.split(",")]
+        case "partitions" | "targets" | "wants" if not text.isdigit():
+            entries = (each.partition(":")[::2] for each in text.split("/") if each != "none")
+            return {_key(key): _value("isr" if name != "wants" else "", value) for key, value in entries}
+        case "ms" | "mtime_ms" if text[0] in "+-":
+            return START_MS + int(text)
+    return None if text == "none" else int(text, 0) if re.fullmatch(r"-?(0x)?[0-9a-f]+", text) else text
+
+
+def _key(text: str) -> Any:
+    return int(text) if text.isdigit() else _partition(text) if re.fullmatch(r".+-\d+", text) else text
+
+
+def _partition(text: str) -> tuple[str, int]:
+    topic, _, number = text.rpartition("-")
+    return topic, int(number)
+
+
+def _data(text: str) -> str | None:
+    """`null`, a text, `@bytes/COUNT`, or what clients write: `@state/LEADER/ISR/EPOCHS` and the like."""
+    match text.split("/"):
+        case ["null"]:
+            return None
+        case ["@bytes", count]:
+            return "x" * int(count)
+        case ["@registration"]:
+            return registration()
+        case ["@controller", broker]:
+            return controller(int(broker))
+        case ["@state", leader, isr, *epochs]:
+            return state_text(int(leader), _value("isr", isr), *map(int, epochs))
+    return text
