@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.pure.audit.groups import OURS
 from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.assignment.comparison import inputs_digest
 from zkgroup.audit.findings.membership import (
@@ -24,6 +23,7 @@ from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
 
+OURS = {"zkgroup": "1", "strategy": "sticky"}
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

@@ -6,6 +6,7 @@ TABLE = """
 rebalance
 given claims: 4 times (claimed{n}: claim g t-{n} g_a-0 1)
 given alone: topic t 4; came: come g g_a 1; claims
+given rested: alone; +10000
 given share: 4 times (release g t-{n} 1); +300; 2 times (claim g t-{n} g_a-0 1); claim g t-2 g_b-0 2; shared:
   claim g t-3 g_b-0 2
 given shared: alone; +10000; came2: come g g_b 2; share
@@ -31,6 +32,143 @@ A release 2 s later is part of the same rebalance, and with `quiet_ms=1000` one 
       up to 300 ms
     > info g released: no cause in the log; 0 ms; 2 members then; 1 partition touched, 0 moved; 1 without
       owner at its end
+An expiry begins one at its zxid, with a crash as cause; the last claim of what it held ends it.
+    shared; +10000; died: expire 2; claim g t-2 g_a-0 1; +40; last: claim g t-3 g_a-0 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g came2..shared: join (g_b); 300 ms; 2 members then; 4 partitions touched, 2 moved; without owner
+      up to 300 ms
+    > info g died..last: crash (g_b); 40 ms; 1 member then; 2 partitions touched, 2 moved; without owner up to
+      40 ms
+An expired member that registers again was not crashed but too slow: the cause is expiry.
+    rested; died: expire 1; +60000; again: come g g_a 2
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g died: expiry (g_a); 0 ms; 0 members then; 4 partitions touched, 0 moved; 4 without owner at its
+      end
+    > info g again: join (g_a); 0 ms; 1 member then; 0 partitions touched, 0 moved
+A deleted registration and a closed session are both a clean leave.
+    shared; +10000; left: leave g g_b 2; +10000; closed: close 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g came2..shared: join (g_b); 300 ms; 2 members then; 4 partitions touched, 2 moved; without owner
+      up to 300 ms
+    > info g left: clean leave (g_b); 0 ms; 1 member then; 0 partitions touched, 0 moved
+    > info g closed: clean leave (g_a); 0 ms; 0 members then; 2 partitions touched, 0 moved; 2 without owner
+      at its end
+A registration that session 7 deletes, though session 1 made it, is a removal.
+    rested; left: leave g g_a 7
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g left: removal (g_a); 0 ms; 0 members then; 0 partitions touched, 0 moved
+A registration that is made anew in its session is a subscription by the topics that it lost or gained.
+    rested; more: multi 1 & deletion /consumers/g/ids/g_a & creation /consumers/g/ids/g_a
+      '{"version":1,"subscription":{"t":1,"u":1},"pattern":"static"}' ephemeral; +10000; less: multi 1 &
+      deletion /consumers/g/ids/g_a & creation /consumers/g/ids/g_a
+      '{"version":1,"subscription":{"u":1},"pattern":"static"}' ephemeral; +10000; left: leave g g_a 1;
+      joined: join g g_a 1 u:1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g more: subscribe (g_a); 0 ms; 1 member then; 0 partitions touched, 0 moved
+    > info g less: unsubscribe (g_a); 0 ms; 1 member then; 0 partitions touched, 0 moved
+    > info g left..joined: no cause in the log; 0 ms; 1 member then; 0 partitions touched, 0 moved
+More threads of a topic are a subscription, fewer of one topic are none, whatever else is asked for.
+    rested; more: multi 1 & deletion /consumers/g/ids/g_a & creation /consumers/g/ids/g_a
+      '{"version":1,"subscription":{"t":3},"pattern":"static"}' ephemeral; +10000; less: multi 1 & deletion
+      /consumers/g/ids/g_a & creation /consumers/g/ids/g_a
+      '{"version":1,"subscription":{"t":2,"u":1},"pattern":"static"}' ephemeral
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g more: subscribe (g_a); 0 ms; 1 member then; 0 partitions touched, 0 moved
+    > info g less: unsubscribe (g_a); 0 ms; 1 member then; 0 partitions touched, 0 moved
+Unregistered, and registered a minute later in the same session, is a leave and then a join.
+    rested; left: leave g g_a 1; +60000; joined: join g g_a 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g left: clean leave (g_a); 0 ms; 0 members then; 0 partitions touched, 0 moved
+    > info g joined: join (g_a); 0 ms; 1 member then; 0 partitions touched, 0 moved
+A topic that grows is the cause and the beginning; the claim of the new partition ends it.
+    rested; grown: topic t 5; +50; taken: claim g t-4 g_a-0 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g grown..taken: partition growth (t); 50 ms; 1 member then; 1 partition touched, 0 moved
+A topic that nobody of the group wants is no cause.
+    rested; topic other 2; released: release g t-0 1; taken: claim g t-0 g_a-0 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g released..taken: no cause in the log; 0 ms; 1 member then; 1 partition touched, 0 moved
+The deletion of a topic is the cause; its partitions are unowned at the end and none has moved.
+    rested; deleted: delete /brokers/topics/t; 4 times (freed{n}: release g t-{n} 1)
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g deleted..freed3: topic deletion (t); 0 ms; 1 member then; 4 partitions touched, 0 moved; 4
+      without owner at its end
+A registration that is no JSON sets one off, and the cause names the member.
+    rested; made: create /consumers/g/ids/g_x t 9 ephemeral
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g made: unreadable registration (g_x); 0 ms; 2 members then; 0 partitions touched, 0 moved
+A stolen claim of a group at rest begins one by itself, though the group was busy a moment ago.
+    alone; stolen: release g t-1 9; release g t-2 9; taken: claim g t-1 g_a-0 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g stolen..taken: stolen claim (0x9); 0 ms; 1 member then; 2 partitions touched, 0 moved; 1 without
+      owner at its end
+    > (needless_move) nothing
+Two members that join before the group is at rest are two causes of one rebalance.
+    rested; open 2; open 3; joined: join g g_b 2; release g t-0 1; join g g_c 3; taken: claim g t-0 g_c-0 3
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g joined..taken: join (g_b), join (g_c); 0 ms; 3 members then; 1 partition touched, 1 moved
+Members that come when all is as planned begin the next, however soon after the one before.
+    shared; +1; joined: come g g_c 3
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g came2..shared: join (g_b); 300 ms; 2 members then; 4 partitions touched, 2 moved; without owner
+      up to 300 ms
+    > info g joined: join (g_c); 0 ms; 3 members then; 0 partitions touched, 0 moved
+A member that leaves at rest begins the next, whatever its close lists first.
+    shared; +1; closed: close 2 paths=/consumers/g/owners/t/3,/consumers/g/owners/t/2,/consumers/g/ids/g_b
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g came2..shared: join (g_b); 300 ms; 2 members then; 4 partitions touched, 2 moved; without owner
+      up to 300 ms
+    > info g closed: clean leave (g_b); 0 ms; 1 member then; 2 partitions touched, 0 moved; 2 without owner at
+      its end
+4,999 ms between two releases keep it going, 5,000 ms end it, planned or not.
+    rested; freed: release g t-0 1; +4999; freed2: release g t-1 1; +5000; taken: claim g t-0 g_a-0 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g freed..freed2: no cause in the log; 5.0 s; 1 member then; 2 partitions touched, 0 moved; 2
+      without owner at its end
+    > info g taken: no cause in the log; 0 ms; 1 member then; 1 partition touched, 0 moved; without owner up
+      to 10.0 s
+A clock that goes back a minute between release and claim leaves one rebalance of 0 ms.
+    rested; freed: release g t-0 1; -60000; taken: claim g t-0 g_a-0 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g freed..taken +10000..+10000: no cause in the log; 0 ms; 1 member then; 1 partition touched, 0
+      moved
+Members and owners of the snapshot are the state before; the join in the log is the only one.
+    new zxid=100; seed /brokers/topics/t '{"version":1,"partitions":{"0":[1],"1":[1]}}'; seed
+      /consumers/g/ids/g_a @registration zxid=2 session=1; 2 times (seed /consumers/g/owners/t/{n} g_a-0
+      zxid={3+n} session=1); joined: come g g_b 2; release g t-1 1; taken: claim g t-1 g_b-0 2
+    > info g joined..taken: join (g_b); 0 ms; 2 members then; 1 partition touched, 1 moved
+    > (needless_move) nothing
+A rebalance of another group is none of this one.
+    shared; other: come h h_a 5
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g came2..shared: join (g_b); 300 ms; 2 members then; 4 partitions touched, 2 moved; without owner
+      up to 300 ms
+    > info h other: join (h_a); 0 ms; 1 member then; 0 partitions touched, 0 moved
+The times of a partition without owner in one rebalance add up.
+    rested; freed: release g t-0 1; +100; claim g t-0 g_a-0 1; +1000; release g t-0 1; +250; taken: claim g
+      t-0 g_a-0 1; +1000
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g freed..taken: no cause in the log; 1.4 s; 1 member then; 1 partition touched, 0 moved; without
+      owner up to 350 ms
+A topic that grew long ago is no cause: a member that comes a minute later is it by itself.
+    rested; topic t 5; +60000; joined: come g g_b 2
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g joined: join (g_b); 0 ms; 2 members then; 0 partitions touched, 0 moved
+A member that lets go at rest goes on with the rebalance: it asks for no other one.
+    shared; +1000; release g t-0 1; +1000; taken: claim g t-0 g_a-0 1
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g came2..taken: join (g_b); 2.3 s; 2 members then; 4 partitions touched, 2 moved; without owner up
+      to 1.3 s
+Each that takes claims of others is a cause once, however many it took.
+    rested; stolen: release g t-0 8; release g t-1 9; stolen2: release g t-2 8
+    > info g came..claimed3: join (g_a); 0 ms; 1 member then; 4 partitions touched, 0 moved
+    > info g stolen..stolen2: stolen claim (0x8), stolen claim (0x9); 0 ms; 1 member then; 3 partitions
+      touched, 0 moved; 3 without owner at its end
+The bump of the owner in a claim and the view of a member neither begin one nor prolong it.
+    topic t 1; came: come g g_a 1 zkgroup=1 strategy=sticky; claimed: claim_ours g t-0 g_a-0 1; +4000; create
+      /consumers/g/views/g_a '{}' 1 ephemeral; +4000; joined: come g g_b 2 u:1 zkgroup=1 strategy=sticky
+    > info g came..claimed: join (g_a); 0 ms; 1 member then; 1 partition touched, 0 moved
+    > info g joined: join (g_b); 0 ms; 2 members then; 0 partitions touched, 0 moved
 
 rebalance_storm
 22 rebalances in an hour are one warning over all of them, with their causes counted.
