@@ -17,7 +17,8 @@ and `new either` is both. A label in front of a statement is the zxid of what th
 
 The lines behind `>` are all findings of the rule: severity, group, partition, session, first and last zxid,
 the times where they are not those of these records, and the detail. `(...)` begins another question, with
-bounds, or with the name of another rule or `all`.
+bounds, or with the name of another rule or `all`. Where rules are named, `owners`, `offsets` and `sessions`
+ask for those of t-0 in group g, and for all sessions.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -34,11 +35,21 @@ import pytest
 from tests.pure.audit.cluster import Cluster, controller, state_text
 from tests.worlds.audit_log import START_MS, registration
 from tests.worlds.plain_findings import find
+from tests.worlds.screened_findings import rows_of_events
+from zkgroup.audit.answers.partitions import offsets_of, owners_of
+from zkgroup.audit.answers.session_views import session_views
 from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.rules import Finding
+from zkgroup.audit.findings.rules import Finding, Interval
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.source import SeenTree
+from zkgroup.audit.inputs.texts import session_text
+from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.records import AclEntry, Operation, TransactionType
+from zkgroup.zkfiles.tree import Tree
 
 _RULES = {"all": RULES, **{rule.name: (rule,) for rule in RULES}}
+T0 = TopicPartition("t", 0)
 _INDENT = "    "
 _ACLS = {
     "open": (AclEntry(31, "world", "anyone"),),
@@ -70,8 +81,7 @@ class Case(NamedTuple):
                 if isinstance(step, str):
                     history.read(step)
                     continue
-                found = find(_RULES[step.rule], history.log.events, step.bounds)
-                assert [history.shown(each) for each in found] == step.expected
+                assert history.found(step.rule, step.bounds) == step.expected
 
     def add(self, line: str) -> None:
         """Reads a line of the case's body."""
@@ -99,7 +109,7 @@ def cases(table: str) -> pytest.MarkDecorator:
     for line in _joined(table.strip("\n").splitlines()):
         if line.startswith(_INDENT):
             found[-1][1].add(line.strip())
-        elif line in _RULES:
+        elif line in _RULES or line in _ANSWERS:
             rule = line
         elif line.startswith("given "):
             name, _, statements = line.removeprefix("given ").partition(": ")
@@ -185,22 +195,66 @@ class History:
                 args.append(_value(names[min(len(args), len(names) - 1)], word))
         return method(*args, **more)
 
-    def shown(self, finding: Finding) -> str:
-        """A finding in words."""
+    def found(self, rule: str, bounds: Mapping[str, float]) -> list[str]:
+        """The answers to a question, in words."""
+        if rule in _ANSWERS:
+            return [" ".join(words) for words in _ANSWERS[rule](self, self.log.events(), self.log.facts())]
+        return [self._shown(each) for each in find(_RULES[rule], self.log.events, bounds)]
+
+    def _shown(self, finding: Finding) -> str:
         words: list[str] = [finding.severity, *filter(None, [finding.group])]
         if finding.topic is not None:
             words.append(f"{finding.topic}-{'*' if finding.partition is None else finding.partition}")
         if finding.session is not None:
-            words.append(f"{finding.session % 2**64:#x}")
-        if finding.from_zxid is not None:
-            zxids = finding.from_zxid, finding.to_zxid
+            words.append(session_text(finding.session))
+        return f"{' '.join([*words, *self.time(finding)])}: {finding.detail}"
+
+    def time(self, interval: Interval) -> Iterator[str]:
+        """Its zxids, and its times where they are not those of the records."""
+        zxids = interval.from_zxid, interval.to_zxid
+        if zxids != (None, None):
             first, last = (self._labels.get(zxid) or f"#{zxid:x}" if zxid else "" for zxid in zxids)
-            words.append(first if first == last else f"{first}..{last}")
+            yield first if first == last else f"{first}..{last}"
         times: dict[int | None, int] = {each.zxid: each.time_ms for each in self.log.transactions}
-        expected = times.get(finding.from_zxid), times.get(finding.to_zxid)
-        if expected != (finding.from_ms, finding.to_ms):
-            words.append(f"{_since(finding.from_ms)}..{_since(finding.to_ms)}")
-        return f"{' '.join(words)}: {finding.detail}"
+        if (times.get(zxids[0]), times.get(zxids[1])) != (interval.from_ms, interval.to_ms):
+            yield f"{_since(interval.from_ms)}..{_since(interval.to_ms)}"
+
+    def owners(self, events: list[Event], facts: Facts) -> Iterator[Iterable[str]]:
+        for life in owners_of(events, facts, "g", T0):
+            ender = [] if life.ender is None else [f"by {session_text(life.ender)}"]
+            yield life.thread, session_text(life.session), *self.time(life), life.ended_by, *ender
+
+    def offsets(self, events: list[Event], facts: Facts) -> Iterator[Iterable[str]]:
+        for row in offsets_of(events, facts, "g", T0):
+            moment = Finding(
+                "", "info", from_zxid=row.zxid, to_zxid=row.zxid, from_ms=row.time_ms, to_ms=row.time_ms
+            )
+            owned = {True: "owned", False: "not owned", None: "unknown"}[row.owned]
+            yield (
+                *(row.kind, session_text(row.session), *row.members, *self.time(moment)),
+                *(f"{row.previous} -> {row.offset},", owned, f"by {row.owner}", *["rewind"] * row.is_rewind),
+            )
+
+    def sessions(self, events: list[Event], facts: Facts) -> Iterator[Iterable[str]]:
+        seen = SeenTree(Tree(digests=False), 0, None, True, False, "")
+        for row in session_views(rows_of_events(lambda: events, seen))[1]:
+            was = [
+                *("/".join(each) for each in row.members),
+                *row.brokers,
+                *["controller"] * row.was_controller,
+            ]
+            yield (
+                *(session_text(row.session), f"of {row.server}, {row.timeout_ms} ms", *self.time(row)),
+                *(row.ended, f"writes {row.writes}, silent {row.silence_ms} ms,"),
+                *(f"{row.ephemerals} of {row.created} ephemerals", *was),
+            )
+
+
+_ANSWERS: dict[str, Callable[[History, list[Event], Facts], Iterator[Iterable[str]]]] = {
+    "owners": History.owners,
+    "offsets": History.offsets,
+    "sessions": History.sessions,
+}
 
 
 def _since(ms: int | None) -> str:
@@ -229,6 +283,8 @@ def _value(name: str, text: str) -> Any:
             return text
         case "data":
             return _data(text)
+        case "session":
+            return (int(text, 0) + 2**63) % 2**64 - 2**63
         case "acl":
             return _ACLS[text]
         case "partition":

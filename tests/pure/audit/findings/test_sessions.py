@@ -89,9 +89,9 @@ Sessions that own and write nothing for days are found, those that never wrote s
 The sessions of its server are counted that live at the end, whether they leak or not.
     new zxid=100; a; b; opened: open 0x10000000000000b; open 0x10000000000000c; close 0x10000000000000c;
       +432000000; create /end session=0x10000000000000b
-    > warning 0x10000000000000a opened..: session 0x10000000000000a, issued by server 1 (2 open sessions of
-      it), has no ephemeral and wrote nothing for 5.0 d at least
     > warning 0xa0fffffffffffffb opened..: session 0xa0fffffffffffffb, issued by server 160 (1 open session of
+      it), has no ephemeral and wrote nothing for 5.0 d at least
+    > warning 0x10000000000000a opened..: session 0x10000000000000a, issued by server 1 (2 open sessions of
       it), has no ephemeral and wrote nothing for 5.0 d at least
 An ephemeral, a write and an end excuse, each by itself.
     new zxid=100; seed_session 1; seed_session 3; seed_session 4; seed /brokers/ids/1 '{}' zxid=5 session=1;
