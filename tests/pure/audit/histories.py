@@ -38,7 +38,7 @@ from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.answers.partitions import offsets_of, owners_of
 from zkgroup.audit.answers.session_views import session_views
-from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.rules import Finding, Interval
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
@@ -49,6 +49,8 @@ from zkgroup.zkfiles.records import AclEntry, Operation, TransactionType
 from zkgroup.zkfiles.tree import Tree
 
 _RULES = {"all": RULES, **{rule.name: (rule,) for rule in RULES}}
+_NAMES = {rule.name for rule in ALL_RULES} | {"owners", "offsets", "sessions"}
+"""What can be asked for."""
 T0 = TopicPartition("t", 0)
 _INDENT = "    "
 _ACLS = {
@@ -72,11 +74,11 @@ class Case(NamedTuple):
     givens: Mapping[str, str]
     steps: list[str | Question]
 
-    def check(self) -> None:
-        """Compares what is found with what is written."""
+    def check(self, begun: Callable[[Mapping[str, str], bool | None], History] | None = None) -> None:
+        """Compares what is found with what is written; `begun` makes another kind of history."""
         is_either = any(isinstance(step, str) and step.startswith("new either") for step in self.steps)
         for with_lists in (False, True) if is_either else (None,):
-            history = History(self.givens, with_lists=with_lists)
+            history = (begun or History)(self.givens, with_lists)
             for step in self.steps:
                 if isinstance(step, str):
                     history.read(step)
@@ -109,7 +111,7 @@ def cases(table: str) -> pytest.MarkDecorator:
     for line in _joined(table.strip("\n").splitlines()):
         if line.startswith(_INDENT):
             found[-1][1].add(line.strip())
-        elif line in _RULES or line in _ANSWERS:
+        elif line in _NAMES:
             rule = line
         elif line.startswith("given "):
             name, _, statements = line.removeprefix("given ").partition(": ")
@@ -134,11 +136,11 @@ def _joined(lines: Sequence[str]) -> Iterator[str]:
 class History:
     """A log that is written by statements."""
 
-    def __init__(self, givens: Mapping[str, str], *, with_lists: bool | None) -> None:
+    def __init__(self, givens: Mapping[str, str], with_lists: bool | None = None) -> None:
         self._givens = givens
         self._with_lists = with_lists
         self._labels: dict[int | None, str] = {None: ""}
-        self.log = Cluster(with_lists=bool(with_lists))
+        self.log: Any = Cluster(with_lists=bool(with_lists))
 
     def read(self, text: str) -> None:
         """Does what the statements say."""
@@ -180,9 +182,12 @@ class History:
         return operation
 
     def _called(self, verb: str, words: Sequence[str]) -> Any:
-        """A method of the log: flags by their name, `name=value`, and the others in their order."""
-        method = getattr(self.log, verb)
-        parameters = inspect.signature(method).parameters.values()
+        args, more = self._arguments(verb, words)
+        return getattr(self.log, verb)(*args, **more)
+
+    def _arguments(self, verb: str, words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+        """Of a method of the log: flags by their name, `name=value`, and the others in their order."""
+        parameters = inspect.signature(getattr(self.log, verb)).parameters.values()
         names = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
         args, more = list[Any](), dict[str, Any]()
         for word in words:
@@ -193,7 +198,7 @@ class History:
                 more[name] = _value(name, value)
             else:
                 args.append(_value(names[min(len(args), len(names) - 1)], word))
-        return method(*args, **more)
+        return args, more
 
     def found(self, rule: str, bounds: Mapping[str, float]) -> list[str]:
         """The answers to a question, in words."""

@@ -12,7 +12,7 @@ SHARED = """topic t 4; come g g_a 1; 4 times (claim g t-{n} g_a-0 1); +10000; co
 
 def test_a_join_and_what_it_moved() -> None:
     """Two of four partitions had to move, two were let go for nothing, all stood still for 300 ms."""
-    history = History({}, with_lists=None)
+    history = History({})
     history.read(SHARED)
     rows = [event for event in history.log.events() if BY_MEMBERSHIP.key(event) == ("g",)]
 
