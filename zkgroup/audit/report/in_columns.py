@@ -91,50 +91,15 @@ class ColumnsDrawing:
         give: Give,
         row_limits: RowLimits = LIMITS,
     ) -> None:
-        self._seen, self._limits, self._give = _FirstReading(), limits, give
-        self._bounded = BoundedRows(rows, group, row_limits, self._seen)
+        seen = self._seen = _FirstReading()
+        self._bounded = BoundedRows(rows, group, row_limits, seen)
         self.rows, self.group, self.groups = rows, group, self._bounded.groups
-        self.facts = self._bounded.facts
-        self._sections: _ColumnSections | None = None
-
-    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        """Yields what the rules find. The sections are drawn of what was computed for them, once."""
-        sections = self._sections = _ColumnSections(
-            self.facts, self._limits, self._give, self._seen, at_once=not self._bounded.written
-        )
-        yield from self._bounded.find(rules, bounds, sections.add)
-
-    def drawn(self) -> Drawn:
-        """All sections, once the rules were asked."""
-        if self._sections is None:
-            for _ in self.find((), {}):
-                pass
-        assert self._sections is not None
-        return self._sections.drawn()
-
-    def close(self) -> None:
-        self._bounded.close()
-        if self._sections is not None:
-            self._sections.close()
-
-
-class _ColumnSections:
-    """Takes what was computed of all rows, or of those of one bucket after the other."""
-
-    def __init__(
-        self,
-        facts: Facts,
-        limits: ReportLimits,
-        give: Give,
-        seen: _FirstReading,
-        *,
-        at_once: bool,
-    ) -> None:
-        self._facts, self._limits, self._give, self._seen = facts, limits, give, seen
-        self._refused_owners = islice(seen.owned, limits.partitions, None)
-        self._refused_offsets = max(len(seen.used) - limits.partitions, 0)
+        facts = self.facts = self._bounded.facts
+        self._limits, self._give = limits, give
+        self._is_asked = False
         self._owned = {row: rank for rank, row in enumerate(islice(seen.owned, limits.partitions))}
         self._used = set(islice(seen.used, limits.partitions))
+        at_once = not self._bounded.written
         self._offset_table = OrderedTable(partial(give, "offsets"), seen.ends, at_once=at_once)
         self._owner_table = OrderedTable(partial(give, "owners"), seen.ends, at_once=at_once)
         self._rebalances = AllRebalances(limits)
@@ -143,13 +108,43 @@ class _ColumnSections:
         self._offsets = AllOffsets(facts, limits)
         self._owners: Timeline[Partition] = timeline_of(facts, limits)
 
-    def add(self, audited: AuditedColumns) -> None:
-        """What rules have computed is not computed again, but freed."""
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+        """Yields what the rules find. The sections are drawn of what was computed for them, once."""
+        self._is_asked = True
+        yield from self._bounded.find(rules, bounds, self._add)
+
+    def drawn(self) -> Drawn:
+        """All sections, once the rules were asked."""
+        if not self._is_asked:
+            for _ in self.find((), {}):
+                pass
+        sessions = self._seen.sessions(self.facts)
+        self._give("sessions", table_of(SESSIONS, session_lists(sessions)))
+        self._offset_table.finish()
+        self._owner_table.finish()
+        for row in islice(self._seen.owned, self._limits.partitions, None):
+            self._owners.refuse(row)
+        rebalances = self._rebalances.table()
+        if rebalances is not None:
+            self._give("rebalances", rebalances)
+        self._load.end()
+        offsets = self._offsets.drawn(len(self._seen.used) - len(self._used))
+        faults = replication(self._replica_faults, self.facts, self._limits)
+        return Drawn(self._owners, self._rebalances, offsets, faults, sessions, self._load)
+
+    def close(self) -> None:
+        """Gives back what was kept."""
+        self._bounded.close()
+        self._offset_table.close()
+        self._owner_table.close()
+
+    def _add(self, audited: AuditedColumns) -> None:
+        """Takes all rows, or those of one bucket. What rules have computed of them is used, then freed."""
         tables = audited.tables
         for key, of_group in audited.by_key(BY_MEMBERSHIP):
-            self._rebalances.keep(of_group.once(group_rebalances, key, self._facts, QUIET_MS))
+            self._rebalances.keep(of_group.once(group_rebalances, key, self.facts, QUIET_MS))
         for key, of_topic in audited.by_key(BY_TOPIC):
-            changes = of_topic.once(partition_changes, key, self._facts)
+            changes = of_topic.once(partition_changes, key, self.facts)
             self._replica_faults += replica_faults(key[0], changes)
         audited.forget_rows()
         _count_load(tables, self._load)
@@ -160,30 +155,10 @@ class _ColumnSections:
         del offsets
         self._add_owners(tables)
 
-    def drawn(self) -> Drawn:
-        sessions = self._seen.sessions(self._facts)
-        self._give("sessions", table_of(SESSIONS, session_lists(sessions)))
-        self._offset_table.finish()
-        self._owner_table.finish()
-        for row in self._refused_owners:
-            self._owners.refuse(row)
-        rebalances = self._rebalances.table()
-        if rebalances is not None:
-            self._give("rebalances", rebalances)
-        self._load.end()
-        drawn = self._offsets.drawn(self._refused_offsets)
-        faults = replication(self._replica_faults, self._facts, self._limits)
-        return Drawn(self._owners, self._rebalances, drawn, faults, sessions, self._load)
-
-    def close(self) -> None:
-        """Gives back what was written."""
-        self._offset_table.close()
-        self._owner_table.close()
-
     def _add_owners(self, tables: ScreenTables) -> None:
         """Ownerships come in the order in which they ended, and then those that did not."""
         rows, zxids, subs = [], [], []
-        for row, life, sub in _owner_lives(tables, self._facts, self._owned):
+        for row, life, sub in _owner_lives(tables, self.facts, self._owned):
             ends = (life.from_zxid, life.to_zxid)
             self._owners.add(
                 row, Span(life.from_ms, life.to_ms, life.thread, life.session, *ends, life.ended_by)
