@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from itertools import zip_longest
+from typing import Final
 
-from zkgroup.audit.findings.controller_lookup import ending_text
-from zkgroup.audit.findings.partition_views import history_end, state_of, topic_of
+from zkgroup.audit.findings.cluster import (
+    CHANGES,
+    all_stretches,
+    begin_of,
+    end_of,
+    ending_text,
+    history_end,
+    lasted_ms,
+    state_of,
+)
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
-from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import REPLICATION, Key
 from zkgroup.audit.inputs.texts import count_text, duration_text, first_of
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.admin_requests import TopicDeletion
-from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.paths import path_kind
 
-_CHANGES: Final = frozenset(("create", "set", "delete"))
 _NAMED_MAX: Final = 5
-
-
-@dataclass(slots=True)
-class _Broker:
-    """One broker id, as far as the history has come."""
-
-    name: str
-    up: Event | None = None
-    leads: set[TopicPartition] = field(default_factory=set)
-    """Says whose states name it as leader."""
-    led: set[TopicPartition] = field(default_factory=set)
-    """The same, ever since it is up."""
-    short: _ShortLife | None = None
-    """The last life, where it was short; reported with the time that the broker was away."""
-
-
-class _ShortLife(NamedTuple):
-    up: Event
-    down: Event
-    led: str
-    """Holds what it led in it, in words."""
 
 
 @partial(
@@ -60,55 +43,45 @@ def broker_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     Each registration that ended within `short_ms` is reported, from its end to the next one, with the
     topics that had a partition whose state named the broker as leader while it was registered.
     """
-    brokers: dict[str, _Broker] = {}
-    leaders: dict[TopicPartition, _Broker] = {}
+    led = _led(rows)
+    for broker, lives in sorted(facts.brokers.items()):
+        for life, following in zip_longest(lives, lives[1:]):
+            down, back = end_of(life), begin_of(following) if following else None
+            if down is None or life.ended_by is None:
+                continue
+            up_ms = lasted_ms(begin_of(life), down, facts)
+            if up_ms < bounds["short_ms"]:
+                away = f"away for {duration_text(lasted_ms(down, back, facts))}"
+                detail = (
+                    f"broker {broker} was up for {duration_text(up_ms)} only, {ending_text(facts, life)},"
+                    f" {away}{'' if back else ' and not back'}; {_led_text(led[broker, down.zxid])}"
+                )
+                session = life.session or None
+                yield Finding.between("broker_flapping", "warning", down, back, detail, session=session)
+
+
+def _led(rows: KeyRows) -> dict[tuple[str, int], set[TopicPartition]]:
+    """By broker and the zxid at which its registration ended: the partitions that it led while it lasted."""
+    leaders: dict[TopicPartition, str] = {}
+    leads: dict[str, set[TopicPartition]] = defaultdict(set)
+    led: dict[str, set[TopicPartition]] = defaultdict(set)
+    found: dict[tuple[str, int], set[TopicPartition]] = {}
     for event in rows:
         place = path_kind(event.path)
         if place.kind == "broker":
-            broker = brokers.setdefault(place.name, _Broker(place.name))
             if event.op == "create":
-                yield from _short_life_finding(broker, event, facts)
-                broker.up, broker.led = event, set(broker.leads)
-            elif event.op == "delete" and broker.up is not None:
-                if max(event.time_ms - broker.up.time_ms, 0) < bounds["short_ms"]:
-                    broker.short = _ShortLife(broker.up, event, _led_text(broker.led))
-                broker.up = None
-        elif place.kind == "partition_state" and event.op in _CHANGES:
-            _note_leader(event, TopicPartition(place.topic, place.partition), brokers, leaders)
-    for _, broker in sorted(brokers.items()):
-        yield from _short_life_finding(broker, None, facts)
-
-
-def _note_leader(
-    event: Event,
-    topic_partition: TopicPartition,
-    brokers: dict[str, _Broker],
-    leaders: dict[TopicPartition, _Broker],
-) -> None:
-    before = leaders.pop(topic_partition, None)
-    if before is not None:
-        before.leads.discard(topic_partition)
-    state = None if event.op == "delete" else state_of(event.path, event.data)
-    if state is not None:
-        name = str(state.leader)
-        leader = leaders[topic_partition] = brokers.setdefault(name, _Broker(name))
-        leader.leads.add(topic_partition)
-        if leader.up is not None:
-            leader.led.add(topic_partition)
-
-
-def _short_life_finding(broker: _Broker, back: Event | None, facts: Facts) -> Iterator[Finding]:
-    """Of the last life, where it was short; `back` is the next registration."""
-    if broker.short is None:
-        return
-    (up, down, led), broker.short = broker.short, None
-    away_ms = (back.time_ms if back else facts.end_ms) - down.time_ms
-    away = f"away for {duration_text(away_ms)}" + ("" if back else " and not back")
-    detail = (
-        f"broker {broker.name} was up for {duration_text(down.time_ms - up.time_ms)} only,"
-        f" {ending_text(facts, up.session, down.zxid, down.session)}, {away}; {led}"
-    )
-    yield Finding.between("broker_flapping", "warning", down, back, detail, session=up.session or None)
+                led[place.name] = set(leads[place.name])
+            elif event.op == "delete":
+                found[place.name, event.zxid] = led.pop(place.name, set())
+        elif place.kind == "partition_state" and event.op in CHANGES:
+            partition = TopicPartition(place.name, place.partition)
+            leads[leaders.pop(partition, "")].discard(partition)
+            state = None if event.op == "delete" else state_of(event.path, event.data)
+            if state is not None:
+                leader = leaders[partition] = str(state.leader)
+                leads[leader].add(partition)
+                led[leader].add(partition)
+    return found
 
 
 def _led_text(led: set[TopicPartition]) -> str:
@@ -135,9 +108,11 @@ def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bo
     """
     all_of: Counter[int] = Counter()
     away: Counter[int] = Counter()
-    for preferred, leader in _leaders_at_the_end(rows):
-        all_of[preferred] += 1
-        away[preferred] += leader != preferred
+    for _, stretches in rows.once(all_stretches, key, facts):
+        last = stretches[-1].view
+        if last.state is not None and last.replicas and not last.is_deleting:
+            all_of[last.replicas[0]] += 1
+            away[last.replicas[0]] += last.state.leader != last.replicas[0]
     for broker, count in sorted(all_of.items()):
         share = away[broker] / count
         if share > bounds["share"]:
@@ -149,29 +124,3 @@ def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bo
             )
             end = history_end(facts)
             yield Finding.between("preferred_leader_imbalance", "warning", end, None, detail)
-
-
-def _leaders_at_the_end(rows: KeyRows) -> Iterator[tuple[int, int]]:
-    """Of every partition with a state: the first broker of its replica list, and its leader."""
-    lists: dict[str, Topic | None] = {}
-    leaders: dict[tuple[str, int], int] = {}
-    deleting: set[str] = set()
-    for event in rows:
-        if event.op not in _CHANGES:
-            continue
-        place, gone = path_kind(event.path), event.op == "delete"
-        if place.kind == "partition_state":
-            state = None if gone else state_of(event.path, event.data)
-            if state is None:
-                leaders.pop((place.topic, place.partition), None)
-            else:
-                leaders[place.topic, place.partition] = state.leader
-        elif event.path == Topic.path(place.name):
-            lists[place.name] = None if gone else topic_of(event.path, event.data)
-        elif event.path == TopicDeletion.path(place.name):
-            (deleting.discard if gone else deleting.add)(place.name)
-    for name, topic in lists.items():
-        for partition, replicas in (topic.partitions if topic else {}).items():
-            leader = leaders.get((name, partition))
-            if replicas and leader is not None and name not in deleting:
-                yield replicas[0], leader

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
-from zkgroup.audit.findings.controller_lookup import (
+from zkgroup.audit.findings.cluster import (
+    CHANGES,
+    begin_of,
+    brokers_text,
     change_at,
+    change_finding,
     controller_name,
+    decoded,
+    end_of,
     ending_text,
     epoch_at,
+    lasted_ms,
     life_at,
     replicas_at,
+    state_of,
+    topic_of,
 )
-from zkgroup.audit.findings.membership import TimeRange
-from zkgroup.audit.findings.partition_views import brokers_text, decoded, state_of, topic_of
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
+from zkgroup.audit.findings.membership import is_alive
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import ADMIN, BY_DECISION, CONTROLLER, Key
@@ -28,19 +37,7 @@ from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.json_fields import JvmJsonError, parse
 from zkgroup.znodes.paths import path_kind
 
-_CHANGES: Final = frozenset(("create", "set", "delete"))
 _NAMED_MAX: Final = 5
-
-
-def _from_to(
-    name: str, severity: Severity, since: Event, to: Event | None, detail: str, topic: str | None = None
-) -> Finding:
-    """Returns what began with one row and ended with another; None where it lasts."""
-    return Finding.between(name, severity, since, to, detail, (None, topic, None), since.session or None)
-
-
-def _lasted_ms(since: Event, to: Event | None, facts: Facts) -> int:
-    return max((to.time_ms if to else facts.end_ms) - since.time_ms, 0)
 
 
 @partial(
@@ -65,88 +62,58 @@ def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -
     # The controller of a snapshot was elected before the log.
     in_log = {event.zxid for event in rows if event.op == "create" and event.path == path and not event.seed}
     elections = [life for life in facts.controllers if life.from_zxid in in_log]
-    storms = [
-        run
-        for run in _close_elections(elections, bounds["storm_gap_ms"])
-        if len(run) >= bounds["storm_elections"]
-    ]
-    in_storms = {life.from_zxid for run in storms for life in run}
+    close = runs(elections, lambda one, other: other.from_ms - one.from_ms <= bounds["storm_gap_ms"])
+    storms = [run for run in close if len(run) >= bounds["storm_elections"]]
+    alone = in_log - {life.from_zxid for life in chain.from_iterable(storms)}
     before: Life | None = None
     for life in facts.controllers:
-        if life.from_zxid in in_log and life.from_zxid not in in_storms:
+        if life.from_zxid in alone:
             yield _election_finding(life, before, facts, bounds["gap_ms"])
         before = life
-    if before is not None and before.to_zxid is not None:
-        gap_ms = max(facts.end_ms - (before.to_ms or 0), 0)
-        if gap_ms > bounds["gap_ms"]:
-            yield Finding(
-                "controller_election",
-                "warning",
-                from_zxid=before.to_zxid,
-                from_ms=before.to_ms,
-                detail=f"no controller for {duration_text(gap_ms)}, up to the end",
-            )
+    gone = end_of(before) if before else None
+    if gone is not None and lasted_ms(gone, None, facts) > bounds["gap_ms"]:
+        detail = f"no controller for {duration_text(lasted_ms(gone, None, facts))}, up to the end"
+        yield Finding.between("controller_election", "warning", gone, None, detail)
     for run in storms:
-        yield _storm_finding(run, facts)
+        unreadable = "".join(f"; no JVM can read {path}" for path in _unreadable_brokers(run, facts))
+        lasted = duration_text(run[-1].from_ms - run[0].from_ms)
+        detail = f"a storm of {len(run)} elections in {lasted}{unreadable}"
+        ends = begin_of(run[0]), begin_of(run[-1])
+        yield Finding.between("controller_election", "warning", *ends, detail)
 
 
 def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms: float) -> Finding:
-    epoch = _raised_epoch(life, facts)
-    parts = [
-        f"{controller_name(life)} elected, " + ("epoch not raised" if epoch is None else f"epoch {epoch}")
-    ]
-    gap_ms = None if before is None or before.to_ms is None else max(life.from_ms - before.to_ms, 0)
-    if gap_ms is not None:
-        parts.append(f"after {duration_text(gap_ms)} without a controller")
-    if life.to_zxid is not None:
-        ended = ending_text(facts, life.session, life.to_zxid, life.ended_by or 0)
-        parts.append(f"{ended} after {duration_text((life.to_ms or 0) - life.from_ms)}")
-    severity: Severity = "warning" if gap_ms is not None and gap_ms > longest_ms else "info"
-    return Finding.during("controller_election", severity, life, "; ".join(parts), session=life.session)
-
-
-def _raised_epoch(life: Life, facts: Facts) -> int | None:
-    """Returns what the session of a controller raised the epoch to."""
-    until = facts.end_zxid if life.to_zxid is None else life.to_zxid
+    # The epoch to which its session raised it.
     raised = [
         change.zxid
         for change in facts.controller_epochs
-        if life.from_zxid <= change.zxid <= until and change.session == life.session
+        if is_alive(life, change.zxid) and change.session == life.session
     ]
-    return epoch_at(facts, raised[-1]) if raised else None
+    epoch = epoch_at(facts, raised[-1]) if raised else None
+    detail = f"{controller_name(life)} elected, "
+    detail += "epoch not raised" if epoch is None else f"epoch {epoch}"
+    severity: Severity = "info"
+    gone = end_of(before) if before else None
+    if gone is not None:
+        gap_ms = lasted_ms(gone, begin_of(life), facts)
+        detail += f"; after {duration_text(gap_ms)} without a controller"
+        severity = "warning" if gap_ms > longest_ms else "info"
+    if life.to_zxid is not None:
+        lived = duration_text(lasted_ms(begin_of(life), end_of(life), facts))
+        detail += f"; {ending_text(facts, life)} after {lived}"
+    return Finding.during("controller_election", severity, life, detail, session=life.session)
 
 
-def _storm_finding(run: Sequence[Life], facts: Facts) -> Finding:
-    first, last = run[0], run[-1]
-    lasted = duration_text(last.from_ms - first.from_ms)
-    paths = dict.fromkeys(_unreadable_brokers(first, last, facts))
-    unreadable = [f"; no JVM can read {path}" for path in paths]
-    detail = f"a storm of {len(run)} elections in {lasted}{''.join(unreadable)}"
-    time = TimeRange(first.from_zxid, first.from_ms, last.from_zxid, last.from_ms)
-    return Finding.during("controller_election", "warning", time, detail)
-
-
-def _unreadable_brokers(first: Life, last: Life, facts: Facts) -> Iterator[str]:
-    """Registrations that a controller of 0.8.2.2 cannot load: each winner gives up at once."""
-    for _, lives in sorted(facts.brokers.items()):
-        for life in lives:
-            if life.from_zxid <= last.from_zxid and (life.to_zxid is None or life.to_zxid >= first.from_zxid):
-                try:
-                    parse(life.data or b"")
-                except JvmJsonError:
-                    yield life.path
-
-
-def _close_elections(elections: Sequence[Life], gap_ms: float) -> Iterator[list[Life]]:
-    """Elections that follow each other within a time."""
-    run: list[Life] = []
-    for life in elections:
-        if run and life.from_ms - run[-1].from_ms > gap_ms:
-            yield run
-            run = []
-        run.append(life)
-    if run:
-        yield run
+def _unreadable_brokers(storm: Sequence[Life], facts: Facts) -> Mapping[str, None]:
+    """The registrations that a controller of 0.8.2.2 cannot load: each winner gives up at once."""
+    found: dict[str, None] = {}
+    for life in chain.from_iterable(lives for _, lives in sorted(facts.brokers.items())):
+        if life.from_zxid <= storm[-1].from_zxid and (life.to_zxid or facts.end_zxid) >= storm[0].from_zxid:
+            try:
+                parse(life.data or b"")
+            except JvmJsonError:
+                found[life.path] = None
+    return found
 
 
 @partial(
@@ -167,17 +134,6 @@ def controller_epoch_gap(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
     for a controller that held `/controller` longer than `raise_ms` and never raised it: Kafka's
     controllers raise it after they are elected, zkgroup's in the same transaction.
     """
-    yield from _wrong_epochs(rows, facts)
-    for won, until in _never_raised(rows):
-        ms = _lasted_ms(won, until, facts)
-        if ms > bounds["raise_ms"]:
-            detail = f"{who(facts, won.session)} held /controller for {duration_text(ms)}"
-            yield _from_to(
-                "controller_epoch_gap", "warning", won, until, f"{detail} and never raised the epoch"
-            )
-
-
-def _wrong_epochs(rows: KeyRows, facts: Facts) -> Iterator[Finding]:
     before: int | None = None
     for event in rows:
         if event.path != ControllerEpoch.path() or event.op not in ("create", "set"):
@@ -185,12 +141,18 @@ def _wrong_epochs(rows: KeyRows, facts: Facts) -> Iterator[Finding]:
         value = decoded(ControllerEpoch.decode, event.path, event.data)
         if value is None:
             detail = f"the epoch cannot be read: {(event.data or b'')[:40]!r}"
-            yield _from_to("controller_epoch_gap", "error", event, event, detail)
+            yield change_finding("controller_epoch_gap", "error", event, event, detail)
             continue
         if before is not None and value.epoch != before + 1 and not event.seed:
             detail = f"epoch {value.epoch} follows {before}, by {who(facts, event.session)}"
-            yield _from_to("controller_epoch_gap", "error", event, event, detail)
+            yield change_finding("controller_epoch_gap", "error", event, event, detail)
         before = value.epoch
+    for won, until in _never_raised(rows):
+        ms = lasted_ms(won, until, facts)
+        if ms > bounds["raise_ms"]:
+            held = f"{who(facts, won.session)} held /controller for {duration_text(ms)}"
+            detail = f"{held} and never raised the epoch"
+            yield change_finding("controller_epoch_gap", "warning", won, until, detail)
 
 
 def _never_raised(rows: KeyRows) -> Iterator[tuple[Event, Event | None]]:
@@ -198,7 +160,7 @@ def _never_raised(rows: KeyRows) -> Iterator[tuple[Event, Event | None]]:
     raised = (0, 0)  # zxid and session of the last write of the epoch
     silent: Event | None = None
     for event in rows:
-        if event.op not in _CHANGES:
+        if event.op not in CHANGES:
             continue
         if event.path == ControllerEpoch.path():
             raised = event.zxid, event.session
@@ -218,12 +180,9 @@ class _Decision(NamedTuple):
 
     event: Event
     what: str
-    topic: str | None = None
     partition: int | None = None
     epoch: int | None = None
     """The controller epoch that it carries; None where it carries none."""
-    is_request: bool = False
-    """True if it took off a request, or a part of one."""
 
 
 @partial(
@@ -246,20 +205,20 @@ def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Boun
     leaders write of the ISR alone is none: it repeats the epoch of the last decision. A request that was
     taken off by hand, by a session of no broker, is a warning.
     """
-    for each in _decisions(rows):
-        event = each.event
+    for event, what, partition, epoch in _decisions(rows):
+        place = path_kind(event.path)
         why = _other_controller(event, facts)
-        if why is None and each.epoch is not None:
+        if why is None and epoch is not None:
             in_force = _epoch_in_force(event.zxid, facts)
-            if in_force is not None and each.epoch < in_force:
+            if in_force is not None and epoch < in_force:
                 why = f"controller epoch {in_force} was in force"
-        by_hand = each.is_request and not _is_of_broker(event.session, facts)
+        by_hand = place.kind == "admin" and not _is_of_broker(event.session, facts)
         if why is None or (by_hand and life_at(facts.controllers, event.zxid) is None):
             continue  # with no controller at all tools take requests off themselves
-        detail = f"{each.what}, by {who(facts, event.session)}, while {why}"
+        detail = f"{what}, by {who(facts, event.session)}, while {why}"
         severity: Severity = "warning" if by_hand else "error"
-        place = (None, each.topic, each.partition)
-        yield Finding.at("deposed_controller_write", severity, event, detail, place)
+        topic = None if partition is None else place.name
+        yield Finding.at("deposed_controller_write", severity, event, detail, (None, topic, partition))
 
 
 def _decisions(rows: KeyRows) -> Iterator[_Decision]:
@@ -267,32 +226,36 @@ def _decisions(rows: KeyRows) -> Iterator[_Decision]:
     topic: Topic | None = None
     asked: frozenset[TopicPartition] | None = None
     for event in rows:
-        if event.op not in _CHANGES:
+        if event.op not in CHANGES:
             continue
-        place = path_kind(event.path)
+        place, gone = path_kind(event.path), event.op == "delete"
         if place.kind == "partition_state":
             before = states.pop(place.partition, None)
-            if event.op != "delete":
+            if not gone:
                 after = states[place.partition] = state_of(event.path, event.data)
-                yield from _state_decision(event, before, after)
+                yield from _state_decision(event, place.partition, before, after)
         elif place.kind == "topic" and event.path == Topic.path(place.name):
-            listed, topic = topic, None if event.op == "delete" else topic_of(event.path, event.data)
+            listed, topic = topic, None if gone else topic_of(event.path, event.data)
             yield from _list_decisions(event, listed, topic)
         elif place.kind == "admin":
-            what = f"{event.path} deleted" if event.op == "delete" else None
+            what = f"{event.path} deleted" if gone else None
             if event.path == Reassignment.path():
-                earlier, asked = asked, _asked_for(event)
-                gone = len((earlier or frozenset()) - asked) if asked is not None else 0
-                if event.op == "set" and gone:
-                    what = f"{count_text(gone, 'entry', 'entries')} taken off {event.path}"
+                earlier, asked = asked or frozenset(), _asked_for(event)
+                taken = 0 if asked is None else len(earlier - asked)
+                if event.op == "set" and taken:
+                    what = f"{count_text(taken, 'entry', 'entries')} taken off {event.path}"
             if what is not None and not event.seed:  # tools make requests, and may change them
-                yield _Decision(event, what, is_request=True)
+                yield _Decision(event, what)
         elif place.kind == "controller_epoch":
-            yield from _epoch_decision(event)
+            value = decoded(ControllerEpoch.decode, event.path, event.data)
+            made = event.op == "create" and value is not None and value.epoch == 0
+            if not event.seed and not made:  # from 2.1 on it is made before the first election
+                what = "deleted" if gone else f"set to {value.epoch if value else 'no number'}"
+                yield _Decision(event, f"{event.path} {what}")
 
 
 def _state_decision(
-    event: Event, before: PartitionState | None, after: PartitionState | None
+    event: Event, partition: int, before: PartitionState | None, after: PartitionState | None
 ) -> Iterator[_Decision]:
     """A leader's own ISR write keeps leader, leader epoch, and the epoch of the last decision."""
     if event.seed or after is None:
@@ -306,9 +269,8 @@ def _state_decision(
             f"leader {before.leader} -> {after.leader},"
             f" leader epoch {before.leader_epoch} -> {after.leader_epoch}"
         )
-    place = path_kind(event.path)
-    detail = f"{what}, in controller epoch {after.controller_epoch}"
-    yield _Decision(event, detail, place.name, place.partition, after.controller_epoch)
+    epoch = after.controller_epoch
+    yield _Decision(event, f"{what}, in controller epoch {epoch}", partition, epoch)
 
 
 def _list_decisions(event: Event, before: Topic | None, after: Topic | None) -> Iterator[_Decision]:
@@ -318,27 +280,17 @@ def _list_decisions(event: Event, before: Topic | None, after: Topic | None) -> 
     for partition, replicas in sorted(before.partitions.items()):
         now = after.partitions.get(partition, ())
         if now != replicas:
-            what = f"replicas {brokers_text(replicas)} -> {brokers_text(now)}"
-            yield _Decision(event, what, path_kind(event.path).name, partition)
-
-
-def _epoch_decision(event: Event) -> Iterator[_Decision]:
-    value = decoded(ControllerEpoch.decode, event.path, event.data)
-    made = event.op == "create" and value is not None and value.epoch == 0
-    if event.seed or made:  # from 2.1 on it is made before the first election
-        return
-    what = "deleted" if event.op == "delete" else f"set to {value.epoch if value else 'no number'}"
-    yield _Decision(event, f"{event.path} {what}")
+            yield _Decision(event, f"replicas {brokers_text(replicas)} -> {brokers_text(now)}", partition)
 
 
 def _asked_for(event: Event) -> frozenset[TopicPartition] | None:
-    """Returns whose moves a request asks for; None where it is gone or cannot be read."""
+    """The partitions that a request names; None where it is gone or cannot be read."""
     value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
     return None if value is None else frozenset(value.targets)
 
 
 def _other_controller(event: Event, facts: Facts) -> str | None:
-    """Returns who was controller, if it was not the writer; None also where that is not known."""
+    """The controller, if it was not the writer; None also where that is not known."""
     controller = life_at(facts.controllers, event.zxid)
     if controller is None:
         began = facts.controllers and facts.controllers[0].from_zxid <= event.zxid
@@ -366,7 +318,7 @@ class _Request(NamedTuple):
 
     made: Event
     targets: Mapping[TopicPartition, tuple[int, ...]] | None
-    """Holds what is left of it; None where it cannot be read."""
+    """The moves that are left of it; None where it cannot be read."""
     since: Mapping[TopicPartition, Event]
     """The write that asked for each first."""
 
@@ -395,7 +347,7 @@ def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) ->
         topic = path_kind(event.path).name
         if event.path == TopicDeletion.path(topic) and event.op in ("create", "delete"):
             (deleting.add if event.op == "create" else deleting.discard)(topic)
-        elif event.path == Reassignment.path() and event.op in _CHANGES:
+        elif event.path == Reassignment.path() and event.op in CHANGES:
             before, request = request, _request_behind(request, event)
             if before is not None:
                 yield from _given_up(before, request, event, deleting, facts)
@@ -427,16 +379,16 @@ def _given_up(
             continue
         asked = before.since[partition]
         detail = f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}"
-        place = (None, partition.topic, partition.partition)
-        yield Finding.between("stuck_reassignment", "warning", asked, event, detail, place, event.session)
+        where, session = (None, *partition), event.session
+        yield Finding.between("stuck_reassignment", "warning", asked, event, detail, where, session)
 
 
 def _stood_long(request: _Request, done: Event | None, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    stood_ms = _lasted_ms(request.made, done, facts)
+    stood_ms = lasted_ms(request.made, done, facts)
     if stood_ms > bounds["standing_ms" if request.targets else "endless_ms"]:
         stood = f"{'stood' if done else 'has stood'} for {duration_text(stood_ms)}"
         detail = f"{_request_text(request, facts)}; {stood}"
-        yield _from_to("stuck_reassignment", "warning", request.made, done, detail)
+        yield change_finding("stuck_reassignment", "warning", request.made, done, detail)
 
 
 def _request_text(request: _Request, facts: Facts) -> str:
@@ -454,7 +406,7 @@ def _request_text(request: _Request, facts: Facts) -> str:
 
 
 def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:
-    """Returns whether its replica list has changed since it was asked for."""
+    """True if its replica list has changed since it was asked for."""
     now = change_at(facts.topics.get(partition.topic, ()), facts.end_zxid)
     return now is not None and replicas_at(facts, partition, since) != replicas_at(facts, partition, now.zxid)
 
@@ -486,14 +438,14 @@ def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
             done.append((topic, asked.pop(topic), event))
     done += [(topic, request, None) for topic, request in sorted(asked.items())]
     for topic, request, end in done:
-        stood_ms = _lasted_ms(request, end, facts)
+        stood_ms = lasted_ms(request, end, facts)
         if stood_ms <= bounds["standing_ms"] or (end is None and not _is_there(topic, facts)):
             continue
         stood = duration_text(stood_ms)
         detail = f"deletion took {stood}"
         if end is None:
             detail = f"deletion asked for {stood} ago, and the topic is still there"
-        yield _from_to("stuck_topic_deletion", "warning", request, end, detail, topic)
+        yield change_finding("stuck_topic_deletion", "warning", request, end, detail, topic)
 
 
 def _is_there(topic: str, facts: Facts) -> bool:

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
-from typing import NamedTuple
+from itertools import pairwise
 
-from zkgroup.audit.findings.controller_lookup import absences, is_requested, life_at
-from zkgroup.audit.findings.partition_views import (
+from zkgroup.audit.findings.cluster import (
     ChangeStamp,
-    FaultInterval,
     PartitionView,
-    ViewChange,
+    ViewStretch,
+    absences,
+    all_stretches,
     brokers_text,
     change_finding,
-    fault_intervals,
-    history_end,
     history_start,
-    interval_finding,
-    partition_changes,
+    is_requested,
+    lasted_ms,
+    life_at,
+    partition_stretches,
 )
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_TOPIC, REPLICATION, Key
 from zkgroup.audit.inputs.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.brokers import NO_LEADER, PartitionState
+from zkgroup.znodes.brokers import NO_LEADER
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
+
+
+def _joined(
+    stretches: Iterable[ViewStretch],
+) -> Iterator[tuple[ChangeStamp, ChangeStamp | None, Sequence[ViewStretch]]]:
+    """The times that stretches cover, one where they meet: from, to, and its stretches."""
+    for run in runs(stretches, lambda one, following: one.to == following.since):
+        yield run[0].since, run[-1].to, run
+
+
+def _faults(
+    stretches: Iterable[ViewStretch], fault: Callable[[PartitionView], object]
+) -> Iterator[tuple[ChangeStamp, ChangeStamp | None, Sequence[ViewStretch]]]:
+    """The times in which something was wrong."""
+    return _joined(stretch for stretch in stretches if fault(stretch.view))
 
 
 @partial(
@@ -47,10 +60,10 @@ def leader_not_in_isr(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
 
     From the transaction that left it so to the one that mended it.
     """
-    for partition, changes in rows.once(partition_changes, key, facts):
-        for interval in fault_intervals(changes, _leader_outside):
-            detail = f"{interval.detail} for {duration_text(interval.ms(history_end(facts)))}"
-            yield interval_finding("leader_not_in_isr", "error", key[0], partition, interval, detail)
+    for partition, stretches in rows.once(partition_stretches, key, facts):
+        for since, to, run in _faults(stretches, _leader_outside):
+            detail = f"{_leader_outside(run[0].view)} for {duration_text(lasted_ms(since, to, facts))}"
+            yield change_finding("leader_not_in_isr", "error", since, to, detail, key[0], partition)
 
 
 def _leader_outside(view: PartitionView) -> str | None:
@@ -76,17 +89,16 @@ def isr_outside_assignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
     A warning where that began during a move and ended, or the move still stands; an error otherwise. What
     cannot be read is not known, and contradicts nothing.
     """
-    end = history_end(facts)
-    for partition, changes in rows.once(partition_changes, key, facts):
-        is_moving = partial(_is_moving, TopicPartition(key[0], partition), facts)
-        for interval in fault_intervals(changes, _isr_outside):
-            with_move = is_moving(interval.views[0][1], interval.since.zxid) and (
-                interval.to is not None or is_moving(interval.views[-1][1], end.zxid)
-            )
-            detail = f"{interval.detail} for {duration_text(interval.ms(end))}"
-            detail += "; it is being moved" if with_move else ""
-            severity: Severity = "warning" if with_move else "error"
-            yield interval_finding("isr_outside_assignment", severity, key[0], partition, interval, detail)
+    for partition, stretches in rows.once(partition_stretches, key, facts):
+        of_partition = TopicPartition(key[0], partition)
+        for since, to, run in _faults(stretches, _isr_outside):
+            moves = run[0].view.is_moving or is_requested(facts, of_partition, since.zxid)
+            if to is None:
+                moves &= run[-1].view.is_moving or is_requested(facts, of_partition, facts.end_zxid)
+            detail = f"{_isr_outside(run[0].view)} for {duration_text(lasted_ms(since, to, facts))}"
+            detail += "; it is being moved" if moves else ""
+            severity: Severity = "warning" if moves else "error"
+            yield change_finding("isr_outside_assignment", severity, since, to, detail, *of_partition)
 
 
 def _isr_outside(view: PartitionView) -> str | None:
@@ -96,46 +108,6 @@ def _isr_outside(view: PartitionView) -> str | None:
     if not outside:
         return None
     return f"{brokers_text(outside)} in the ISR, not in the replica list {brokers_text(view.replicas)}"
-
-
-def _is_moving(topic_partition: TopicPartition, facts: Facts, view: PartitionView, zxid: int) -> bool:
-    return view.is_moving or is_requested(facts, topic_partition, zxid)
-
-
-class _Away(NamedTuple):
-    """The time that a broker was missing in one interval of a partition."""
-
-    since: ChangeStamp
-    until: ChangeStamp
-    ms: int
-    pieces: tuple[tuple[int, int], ...]
-    """From when to when, by the clock."""
-
-
-@dataclass(slots=True)
-class _Sum:
-    """The same of all that was reported."""
-
-    since: ChangeStamp
-    until: ChangeStamp | None
-    """None where it lasts in one of them."""
-    pieces: list[tuple[int, int]] = field(default_factory=list)
-    partitions: set[TopicPartition] = field(default_factory=set)
-
-    def add(self, topic_partition: TopicPartition, away: _Away, *, lasts: bool) -> None:
-        self.since = min(self.since, away.since)
-        self.until = None if lasts or self.until is None else max(self.until, away.until)
-        self.pieces += away.pieces
-        self.partitions.add(topic_partition)
-
-    @property
-    def ms(self) -> int:
-        """Returns how long it was missing somewhere: times of several partitions count once."""
-        total, counted_to = 0, min((since for since, _ in self.pieces), default=0)
-        for since, until in sorted(self.pieces):
-            total += max(until - max(since, counted_to), 0)
-            counted_to = max(counted_to, until)
-        return total
 
 
 @partial(
@@ -155,59 +127,49 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     broker, with the time in which it was missing in any of these. Replicas that a move adds are missing until
     they follow. A topic that is being deleted counts no further than to the request.
     """
-    end = history_end(facts)
-    sums: dict[int, _Sum] = {}
-    for topic, partition, interval in _missing_intervals(rows, facts):
-        if interval.ms(end) < bounds["least_ms"]:
-            continue
-        away = _away_times(interval, end)
-        missing = _missing(interval.views[-1][1]) if interval.to is None else ()
-        for broker, each in away.items():
-            known = sums.setdefault(broker, _Sum(each.since, each.until))
-            known.add(TopicPartition(topic, partition), each, lasts=broker in missing)
-        brokers = ", ".join(f"{broker} for {duration_text(each.ms)}" for broker, each in sorted(away.items()))
-        detail = f"replicas {brokers_text(interval.views[0][1].replicas or ())}, not in sync: {brokers}"
-        yield interval_finding("under_replicated", "warning", topic, partition, interval, detail)
-    for broker, total in sorted(sums.items()):
-        topics = {topic_partition.topic for topic_partition in total.partitions}
+    of_broker: dict[int, list[tuple[TopicPartition, ViewStretch]]] = defaultdict(list)
+    for of_partition, stretches in rows.once(all_stretches, key, facts):
+        for since, to, run in _faults(stretches, _missing):
+            if lasted_ms(since, to, facts) < bounds["least_ms"]:
+                continue
+            away_ms: dict[int, int] = defaultdict(int)
+            for stretch in run:
+                for broker in _missing(stretch.view):
+                    away_ms[broker] += lasted_ms(stretch.since, stretch.to, facts)
+                    of_broker[broker].append((of_partition, stretch))
+            away = ", ".join(f"{broker} for {duration_text(ms)}" for broker, ms in sorted(away_ms.items()))
+            detail = f"replicas {brokers_text(run[0].view.replicas or ())}, not in sync: {away}"
+            yield change_finding("under_replicated", "warning", since, to, detail, *of_partition)
+    for broker, pieces in sorted(of_broker.items()):
+        partitions = {of_partition for of_partition, _ in pieces}
+        topics = {of_partition.topic for of_partition in partitions}
+        away_in = [stretch for _, stretch in pieces]
+        ends = [stretch.to for stretch in away_in if stretch.to is not None]
+        until = max(ends) if len(ends) == len(away_in) else None
         detail = (
-            f"broker {broker} was not in sync in {count_text(len(total.partitions), 'partition')}"
-            f" of {count_text(len(topics), 'topic')}, for {duration_text(total.ms)}"
+            f"broker {broker} was not in sync in {count_text(len(partitions), 'partition')}"
+            f" of {count_text(len(topics), 'topic')}, for {duration_text(_somewhere_ms(away_in, facts))}"
         )
-        yield Finding.between("under_replicated", "warning", total.since, total.until, detail)
-
-
-def _missing_intervals(rows: KeyRows, facts: Facts) -> Iterator[tuple[str, int, FaultInterval]]:
-    """Of all topics, the times in which a partition lacked replicas."""
-    by_topic: dict[Key, list[Event]] = {}
-    for event in rows:
-        key = BY_TOPIC.key(event)
-        if key is not None:
-            by_topic.setdefault(key, []).append(event)
-    for key, of_topic in by_topic.items():
-        for partition, changes in partition_changes(of_topic, key, facts):
-            for interval in fault_intervals(changes, lambda view: "missing" if _missing(view) else None):
-                yield key[0], partition, interval
-
-
-def _away_times(interval: FaultInterval, end: ChangeStamp) -> dict[int, _Away]:
-    """By broker: the time that it was missing."""
-    away: dict[int, _Away] = {}
-    for (since, view), following in zip_longest(interval.views, interval.views[1:]):
-        until = following[0] if following is not None else interval.to or end
-        for broker in _missing(view):
-            known = away.get(broker) or _Away(since, until, 0, ())
-            ms = max(until.time_ms - since.time_ms, 0)
-            away[broker] = _Away(
-                known.since, until, known.ms + ms, (*known.pieces, (since.time_ms, until.time_ms))
-            )
-    return away
+        since = min(stretch.since for stretch in away_in)
+        yield Finding.between("under_replicated", "warning", since, until, detail)
 
 
 def _missing(view: PartitionView) -> list[int]:
     if view.state is None or view.replicas is None or view.is_deleting:
         return []
     return [broker for broker in view.replicas if broker not in view.state.isr]
+
+
+def _somewhere_ms(stretches: Sequence[ViewStretch], facts: Facts) -> int:
+    """The time that these cover: where several do, it counts once."""
+    pieces = sorted(
+        (each.since.time_ms, (each.to.time_ms if each.to else facts.end_ms)) for each in stretches
+    )
+    total, counted_to = 0, pieces[0][0]
+    for since, until in pieces:
+        total += max(until - max(since, counted_to), 0)
+        counted_to = max(counted_to, until)
+    return total
 
 
 @partial(
@@ -228,58 +190,39 @@ def offline_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
     than `error_ms`; a warning otherwise. A topic that is being deleted counts no further than to the
     request.
     """
-    end = history_end(facts)
-    for partition, changes in rows.once(partition_changes, key, facts):
-        for interval in _offline_intervals(changes, facts):
-            ms = interval.ms(end)
+    for partition, stretches in rows.once(partition_stretches, key, facts):
+        pieces = (piece for stretch in stretches for piece in _offline(stretch, facts))
+        for since, to, run in _joined(pieces):
+            view, ms = run[0].view, lasted_ms(since, to, facts)
             # Some state in that time named no leader: it was not only that a registration had ended.
-            was_leaderless = any(
-                view.state is not None and view.state.leader == NO_LEADER for _, view in interval.views
-            )
+            was_leaderless = any(_leader(piece.view) == NO_LEADER for piece in run)
             if ms < bounds["election_ms"] and not was_leaderless and facts.has_log:
                 continue
-            severity: Severity = "error" if interval.to is None or ms > bounds["error_ms"] else "warning"
-            lasted = f", offline for {duration_text(ms)}" if facts.has_log or was_leaderless else ""
-            detail = f"{interval.detail}{lasted}"
-            yield interval_finding("offline_partition", severity, key[0], partition, interval, detail)
+            severity: Severity = "error" if to is None or ms > bounds["error_ms"] else "warning"
+            detail = f"leader {_leader(view)} was not registered"
+            if _leader(view) == NO_LEADER:
+                detail = f"no leader, replicas {brokers_text(view.replicas or ())}"
+            if facts.has_log or was_leaderless:
+                detail += f", offline for {duration_text(ms)}"
+            yield change_finding("offline_partition", severity, since, to, detail, key[0], partition)
 
 
-def _offline_intervals(changes: Sequence[ViewChange], facts: Facts) -> Iterator[FaultInterval]:
-    """The times without a leader; those that follow each other at once are one."""
-    current: FaultInterval | None = None
-    for change, following in zip_longest(changes, changes[1:]):
-        until = None if following is None else following.at
-        for interval in () if change.after is None else _offline_in(change.after, change.at, until, facts):
-            if current is not None and current.to == interval.since:
-                current = current._replace(to=interval.to, views=(*current.views, *interval.views))
-            else:
-                if current is not None:
-                    yield current
-                current = interval
-        if current is not None and following is not None and following.after is None:
-            yield current
-            current = None
-    if current is not None:
-        yield current
+def _leader(view: PartitionView) -> int | None:
+    return None if view.state is None else view.state.leader
 
 
-def _offline_in(
-    view: PartitionView, since: ChangeStamp, until: ChangeStamp | None, facts: Facts
-) -> Iterator[FaultInterval]:
-    """The times without a leader while a view stood; None for the end of the history."""
+def _offline(stretch: ViewStretch, facts: Facts) -> Iterator[ViewStretch]:
+    """The parts of a stretch without a leader that is registered."""
+    since, to, view = stretch
     if view.state is None or view.is_deleting:
         return
     if view.state.leader == NO_LEADER:
-        detail = f"no leader, replicas {brokers_text(view.replicas or ())}"
-        yield FaultInterval(since, until, ((since, view),), detail)
+        yield stretch
         return
     # A snapshot says since when a state stands, and nothing of when its leader went.
     start = history_start(facts)
-    since = since if since.zxid > start.zxid else start
-    for gone in absences(facts, view.state.leader, since, until):
-        yield FaultInterval(
-            gone.since, gone.to, ((gone.since, view),), f"leader {view.state.leader} was not registered"
-        )
+    for gone, back in absences(facts, view.state.leader, since if since.zxid > start.zxid else start, to):
+        yield ViewStretch(gone, back, view)
 
 
 @partial(
@@ -299,18 +242,19 @@ def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     empty logs: any replica of them may lead (recipes 20).
     """
     slots_zxid = facts.slots_zxid if key[0] == OFFSETS_TOPIC else None
-    for partition, changes in rows.once(partition_changes, key, facts):
+    for partition, stretches in rows.once(partition_stretches, key, facts):
         life, in_sync = 0, tuple[int, ...]()  # of the last state with an ISR that was not empty
-        for _, before, after, at in changes:
-            if after is None or after.state is None or (slots_zxid is not None and at.zxid >= slots_zxid):
+        led_before: int | None = None
+        for at, _, view in stretches:
+            before, led_before = led_before, _leader(view)
+            if view.state is None or (slots_zxid is not None and at.zxid >= slots_zxid):
                 continue
-            leader = after.state.leader
-            led_before = before is not None and before.state is not None and before.state.leader == leader
-            if life == after.life and leader not in (NO_LEADER, *in_sync) and not led_before:
+            leader = view.state.leader
+            if life == view.life and leader not in (NO_LEADER, before, *in_sync):
                 detail = f"broker {leader} leads, in sync were {brokers_text(in_sync)}"
-                yield change_finding("unclean_election", "error", key[0], partition, at, detail)
-            if after.state.isr:
-                life, in_sync = after.life, after.state.isr
+                yield change_finding("unclean_election", "error", at, at, detail, key[0], partition)
+            if view.state.isr:
+                life, in_sync = view.life, view.state.isr
 
 
 @partial(
@@ -323,35 +267,18 @@ def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 )
 def leader_epoch_not_rising(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A leader epoch that fell, or stayed while the leader changed, in one life of a partition."""
-    for partition, changes in rows.once(partition_changes, key, facts):
-        for was, now, at in _state_changes(changes):
+    for partition, stretches in rows.once(partition_stretches, key, facts):
+        for (_, _, before), (at, _, after) in pairwise(stretches):
+            was, now = before.state, after.state
+            if was is None or now is None or before.life != after.life:
+                continue
             if now.leader_epoch < was.leader_epoch:
                 detail = f"leader epoch fell from {was.leader_epoch} to {now.leader_epoch}"
             elif now.leader != was.leader and now.leader_epoch == was.leader_epoch:
                 detail = f"leader {was.leader} became {now.leader} within leader epoch {now.leader_epoch}"
             else:
                 continue
-            yield change_finding("leader_epoch_not_rising", "error", key[0], partition, at, detail)
-
-
-def _state_changes(
-    changes: Sequence[ViewChange],
-) -> Iterator[tuple[PartitionState, PartitionState, ChangeStamp]]:
-    """States that followed each other in one life of a partition."""
-    for _, before, after, at in changes:
-        if before is None or after is None or before.life != after.life:
-            continue
-        if before.state is not None and after.state is not None:
-            yield before.state, after.state, at
-
-
-class _Flaps(NamedTuple):
-    """Pairs of a shrink and an expansion that follow each other closely."""
-
-    first: ChangeStamp
-    last: ChangeStamp
-    pairs: int
-    away_ms: int
+            yield change_finding("leader_epoch_not_rising", "error", at, at, detail, key[0], partition)
 
 
 @partial(
@@ -368,48 +295,36 @@ def isr_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     A broker that was registered anew in between is `broker_flapping`. Pairs of a shrink and an expansion no
     more than `within_ms` apart are one row, which is reported if it has at least `pairs` of them.
     """
-    for partition, changes in rows.once(partition_changes, key, facts):
-        for broker, flaps in _isr_flaps(changes, facts, bounds["within_ms"]):
-            if flaps.pairs >= bounds["pairs"]:
-                times = "once" if flaps.pairs == 1 else f"{flaps.pairs} times"
-                detail = (
-                    f"broker {broker} left the ISR and came back {times}, away for"
-                    f" {duration_text(flaps.away_ms)}"
-                )
-                place, session = (None, key[0], partition), flaps.first.session or None
-                yield Finding.between(
-                    "isr_flapping", "warning", flaps.first, flaps.last, detail, place, session
-                )
+    within_ms = bounds["within_ms"]
+    for partition, stretches in rows.once(partition_stretches, key, facts):
+        for broker, flaps in _isr_flaps(stretches, facts, within_ms).items():
+            for run in runs(flaps, lambda one, following: following[0].time_ms - one[1].time_ms <= within_ms):
+                if len(run) >= bounds["pairs"]:
+                    times = "once" if len(run) == 1 else f"{len(run)} times"
+                    away = duration_text(sum(lasted_ms(left, back, facts) for left, back in run))
+                    detail = f"broker {broker} left the ISR and came back {times}, away for {away}"
+                    ends = run[0][0], run[-1][1]
+                    yield change_finding("isr_flapping", "warning", *ends, detail, key[0], partition)
 
 
-def _isr_flaps(changes: Sequence[ViewChange], facts: Facts, within_ms: float) -> Iterator[tuple[int, _Flaps]]:
-    left: dict[int, ChangeStamp] = {}  # by broker: when it left the ISR
-    runs: dict[int, _Flaps] = {}
-    for _, before, after, at in changes:
-        if before is None or after is None or before.life != after.life:
+def _isr_flaps(
+    stretches: Sequence[ViewStretch], facts: Facts, within_ms: float
+) -> dict[int, list[tuple[ChangeStamp, ChangeStamp]]]:
+    """By broker: when it left the ISR, and when it was back soon without a start in between."""
+    left: dict[int, ChangeStamp] = {}
+    flaps: dict[int, list[tuple[ChangeStamp, ChangeStamp]]] = defaultdict(list)
+    for (_, _, before), (at, _, after) in pairwise(stretches):
+        if before.life != after.life:
             continue
         if after.replicas is not None:  # who is taken off the replica list, as a move does, was not too slow
             left = {broker: since for broker, since in left.items() if broker in after.replicas}
         if before.state is None or after.state is None:
             continue
-        for broker in set(before.state.isr) - set(after.state.isr):
-            left[broker] = at
-            if broker in runs and at.time_ms - runs[broker].last.time_ms > within_ms:
-                yield broker, runs.pop(broker)
+        left |= dict.fromkeys(set(before.state.isr) - set(after.state.isr), at)
         for broker in set(after.state.isr) - set(before.state.isr):
             since = left.pop(broker, None)
-            if (
-                since is not None
-                and at.time_ms - since.time_ms <= within_ms
-                and _stayed(broker, since, at, facts)
-            ):
-                run = runs.get(broker, _Flaps(since, at, 0, 0))
-                away_ms = run.away_ms + max(at.time_ms - since.time_ms, 0)
-                runs[broker] = _Flaps(run.first, at, run.pairs + 1, away_ms)
-    yield from runs.items()
-
-
-def _stayed(broker: int, since: ChangeStamp, until: ChangeStamp, facts: Facts) -> bool:
-    """Returns whether a broker was not started again in between."""
-    life = life_at(facts.brokers.get(str(broker), ()), until.zxid)
-    return life is None or life.from_zxid <= since.zxid
+            if since is not None and at.time_ms - since.time_ms <= within_ms:
+                life = life_at(facts.brokers.get(str(broker), ()), at.zxid)
+                if life is None or life.from_zxid <= since.zxid:
+                    flaps[broker].append((since, at))
+    return flaps

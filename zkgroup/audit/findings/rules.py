@@ -49,6 +49,17 @@ class KeyRows:
         return known
 
 
+def runs(items: Iterable[_Item], is_next: Callable[[_Item, _Item], bool]) -> list[list[_Item]]:
+    """Items in order, in one list as long as each is next to the one before it."""
+    found: list[list[_Item]] = []
+    for item in items:
+        if found and is_next(found[-1][-1], item):
+            found[-1].append(item)
+        else:
+            found.append([item])
+    return found
+
+
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 """The worst first."""

@@ -17,9 +17,9 @@ from zkgroup.audit.answers.owner_lives import EndedBy, OwnerLife
 from zkgroup.audit.answers.session_rows import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.findings.bounded import LIMITS, BoundedRows, RowLimits
+from zkgroup.audit.findings.cluster import partition_stretches
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
-from zkgroup.audit.findings.partition_views import partition_changes
 from zkgroup.audit.findings.rules import Bounds, Finding, Rule
 from zkgroup.audit.findings.screening import AuditedColumns
 from zkgroup.audit.findings.tables import ScreenTables
@@ -144,8 +144,8 @@ class ColumnsDrawing:
         for key, of_group in audited.by_key(BY_MEMBERSHIP):
             self._rebalances.keep(of_group.once(group_rebalances, key, self.facts, QUIET_MS))
         for key, of_topic in audited.by_key(BY_TOPIC):
-            changes = of_topic.once(partition_changes, key, self.facts)
-            self._replica_faults += replica_faults(key[0], changes)
+            stretches = of_topic.once(partition_stretches, key, self.facts)
+            self._replica_faults += replica_faults(key[0], stretches)
         audited.forget_rows()
         _count_load(tables, self._load)
         tables.release()

@@ -6,17 +6,17 @@ Owners of partitions, controllers, registrations of brokers, replicas in sync.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, zip_longest
-from operator import itemgetter
+from itertools import groupby
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from zkgroup.audit.findings.controller_lookup import controller_name, ending_text, epoch_at
-from zkgroup.audit.findings.partition_views import (
+from zkgroup.audit.findings.cluster import (
     PartitionView,
-    ViewChange,
+    ViewStretch,
     brokers_text,
+    controller_name,
     decoded,
-    fault_intervals,
+    ending_text,
+    epoch_at,
 )
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.texts import count_text, duration_text, session_text
@@ -194,18 +194,17 @@ def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
 
 
 def replica_faults(
-    topic: str, changes: Iterable[tuple[int, Sequence[ViewChange]]]
+    topic: str, partitions: Iterable[tuple[int, Sequence[ViewStretch]]]
 ) -> Iterator[tuple[tuple[str, int], Span]]:
     """Yields when a partition of a topic had no leader, or too few replicas in sync.
 
     A change of what is wrong begins another span.
     """
-    for partition, of_partition in changes:
-        for interval in fault_intervals(of_partition, _fault):
-            texts = [(at, _fault(view) or "") for at, view in interval.views]
-            begun = [next(run) for _, run in groupby(texts, key=itemgetter(1))]
-            for (since, text), following in zip_longest(begun, begun[1:]):
-                to = following[0] if following else interval.to
+    for partition, stretches in partitions:
+        for text, run in groupby(stretches, key=lambda stretch: _fault(stretch.view)):
+            if text is not None:
+                of_text = list(run)
+                since, to = of_text[0].since, of_text[-1].to
                 ends = (None, None) if to is None else (to.zxid, to.time_ms)
                 span = Span(
                     since.time_ms, ends[1], text, since.session, since.zxid, ends[0], "over" if to else "open"
@@ -235,9 +234,7 @@ def _fault(view: PartitionView) -> str | None:
 
 
 def _span(life: Life, name: str, facts: Facts) -> Span:
-    ended = "open"
-    if life.to_zxid is not None:
-        ended = ending_text(facts, life.session, life.to_zxid, life.ended_by or 0)
+    ended = "open" if life.to_zxid is None else ending_text(facts, life)
     return Span(life.from_ms, life.to_ms, name, life.session, life.from_zxid, life.to_zxid, ended)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import CONTROLLER, REASSIGN, Cluster
-from zkgroup.audit.findings.controller_lookup import Absence, absences, ending_text, is_requested, life_at
-from zkgroup.audit.findings.partition_views import ChangeStamp
+from zkgroup.audit.findings.cluster import ChangeStamp, absences, ending_text, is_requested, life_at
+from zkgroup.audit.inputs.facts import Life
 from zkgroup.model import TopicPartition
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -65,7 +65,7 @@ def test_absences_lie_between_registrations_within_the_time_asked_for() -> None:
 
     def spans(since: int, to: int | None) -> list[tuple[int, int | None]]:
         found = absences(facts, 2, ChangeStamp(since, 0), None if to is None else ChangeStamp(to, 0))
-        return [(each.since.zxid, each.to.zxid if each.to else None) for each in found]
+        return [(gone.zxid, back.zxid if back else None) for gone, back in found]
 
     assert spans(1, None) == [(1, up), (down, back)]
     assert spans(up, None) == [(down, back)]
@@ -73,7 +73,7 @@ def test_absences_lie_between_registrations_within_the_time_asked_for() -> None:
     assert spans(up, back) == [(down, back)]
     assert spans(down, back - 1) == [(down, back - 1)]
     assert spans(back, None) == []
-    assert list(absences(facts, 3, ChangeStamp(5, 7), None)) == [Absence(ChangeStamp(5, 7), None)]
+    assert list(absences(facts, 3, ChangeStamp(5, 7), None)) == [(ChangeStamp(5, 7), None)]
 
 
 def test_how_an_ephemeral_ended() -> None:
@@ -84,12 +84,10 @@ def test_how_an_ephemeral_ended() -> None:
     expired, closed = log.expire(1), log.close(2)
     facts = log.facts()
 
+    ends = [(1, expired, 1), (2, closed, 2), (2, closed - 1, 2), (2, closed - 1, 0xA), (3, closed, 3)]
     assert [
-        ending_text(facts, 1, expired, 1),
-        ending_text(facts, 2, closed, 2),
-        ending_text(facts, 2, closed - 1, 2),
-        ending_text(facts, 2, closed - 1, 0xA),
-        ending_text(facts, 3, closed, 3),
+        ending_text(facts, Life("", session, b"", 1, 0, zxid, 0, ended_by))
+        for session, zxid, ended_by in ends
     ] == [
         "its session expired",
         "it closed its session",
