@@ -25,7 +25,7 @@ from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 
 RANDOM = 120
 FROM_ZXID = 0x8E

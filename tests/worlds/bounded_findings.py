@@ -14,13 +14,13 @@ from tests.worlds.record_by_record import groups_of, sessions_of
 from tests.worlds.screened_findings import whole_columns
 from zkgroup.audit.answers.partition_rows import partition_rows
 from zkgroup.audit.answers.partitions import rows_by_partition
-from zkgroup.audit.answers.session_views import session_views
+from zkgroup.audit.answers.session_rows import session_views
 from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.bounded import BoundedRows, RowLimits
 from zkgroup.audit.findings.rules import Bounds
 from zkgroup.audit.findings.screening import find_screened
-from zkgroup.audit.inputs.fact_rows import facts_in
 from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.rows import facts_in
 from zkgroup.audit.inputs.source import Rows
 
 TIGHT = RowLimits(most_rows=1, rows_per_part=40, buckets=3)

@@ -18,7 +18,7 @@ from zkgroup.audit.findings.engine import Found, audit
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.results import document
 

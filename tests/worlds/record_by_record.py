@@ -8,14 +8,11 @@ from typing import Final, TypeVar
 
 from zkgroup.audit.answers.sessions import SessionCounts, SessionRow, session_rows
 from zkgroup.audit.findings.record_checks import KEPT, RecordChecks, Step
-from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op
+from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, inside_path, seed_of
 from zkgroup.audit.inputs.facts import Facts, SessionLife
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.groups import is_of_groups
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.reading import inside_path, seed_of
-from zkgroup.audit.inputs.source import Source, empty_chroot_text
-from zkgroup.audit.inputs.state_at import StateBuilder
+from zkgroup.audit.inputs.keys import is_of_groups
+from zkgroup.audit.inputs.source import PointInTime, Source, empty_chroot_text
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.lifetimes import Ephemerals, lifetime_of
 from zkgroup.zkfiles.records import (
@@ -271,14 +268,32 @@ def groups_of(events: Iterable[Event]) -> set[str]:
 
 def rows_from(events: Iterable[Event], from_zxid: int) -> Iterator[Event]:
     """The rows from a transaction on, behind what stood before it."""
-    state, has_begun = StateBuilder(), False
+    seeds: dict[str | int, Event] = {}
+    later = []
     for event in events:
-        if event.zxid < from_zxid or event.seed:
-            state.see(event)
-            continue
-        if not has_begun:
-            yield from state.seeds()
-            has_begun = True
-        yield event
-    if not has_begun:
-        yield from state.seeds()
+        if event.zxid >= from_zxid and not event.seed:
+            later.append(event)
+        elif event.op in ("createSession", "closeSession"):
+            _put(seeds, event.session, event)
+        elif event.applied and event.path not in ("", "/"):
+            _put(seeds, event.path, event)
+    yield from sorted(seeds.values(), key=lambda seed: (seed.zxid, seed.path, seed.session))
+    yield from later
+
+
+def _put(seeds: dict[str | int, Event], key: str | int, event: Event) -> None:
+    """What stands there behind a row, as a seed."""
+    before = seeds.get(key)
+    match event.op:
+        case "createSession":
+            seeds[key] = event._replace(zxid=0, sub=SINGLE, time_ms=0, cxid=0, seed=True)
+        case "create":
+            owner = event.session if event.ephemeral == "session" else 0
+            mtime_ms = event.time_ms if event.mtime_ms is None else event.mtime_ms
+            seeds[key] = event._replace(sub=SINGLE, session=owner, cxid=0, seed=True, mtime_ms=mtime_ms)
+        case "set" if before is not None:
+            seeds[key] = before._replace(data=event.data, version=event.version, mtime_ms=event.time_ms)
+        case "setACL" if before is not None:
+            seeds[key] = before._replace(acl=event.acl)
+        case "delete" | "closeSession":
+            seeds.pop(key, None)

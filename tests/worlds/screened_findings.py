@@ -15,11 +15,15 @@ from zkgroup.audit.findings.engine import bounds_of
 from zkgroup.audit.findings.rules import Bounds
 from zkgroup.audit.findings.screening import find_screened
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.fact_rows import facts_in
 from zkgroup.audit.inputs.facts import facts_of
-from zkgroup.audit.inputs.logs import with_ends
-from zkgroup.audit.inputs.parts import ROWS_PER_PART, Parts
-from zkgroup.audit.inputs.rows import Columns, ColumnsBuilder, columns_of
+from zkgroup.audit.inputs.rows import (
+    ROWS_PER_PART,
+    Columns,
+    ColumnsBuilder,
+    columns_of,
+    facts_in,
+    joined,
+)
 from zkgroup.audit.inputs.source import Rows, SeenTree
 
 _EVENTS_AT_A_TIME: Final = 1 << 15
@@ -27,8 +31,7 @@ _EVENTS_AT_A_TIME: Final = 1 << 15
 
 def whole_columns(rows: Rows) -> Columns:
     """All of them, with the ends of ephemerals that no record names."""
-    parts = rows.parts(ROWS_PER_PART)
-    return with_ends(list(parts.logged), parts.before)
+    return joined(list(rows.parts(ROWS_PER_PART)))
 
 
 def events_in(rows: Rows) -> list[Event]:
@@ -38,7 +41,7 @@ def events_in(rows: Rows) -> list[Event]:
 
 def rows_of_events(events: Callable[[], Iterable[Event]], seen: SeenTree) -> Rows:
     """Rows that are objects as a range of a history."""
-    return Rows(lambda size: parts_of(events(), size), seen, None)
+    return Rows(lambda size, groups=None: parts_of(events(), size), seen, None)
 
 
 _SHARES = (1, 0, 0.1, 0.001)
@@ -70,13 +73,12 @@ def assert_same(events: Sequence[Event], bounds: Mapping[str, Bounds], what: str
     return Counter(finding.finding for finding in exact.elements())
 
 
-def parts_of(events: Iterable[Event], rows_per_part: int) -> Parts:
+def parts_of(events: Iterable[Event], rows_per_part: int) -> Iterator[Columns]:
     """Rows that are objects in parts that each end with a transaction; seeds come first."""
     kinds = groupby(events, key=attrgetter("seed"))
     is_seed, some = next(kinds, (False, iter(())))
-    before = columns_of(some if is_seed else ())
-    logged = next(kinds, (False, iter(())))[1] if is_seed else some
-    return Parts(before, _in_parts(logged, rows_per_part))
+    yield columns_of(some if is_seed else ())
+    yield from _in_parts(next(kinds, (False, iter(())))[1] if is_seed else some, rows_per_part)
 
 
 def _in_parts(events: Iterable[Event], rows_per_part: int) -> Iterator[Columns]:

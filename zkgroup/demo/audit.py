@@ -21,9 +21,8 @@ from zkgroup.audit.answers.owner_lives import OwnerLife, member_of_thread
 from zkgroup.audit.answers.partitions import owners_of, rows_by_partition
 from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.findings.rules import Finding
-from zkgroup.audit.inputs.installed import require_columns
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.inputs.source import Source
+from zkgroup.audit.inputs.source import Source, require_columns
 from zkgroup.audit.inputs.texts import session_text
 from zkgroup.demo.flight_data import TOPIC, last_of
 from zkgroup.demo.group import NAMES, DemoGroup, GroupDemoReport

@@ -46,17 +46,18 @@ class Ephemerals:
 
     def __init__(self) -> None:
         self._paths: dict[int, set[str]] = {}
-        self._sessions: dict[str, int] = {}
+        self.sessions: dict[str, int] = {}
+        """By path, the session of each that there is."""
 
     def created(self, path: str, session: int) -> None:
         """An ephemeral of that session stands there from now on."""
         self.deleted(path)
-        self._sessions[path] = session
+        self.sessions[path] = session
         self._paths.setdefault(session, set()).add(path)
 
     def deleted(self, path: str) -> None:
         """Nothing stands there any more; a path of no ephemeral is passed over."""
-        session = self._sessions.pop(path, None)
+        session = self.sessions.pop(path, None)
         if session is not None:
             self._paths[session].discard(path)
 
@@ -71,7 +72,7 @@ class Ephemerals:
         """Returns what a session still has when it ends, sorted; it has nothing then."""
         left = sorted(self._paths.pop(session, ()))
         for path in left:
-            del self._sessions[path]
+            del self.sessions[path]
         return left
 
     def follow(self, transaction: Transaction) -> tuple[str, ...]:

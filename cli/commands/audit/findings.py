@@ -21,10 +21,9 @@ from zkgroup.audit.incidents.incident import (
     NumberedIncident,
     PartitionDamage,
 )
-from zkgroup.audit.inputs.installed import require_columns, require_spark
 from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.opening import path_of
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime, require_columns, require_spark
 from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 

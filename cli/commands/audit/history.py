@@ -18,8 +18,8 @@ from zkgroup.audit.answers.partitions import (
 )
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.groups import require_group
-from zkgroup.audit.inputs.points_in_time import PointInTime, is_within
+from zkgroup.audit.inputs.keys import require_group
+from zkgroup.audit.inputs.source import PointInTime, is_within
 from zkgroup.model import TopicPartition
 
 from ...app import fail_check, output
@@ -323,7 +323,7 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.session_views import session_views
+        from zkgroup.audit.answers.session_rows import session_views
 
         zxids = source.zxids(start, end)
         facts, all_sessions, groups = session_views(source.rows())

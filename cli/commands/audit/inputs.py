@@ -14,12 +14,9 @@ from typing import Any
 
 import click
 
-from zkgroup.audit.inputs.installed import require_columns
 from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.opening import OneTree, inconsistency_of, open_source, path_of, require_source
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.progress import Progress
-from zkgroup.audit.inputs.source import Source
+from zkgroup.audit.inputs.source import PointInTime, Progress, Source, require_columns
 from zkgroup.audit.spark.collector import without_collector
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition

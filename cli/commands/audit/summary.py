@@ -8,7 +8,7 @@ from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.summary import SummaryRow, summaries
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 
 from ...app import fail_check, output
 from ...audit_rows import LastTransaction, document

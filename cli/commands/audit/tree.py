@@ -12,9 +12,7 @@ from zkgroup.admin.znodes import check_path
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.live import ROUNDS, walk
 from zkgroup.audit.inputs.opening import inconsistency_of
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.progress import Progress
-from zkgroup.audit.inputs.source import SeenTree, Source
+from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
 from zkgroup.zkfiles.diffs import State, ZnodeChange

@@ -18,8 +18,7 @@ from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.findings.rules import WholeRule
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.source import Source
+from zkgroup.audit.inputs.source import PointInTime, Source
 from zkgroup.errors import ConfigError, NotFoundError
 
 WHOLE = {rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)}

@@ -18,7 +18,7 @@ from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.findings.rules import WholeRule
 from zkgroup.audit.inputs.facts import facts_of
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError
 
 

@@ -12,7 +12,7 @@ from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.made_reports import data_in
 from tests.worlds.shell import Shell
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.audit.report.writing import report_of
 from zkgroup.errors import NotFoundError

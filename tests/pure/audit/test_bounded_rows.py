@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import tempfile
@@ -22,7 +21,7 @@ from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.bounded import BoundedRows, RowLimits
 from zkgroup.audit.findings.engine import bounds_of
 from zkgroup.audit.findings.rules import Bounds
-from zkgroup.audit.inputs import temporary
+from zkgroup.audit.inputs import buckets
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.rows import columns_of
@@ -71,7 +70,7 @@ def test_a_short_history_is_not_written(tmp_path: Path, monkeypatch: pytest.Monk
     rows = rows_of(tmp_path / "files", 7)
     logged = sum(not event.seed for event in events_in(rows))
     expected = assert_same(rows, BOUNDS, "history 7")
-    monkeypatch.setattr(temporary, "TemporaryFile", None)
+    monkeypatch.setattr(buckets, "TemporaryFile", None)
 
     with closing(BoundedRows(rows, None, RowLimits(logged, 40, 3))) as bounded:
         assert bounded.written == 0
@@ -106,13 +105,10 @@ def open_below(folder: Path) -> list[str]:
 def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the way out."""
 
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(buckets, "TemporaryFile", lambda prefix: Path("/dev/full").open("r+b"))  # noqa: SIM115
     with pytest.raises(ConfigError, match=f"{place}: .*No space left on device; TMPDIR names another"):
         BoundedRows(rows_of(tmp_path / "files", 7), None, TIGHT)
 
@@ -120,9 +116,9 @@ def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest
 def test_rows_that_are_gone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that someone cut has nothing more to read: that is an error, not a loop."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with closing(temporary.TemporaryBuckets(2)) as buckets:
-        buckets.add(columns_of(events_in(open_source([folder(INCIDENTS)]).rows())))
-        os.truncate(buckets.tables._file.fileno(), 1)
+    with closing(buckets.TemporaryBuckets(2)) as kept:
+        kept.add(columns_of(events_in(open_source([folder(INCIDENTS)]).rows())))
+        os.truncate(kept.tables._file.fileno(), 1)
 
         with pytest.raises(ConfigError, match="kept there are gone"):
-            buckets.columns(buckets.names[0])
+            kept.columns(kept.names[0])

@@ -10,10 +10,9 @@ from tests.worlds.record_by_record import exact_rows
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.findings.record_checks import record_checks_of
-from zkgroup.audit.inputs.codes import DELETE
-from zkgroup.audit.inputs.logs import all_ends_are_named
+from zkgroup.audit.inputs.events import DELETE
+from zkgroup.audit.inputs.logs import record_facts, with_ends
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.inputs.record_facts import record_facts
 from zkgroup.audit.inputs.rows import Columns, columns_of
 from zkgroup.zkfiles.history import History
 
@@ -45,9 +44,6 @@ def test_ends_that_name_nothing_are_found(tmp_path: Path, lists: bool) -> None:
     columns = columns_in(tmp_path)
     assert columns.synthetic.any() != lists
 
-    logged = columns.take((~columns.synthetic).nonzero()[0])
-    assert all_ends_are_named(logged, columns_of(())) == lists
-
 
 def test_an_end_that_lacks_one_ephemeral_is_not_named(tmp_path: Path) -> None:
     """As if another session had deleted it later."""
@@ -56,16 +52,8 @@ def test_an_end_that_lacks_one_ephemeral_is_not_named(tmp_path: Path) -> None:
     columns = columns_in(tmp_path)
     is_named = (columns.op == DELETE) & (columns.session == 7)
     assert is_named.sum() == 1
-    assert all_ends_are_named(columns, columns_of(()))
-    assert not all_ends_are_named(columns.take((~is_named).nonzero()[0]), columns_of(()))
-
-
-def test_ephemerals_that_stood_before_have_to_be_looked_at(tmp_path: Path) -> None:
-    """A session that owned some may have ended without a list of them."""
-    world = sessions(lists=True)
-    world.log(tmp_path)
-    columns = columns_in(tmp_path)
-    assert not all_ends_are_named(columns, columns)
+    added = with_ends([columns.where(~is_named)], columns_of(()))
+    assert [event.path for event in added.events(added.synthetic.nonzero()[0])] == ["/e7"]
 
 
 def test_record_facts_are_noted_while_rows_are_read(tmp_path: Path) -> None:

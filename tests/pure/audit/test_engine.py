@@ -18,7 +18,7 @@ from zkgroup.audit.findings.rules import Bounds, Find, Finding, KeyRows, Rule, W
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
 from zkgroup.audit.inputs.opening import OneTree, open_source
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError
 
 

@@ -15,7 +15,7 @@ from tests.worlds.screened_findings import events_in
 from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 NAMES = [rule.name for rule in RULES]

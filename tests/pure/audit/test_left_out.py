@@ -15,11 +15,11 @@ from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import counted_reads
 from zkgroup.audit.answers.partition_rows import partition_rows
 from zkgroup.audit.answers.partitions import rows_by_partition
-from zkgroup.audit.answers.session_views import session_views
+from zkgroup.audit.answers.session_rows import session_views
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.rows import joined, transactions_of
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.inputs.stored import joined
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 SMALL = 30
@@ -54,23 +54,15 @@ def test_answers_about_recorded_groups_are_those_of_all_rows(folder: Path) -> No
 def test_rows_of_other_groups_are_left_out(tmp_path: Path) -> None:
     """Nine tenths of a healthy day."""
     rows = open_source([write_logs(tmp_path / "day", 8_000, 2, groups=4)]).rows()
-    assert rows.parts_of_group is not None
-    assert rows.session_parts is not None
-    all_rows, of_group, of_sessions = (
-        whole_columns(rows),
-        rows.parts_of_group("group-1", 1_000),
-        rows.session_parts(1_000),
-    )
+    all_rows = whole_columns(rows)
 
-    assert of_group is not None
-    assert of_sessions is not None
-    columns = joined(list(of_group.logged))
+    columns = joined(list(rows.parts(1_000, ("group-1",))))
     offsets = sum("/offsets/" in path for path in columns.paths)
     assert offsets < sum("/offsets/" in path for path in all_rows.paths) / 2
-    parts = list(of_sessions.logged)
-    assert len(parts) > 1
-    assert sum(len(part) for part, _ in parts) < len(columns) < len(all_rows)
-    assert sum(len(each.zxid) for _, each in parts if each is not None) == (~all_rows.seed).sum()
+    parts = list(rows.parts(1_000, ()))
+    assert len(parts) > 2
+    assert sum(map(len, parts)) < len(columns) < len(all_rows)
+    assert sum(len(transactions_of(part).zxid) for part in parts) == (~all_rows.seed).sum()
     assert_same_answers(rows, ["group-0", "group-1"])
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.history import History

@@ -16,7 +16,7 @@ from tests.worlds.golden_data import FOLDER
 from tests.worlds.screened_findings import events_in
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.opening import OneTree, open_source
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
 from zkgroup.zkfiles.history import History

@@ -9,8 +9,8 @@ from tests.worlds.audit_log import AuditLog
 from tests.worlds.record_by_record import rows_from
 from tests.worlds.screened_findings import events_in
 from zkgroup.audit.inputs.converted import LogTimes, last_at
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.state_at import StateBuilder
+from zkgroup.audit.inputs.rows import columns_of, state_of
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 
@@ -44,11 +44,7 @@ def test_what_is_refused_or_gone_leaves_nothing() -> None:
         Operation(TransactionType.ERROR, error=-110),
     )
     log.expire(1)
-    state = StateBuilder()
-    for event in log.events():
-        state.see(event)
-
-    session, znode = state.seeds()
+    session, znode = state_of(columns_of(log.events())).events()
 
     assert (session.op, session.session, session.seed) == ("createSession", 2, True)
     assert (znode.path, znode.data, znode.version, znode.sub) == ("/a", b"2", 1, -1)

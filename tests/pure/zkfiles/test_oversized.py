@@ -72,9 +72,7 @@ def test_reading_rows_as_columns_is_enough(tmp_path: Path) -> None:
     """The sizes are seen in the pass that makes them: nothing is read once more for them."""
     _history(LIMIT + 1).log(tmp_path)
     source = open_source([tmp_path])
-    parts = source.rows().parts(1000)
-    assert parts is not None
-    assert sum(len(part) for part in parts.logged) == 3
+    assert len(list(source.rows().parts(1000))) == 2
 
     assert source.history is not None
     (server,) = source.history.ensemble.servers

@@ -11,7 +11,7 @@ from tests.worlds.bucket_findings import assert_same
 from tests.worlds.random_histories import histories
 from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.buckets import SPANNING
-from zkgroup.audit.inputs.bucket_names import CLUSTER, bucket_of_group, count_for, names_of, numbers_of
+from zkgroup.audit.inputs.buckets import CLUSTER, bucket_of_group, count_for, names_of, numbers_of
 
 BUCKETS = 7
 HISTORIES = 2

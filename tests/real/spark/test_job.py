@@ -18,7 +18,7 @@ from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.inputs.points_in_time import PointInTime
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, StoredFile
 from zkgroup.audit.report import tables as columns_of
 from zkgroup.audit.spark.conversion import Conversion

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 import numpy as np
 
-from zkgroup.audit.inputs.ends import Ends
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.fact_rows import fact_rows, facts_in, groups_of_paths
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.parts import ROWS_PER_PART, Parts, compact
-from zkgroup.audit.inputs.rows import Columns, Flags, first_places
+from zkgroup.audit.inputs.rows import (
+    ROWS_PER_PART,
+    Columns,
+    Flags,
+    compact,
+    fact_rows,
+    facts_in,
+    first_places,
+    groups_of_paths,
+    joined,
+)
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.inputs.stored import joined
 from zkgroup.znodes.paths import path_kind
 
 
@@ -24,18 +28,10 @@ def partition_rows(
 
     Memory: these rows, and a part of the others.
     """
-    if group is not None and rows.parts_of_group is not None:
-        parts = rows.parts_of_group(group, rows_per_part)
-    else:
-        parts = rows.parts(rows_per_part)
-    return _partition_rows(rows, parts, group)
-
-
-def _partition_rows(rows: Rows, parts: Parts, group: str | None) -> tuple[Facts, list[Event]]:
-    ends, seen = Ends(parts.before), set[str]()
     known: list[Columns] = []
     found: list[Event] = []
-    for part in chain((parts.before,), map(ends.added, parts.logged)):
+    seen = set[str]()
+    for part in rows.parts(rows_per_part, None if group is None else (group,)):
         known.append(compact(part.take(fact_rows(part))))
         names, groups = groups_of_paths(part.paths)
         is_asked = (

@@ -10,7 +10,7 @@ from zkgroup.audit.answers.owner_lives import OwnerLife, OwnerLives
 from zkgroup.audit.answers.partition_offsets import OffsetWrite, PartitionOffsets
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.groups import is_of_groups, require_group
+from zkgroup.audit.inputs.keys import is_of_groups, require_group
 from zkgroup.audit.inputs.texts import first_of, members_of
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition

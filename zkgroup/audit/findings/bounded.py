@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from zkgroup.audit.findings.buckets import find_in_bucket, find_in_sessions, find_in_tree
 from zkgroup.audit.findings.rules import Bounds, Finding, Rule
 from zkgroup.audit.findings.screening import AuditedColumns, of_one_group
-from zkgroup.audit.inputs.bucket_names import CLUSTER
-from zkgroup.audit.inputs.bucket_rows import known_rows
-from zkgroup.audit.inputs.ends import Ends
-from zkgroup.audit.inputs.fact_rows import facts_in
-from zkgroup.audit.inputs.parts import ROWS_PER_PART, apart, closes_in, compact
-from zkgroup.audit.inputs.rows import Columns
+from zkgroup.audit.inputs.buckets import CLUSTER, TemporaryBuckets, known_rows
+from zkgroup.audit.inputs.rows import (
+    ROWS_PER_PART,
+    Columns,
+    apart,
+    closes_in,
+    compact,
+    facts_in,
+    in_order,
+    joined,
+)
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.inputs.stored import in_order, joined
-from zkgroup.audit.inputs.temporary import TemporaryBuckets
 
 
 class RowLimits(NamedTuple):
@@ -33,24 +36,18 @@ class RowLimits(NamedTuple):
 LIMITS: Final = RowLimits()
 
 
-class PartsWatcher(Protocol):
-    """Sees a history while it is read."""
-
-    def begin(self, before: Columns) -> None:
-        """What stood before it."""
-
-    def add(self, part: Columns) -> None:
-        """Its rows, part by part."""
-
-
 class BoundedRows:
     """The rows of an audit, of one group where one is named. Close it when all is found."""
 
     def __init__(
-        self, rows: Rows, group: str | None, limits: RowLimits = LIMITS, watcher: PartsWatcher | None = None
+        self,
+        rows: Rows,
+        group: str | None,
+        limits: RowLimits = LIMITS,
+        watch: Callable[[Columns], None] | None = None,
     ) -> None:
         self.rows, self.group, self._limits = rows, group, limits
-        self._watcher = watcher
+        self._watch = watch
         self.groups: set[str] = set()
         """The names of all groups, where one is asked for."""
         self._kept: TemporaryBuckets | None = None
@@ -99,19 +96,14 @@ class BoundedRows:
 
     def _all(self) -> Columns:
         """All rows; of more than may be in memory those that have to be seen together."""
-        parts = self.rows.parts(self._limits.rows_per_part)
-        before, size = of_one_group(parts.before, self.group, self.groups), 0
-        # Their places are those among all ends of a session, whatever bucket they are in.
-        ends = Ends(parts.before)
-        held = [before] if len(before) else []
+        held: list[Columns] = []
         known: list[Columns] = []
-        if self._watcher is not None:
-            self._watcher.begin(before)
-        for rows in map(ends.added, parts.logged):
+        size = 0
+        for rows in self.rows.parts(self._limits.rows_per_part):
             part = of_one_group(rows, self.group, self.groups)
-            size += len(part)
-            if self._watcher is not None:
-                self._watcher.add(part)
+            size += int((~part.seed).sum())
+            if self._watch is not None:
+                self._watch(part)
             if self._kept is None and size > self._limits.most_rows:
                 self._kept = TemporaryBuckets(self._limits.buckets)
                 known += [self._keep(self._kept, each) for each in held]

@@ -18,8 +18,7 @@ from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.findings.tree_columns import TreeTable
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_SESSION, BY_SUBTREE, Key
-from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
-from zkgroup.audit.inputs.stored import in_order, joined
+from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, in_order, joined
 
 SESSION_KEYS: Final = frozenset({BY_SESSION.name})
 TREE_KEYS: Final = frozenset({BY_SUBTREE.name, ACLS.name})

@@ -9,10 +9,8 @@ from typing import NamedTuple, Protocol
 
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.groups import require_group
-from zkgroup.audit.inputs.installed import require_columns
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.source import Rows, Source
+from zkgroup.audit.inputs.keys import require_group
+from zkgroup.audit.inputs.source import PointInTime, Rows, Source, require_columns
 from zkgroup.errors import ConfigError
 
 

@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
-from zkgroup.audit.inputs.codes import CREATE, SET_ACL
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.events import CREATE, SET_ACL, Event
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import BY_SUBTREE, Key, Keys
 from zkgroup.audit.inputs.texts import count_text, subtree_text, who

@@ -15,8 +15,7 @@ from zkgroup.audit.answers.partition_offsets import (
 )
 from zkgroup.audit.findings.membership import TimeRange
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
-from zkgroup.audit.inputs.codes import CHECK, CREATE, DELETE
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.events import CHECK, CREATE, DELETE, Event
 from zkgroup.audit.inputs.facts import DataChange, Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
 from zkgroup.audit.inputs.texts import count_text, duration_text, is_member, members_of, who

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from zkgroup.audit.answers.owner_lives import members_named
 from zkgroup.audit.findings.membership import member_of
 from zkgroup.audit.findings.partition_columns import PartitionTable
-from zkgroup.audit.inputs.codes import CREATE, DELETE
+from zkgroup.audit.inputs.events import CREATE, DELETE
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
 from zkgroup.audit.inputs.selection import Selection

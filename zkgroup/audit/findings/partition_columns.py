@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.inputs.codes import CREATE, DELETE, SET
+from zkgroup.audit.inputs.events import CREATE, DELETE, SET
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
 from zkgroup.audit.inputs.selection import Selection
 from zkgroup.znodes.paths import path_kind

@@ -56,7 +56,7 @@ def record_checks_of(history: History) -> RecordChecks:
 
 
 def _checks_of(history: History) -> RecordChecks:
-    from zkgroup.audit.inputs.record_facts import record_facts
+    from zkgroup.audit.inputs.logs import record_facts
 
     checks, records = RecordChecks(), record_facts(history)
     if records is None:

@@ -11,10 +11,8 @@ from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screene
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.groups import is_of_groups
-from zkgroup.audit.inputs.keys import Key, Keys
-from zkgroup.audit.inputs.parts import of_group
-from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
+from zkgroup.audit.inputs.keys import Key, Keys, is_of_groups
+from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, of_group
 from zkgroup.audit.inputs.selection import Selection
 from zkgroup.znodes.paths import path_kind
 

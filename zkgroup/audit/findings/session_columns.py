@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from zkgroup.audit.inputs.codes import CLOSE_SESSION, CREATE, DELETE, ERROR, OF_SESSION
+from zkgroup.audit.inputs.events import CLOSE_SESSION, CREATE, DELETE, ERROR, OF_SESSION
 from zkgroup.audit.inputs.facts import Facts, SessionLife
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
 from zkgroup.audit.inputs.selection import Selection

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from zkgroup.audit.findings.owner_columns import OwnerTable
 from zkgroup.audit.findings.partition_columns import PartitionTable
 from zkgroup.audit.findings.session_columns import SessionTable
-from zkgroup.audit.inputs.codes import CREATE, DELETE, OF_SESSION
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.events import CREATE, DELETE, OF_SESSION, Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_SESSION, Keys
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, last_of_paths

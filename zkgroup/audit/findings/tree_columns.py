@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from zkgroup.audit.findings.tables import ScreenTables
-from zkgroup.audit.inputs.codes import CREATE, DELETE, SET
+from zkgroup.audit.inputs.events import CREATE, DELETE, SET
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, last_of_paths
 from zkgroup.audit.inputs.selection import Selection
 

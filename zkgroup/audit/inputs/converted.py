@@ -5,28 +5,44 @@ The tables hold every operation and the state before the first, but no whole tre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from zkgroup.audit.inputs import manifest, stored_files
-from zkgroup.audit.inputs.logs import with_ends
+from zkgroup.audit.inputs.logs import Ends, with_ends
 from zkgroup.audit.inputs.manifest import Converted, ConvertedLog, Manifest
-from zkgroup.audit.inputs.parts import Parts, apart, behind, between, inside, sorted_seeds
-from zkgroup.audit.inputs.points_in_time import Covered, PointInTime, outside_notes, unlogged_part, zxid_range
-from zkgroup.audit.inputs.progress import Progress, quiet
-from zkgroup.audit.inputs.rows import Columns, columns_of
-from zkgroup.audit.inputs.source import Rows, SeenTree, empty_chroot_text, standing_text
-from zkgroup.audit.inputs.stored import (
+from zkgroup.audit.inputs.rows import (
     AS_CODES,
     OPERATION_COLUMNS,
     ROWS,
+    Columns,
+    apart,
+    behind,
+    between,
+    columns_of,
     columns_of_operations,
     columns_of_rows,
     in_order,
+    inside,
+    sorted_seeds,
+)
+from zkgroup.audit.inputs.source import (
+    Covered,
+    PointInTime,
+    Progress,
+    Rows,
+    SeenTree,
+    empty_chroot_text,
+    outside_notes,
+    quiet,
+    standing_text,
+    unlogged_part,
+    zxid_range,
 )
 from zkgroup.audit.inputs.stored_files import OPERATIONS, SEEDS, Source, StoredFile
 from zkgroup.errors import ConfigError, NotFoundError
@@ -153,7 +169,7 @@ class ConvertedSource:
         marks = self._marks(from_zxid - 1) if from_zxid > self.base_zxid + 1 else ()
         before = max((self.base_zxid, *(mark.last_zxid for mark in marks)))
 
-        def parts(_rows_per_part: int) -> Parts:
+        def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
             return self._parts(before, to_zxid)
 
         seen = SeenTree(Tree(digests=False), before, None, known.is_exact, False, known.detail)
@@ -203,12 +219,12 @@ class ConvertedSource:
         self._is_chroot_empty = bool(self.chroot) and not any(found.paths)
         return found
 
-    def _parts(self, before: int, to_zxid: int | None) -> Parts:
+    def _parts(self, before: int, to_zxid: int | None) -> Iterator[Columns]:
         """The same log by log. What stood later than the first tree, or in a chroot, is known of all rows."""
         if before > self.base_zxid or self.chroot:
-            seeds, logged = apart(self._columns(before, to_zxid))
-            return Parts(seeds, iter((logged,)))
-        return Parts(self.tables.seeds(), self._logged(to_zxid))
+            yield from apart(self._columns(before, to_zxid))
+            return
+        yield from map(Ends().added, chain([self.tables.seeds()], self._logged(to_zxid)))
 
     def _logged(self, to_zxid: int | None) -> Iterator[Columns]:
         """The rows of each log up to a transaction; zxids that are missing are noted."""

@@ -5,9 +5,19 @@ On a laptop rows come from `zkgroup.zkfiles`, in Spark from Parquet; findings ar
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
 
-from zkgroup.zkfiles.records import Acl
+from zkgroup.zkfiles.lifetimes import lifetime_of
+from zkgroup.zkfiles.records import Acl, StoredZnode
+from zkgroup.zkfiles.tree import Tree
+
+OPS: Final = ("create", "delete", "set", "setACL", "check", "createSession", "closeSession", "error")
+CREATE, DELETE, SET, SET_ACL, CHECK, CREATE_SESSION, CLOSE_SESSION, ERROR = range(8)
+LIFETIMES: Final = (None, "session", "container", "ttl")
+OF_SESSION: Final = 1
+"""The code of an ephemeral."""
+
 
 Op = Literal["create", "delete", "set", "setACL", "check", "createSession", "closeSession", "error"]
 Lifetime = Literal["session", "container", "ttl"]
@@ -48,3 +58,44 @@ class Event(NamedTuple):
     """create and setACL. None in a seed whose ACL the snapshot lacks, or where ACLs were not read."""
     mtime_ms: int | None = None
     """A seed: when its data was last written; `time_ms` is when it was created."""
+
+
+def seeds_of(tree: Tree, chroot: str = "") -> Iterator[Event]:
+    """The sessions of a tree, and its znodes by zxid and path, without those outside a chroot."""
+    for session, timeout_ms in sorted(tree.sessions.items()):
+        yield Event(0, SINGLE, 0, session, 0, "createSession", "", timeout_ms=timeout_ms, seed=True)
+    znodes = (one for path in tree.paths() if (one := tree.stored(path)) is not None)
+    for znode in sorted(znodes, key=lambda each: (each.stat.czxid, each.path)):
+        path = inside_path(znode.path, chroot)
+        if path is not None and path != "/":
+            yield seed_of(znode, path)
+
+
+def seed_of(znode: StoredZnode, path: str) -> Event:
+    """A znode as a seed, with the path that clients see."""
+    stat = znode.stat
+    lifetime = lifetime_of(stat.ephemeral_owner)
+    return Event(
+        stat.czxid,
+        SINGLE,
+        stat.ctime,
+        stat.ephemeral_owner if lifetime == "session" else 0,
+        0,
+        "create",
+        path,
+        znode.data,
+        stat.version,
+        lifetime,
+        seed=True,
+        acl=znode.acl,
+        mtime_ms=stat.mtime,
+    )
+
+
+def inside_path(path: str, chroot: str) -> str | None:
+    """A path as clients of a chroot see it; None outside, and the empty one stays."""
+    if not chroot or not path:
+        return path
+    if path.startswith(f"{chroot}/"):
+        return path[len(chroot) :]
+    return "/" if path == chroot else None

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from zkgroup.audit.inputs.groups import offsets_of_others
-from zkgroup.audit.inputs.points_in_time import (
+from zkgroup.audit.inputs.events import seeds_of
+from zkgroup.audit.inputs.source import (
     Covered,
+    Difference,
     PointInTime,
+    Progress,
+    Rows,
+    SeenTree,
+    empty_chroot_text,
+    few,
     outside_notes,
+    quiet,
+    standing_text,
     unlogged_part,
     zxid_of,
     zxid_range,
 )
-from zkgroup.audit.inputs.progress import Progress, quiet
-from zkgroup.audit.inputs.reading import seeds_of
-from zkgroup.audit.inputs.source import Difference, Rows, SeenTree, empty_chroot_text, few, standing_text
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.log_lists import LeftOutWrites
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, epoch_of
+from zkgroup.znodes.consumers import consumers_path, group_path
 
 if TYPE_CHECKING:
-    from zkgroup.audit.inputs.parts import Parts, SessionParts
     from zkgroup.audit.inputs.rows import Columns
-    from zkgroup.audit.inputs.transactions import TransactionsBuilder
 
 _EVERY = 1000
 
@@ -70,41 +74,22 @@ class Folders:
         """Returns what comes behind a tree; `is_whole` where it has all that stood then."""
         after = seen.zxid
 
-        def parts(
-            rows_per_part: int,
-            left_out: LeftOutWrites | None = None,
-            transactions: TransactionsBuilder | None = None,
-        ) -> Parts:
-            from zkgroup.audit.inputs.logs import LoggedParts, LoggedRange
-            from zkgroup.audit.inputs.parts import Parts
+        def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
+            from zkgroup.audit.inputs.logs import Ends, LoggedRange
             from zkgroup.audit.inputs.rows import columns_of
 
+            # In a tree that lacks something a group may be known by a set alone.
+            left_out = _offsets_of_others(groups, self.chroot) if is_whole and groups is not None else None
             before = columns_of(seeds_of(seeds, self.chroot))
             log = LoggedRange(self.history, after, to_zxid, self.chroot, self.progress, self._holes)
-            logged = LoggedParts(log, rows_per_part, left_out, transactions)
+            ends, has_paths = Ends(), False
+            for part in chain([before], log.parts(rows_per_part, left_out)):
+                has_paths = has_paths or any(part.paths)
+                yield ends.added(part)
+            if self.chroot and not has_paths:
+                self._details[empty_chroot_text(self.chroot)] = None
 
-            def noted() -> Iterator[Columns]:
-                yield from logged
-                if self.chroot and not any(before.paths) and not logged.has_paths:
-                    self._details[empty_chroot_text(self.chroot)] = None
-
-            return Parts(before, noted())
-
-        def parts_of_group(group: str, rows_per_part: int) -> Parts:
-            # In a tree that lacks something a group may be known by a set alone.
-            return parts(rows_per_part, offsets_of_others(group, self.chroot) if is_whole else None)
-
-        def session_parts(rows_per_part: int) -> SessionParts:
-            from zkgroup.audit.inputs.parts import SessionParts
-            from zkgroup.audit.inputs.transactions import TransactionsBuilder
-
-            if not is_whole:
-                return SessionParts.of(parts(rows_per_part))
-            builder = TransactionsBuilder()
-            found = parts(rows_per_part, offsets_of_others(None, self.chroot), builder)
-            return SessionParts(found.before, ((part, builder.taken()) for part in found.logged))
-
-        return Rows(parts, seen, to_zxid, self.progress, parts_of_group, session_parts)
+        return Rows(parts, seen, to_zxid, self.progress)
 
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None
@@ -274,6 +259,16 @@ class Folders:
                 left = end - transaction.zxid + 1
                 self.progress("reading transactions", count, count + left if is_known else None)
             yield transaction
+
+
+def _offsets_of_others(groups: Collection[str], chroot: str) -> LeftOutWrites:
+    """The writes that a question about one group, or about none, does without: commits of the others.
+
+    They are nine tenths of a log. Facts and the names of groups are those of all rows: only what was applied
+    is left out, for a row that stays made the znode above, and what is below `/offsets/`, where no facts are.
+    """
+    but = next((f"{chroot}{group_path(group)}/" for group in groups), None)
+    return LeftOutWrites(f"{chroot}{consumers_path()}/", "/offsets/", but)
 
 
 def _seen(past: PastTree) -> SeenTree:

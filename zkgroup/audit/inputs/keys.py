@@ -3,12 +3,15 @@ one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.texts import first_of
+from zkgroup.errors import NotFoundError
 from zkgroup.znodes.admin_requests import TopicDeletion
-from zkgroup.znodes.paths import Kind, path_kind
+from zkgroup.znodes.consumers import group_path
+from zkgroup.znodes.paths import Kind, PathKind, path_kind
 
 Key = tuple[str, ...]
 
@@ -125,3 +128,20 @@ CONTROLLER = Keys("controller", _controller, _kinds("controller", "controller_ep
 """`/controller` and `/controller_epoch`; one key."""
 ADMIN = Keys("admin", _admin, _kinds("admin"))
 """Below `/admin`; one key."""
+
+
+_NAMED = 8
+
+
+def is_of_groups(place: PathKind) -> bool:
+    """Returns whether a znode belongs to some group, whose name is then that of the place."""
+    return place.kind in ("member", "owner", "offset", "group")
+
+
+def require_group(group: str | None, groups: Iterable[str]) -> None:
+    """Raises NotFoundError where a group was asked for and is not among those that were."""
+    names = sorted(set(groups))
+    if group is None or group in names:
+        return
+    known = first_of(names, _NAMED) or "none"
+    raise NotFoundError(f"{group_path(group)}: there was no such group; those that were: {known}")

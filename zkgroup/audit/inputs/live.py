@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from zkgroup.audit.inputs.progress import Progress, quiet
+from zkgroup.audit.inputs.source import Progress, quiet
 from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl, ZnodeStat
 from zkgroup.zkfiles.exports import ExportedZnode

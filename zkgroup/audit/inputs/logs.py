@@ -1,54 +1,51 @@
-"""The logs of an ensemble's servers as columns, within a chroot."""
+"""The logs of an ensemble's servers as rows, within a chroot; and what the checks of all records need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.inputs.batch_values import (
+from zkgroup.audit.inputs.events import (
+    CLOSE_SESSION,
+    CREATE,
+    CREATE_SESSION,
+    DELETE,
+    ERROR,
+    OF_SESSION,
+    Event,
+)
+from zkgroup.audit.inputs.rows import (
     LIFETIME_CODES,
     OP_CODES,
-    codes_of,
-    numbers_of_column,
+    OPERATION_COLUMNS,
+    Columns,
+    ColumnsBuilder,
+    Flags,
+    Numbers,
+    Transactions,
+    first_places,
+    inside,
+    joined,
 )
-from zkgroup.audit.inputs.codes import CLOSE_SESSION, CREATE, DELETE, OF_SESSION
-from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.parts import inside
-from zkgroup.audit.inputs.progress import Progress
-from zkgroup.audit.inputs.record_facts import RecordFactsBuilder
-from zkgroup.audit.inputs.rows import Columns, ColumnsBuilder, Numbers
-from zkgroup.audit.inputs.stored import joined
-from zkgroup.audit.inputs.transactions import TransactionsBuilder, told_of
+from zkgroup.audit.inputs.source import Progress
 from zkgroup.zkfiles.agreement import Piece, holes_in, pieces
 from zkgroup.zkfiles.arrow import array_of
-from zkgroup.zkfiles.batches import Batch, Coded
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.lifetimes import Ephemerals
 from zkgroup.zkfiles.log_lists import ALL_ZXIDS, LeftOutWrites, Wanted
+from zkgroup.zkfiles.records import TransactionType
 from zkgroup.zkfiles.schemas import LOG, select
 from zkgroup.zkfiles.zxids import Hole
-
-_WANTED: Final = (
-    "zxid",
-    "sub",
-    "session",
-    "cxid",
-    "time",
-    "op",
-    "path",
-    "data",
-    "version",
-    "ephemeral",
-    "timeout_ms",
-    "error",
-    "acl",
-    "applied",
-)
 
 
 class LoggedRange(NamedTuple):
@@ -62,89 +59,73 @@ class LoggedRange(NamedTuple):
     holes: dict[Hole, None]
     """Gets what is missing."""
 
+    def parts(self, rows_per_part: int, left_out: LeftOutWrites | None = None) -> Iterator[Columns]:
+        """The operations, in parts of so many rows; those that are left out count.
 
-class LoggedParts:
-    """The operations of the servers, from the first zxid behind one to another, in parts of so many rows.
-
-    Rows that are left out count. The ephemerals that went with a session without a record are not among them.
-    `transactions` gets what is told of all records where rows are left out.
-    """
-
-    def __init__(
-        self,
-        of: LoggedRange,
-        rows_per_part: int,
-        left_out: LeftOutWrites | None = None,
-        transactions: TransactionsBuilder | None = None,
-    ) -> None:
-        self.has_paths = False
-        """True if a row is within the chroot."""
-        self._of = of
-        self._rows_per_part = rows_per_part
-        self._left_out = left_out
-        self._transactions = transactions
-        ensemble = of.history.ensemble
-        firsts = [server.first_logged for server in ensemble.servers if server.first_logged is not None]
-        # What the checks of all records need costs little here, and another reading there.
-        is_all = of.to_zxid is None and of.after_zxid < min(firsts, default=0)
-        self._facts = RecordFactsBuilder() if is_all and left_out is None else None
-        columns = _WANTED if self._facts is None else (*_WANTED, "digest")
-        self._wanted = Wanted(select(LOG, columns), "", *ALL_ZXIDS, None, ROWS_PER_BATCH, left_out)
-
-    def __iter__(self) -> Iterator[Columns]:
-        of, ensemble = self._of, self._of.history.ensemble
-        # For the time left alone: the exact last zxid would cost reading the newest logs once more.
-        of_logs = max(server.about_last_zxid() for server in ensemble.servers)
-        last_zxid = of.history.last_zxid if of.to_zxid is not None else of_logs
-        first, end = 0, min(last_zxid, of.to_zxid or last_zxid)
-        builder, rows, in_part, last = ColumnsBuilder(), 0, 0, of.after_zxid
-        for piece in pieces(ensemble, of.after_zxid + 1, of.to_zxid):
+        The ephemerals that went with a session without a record are not deleted in them: see `Ends`.
+        """
+        is_noted = left_out is None and self._is_all
+        names = (*OPERATION_COLUMNS, "digest") if is_noted else OPERATION_COLUMNS
+        wanted = Wanted(select(LOG, names), "", *ALL_ZXIDS, None, ROWS_PER_BATCH, left_out)
+        facts, transactions = list[RecordFacts](), [_NO_TRANSACTIONS]
+        builder, rows, in_part = ColumnsBuilder(), 0, 0
+        first, last, end = 0, self.after_zxid, self._about_end
+        for piece in pieces(self.history.ensemble, self.after_zxid + 1, self.to_zxid):
             left = estimated(rows, last - first, end - first) if first else None
-            of.progress("reading operations", rows, left)
-            batches = list(piece.batches(self._wanted))
+            self.progress("reading operations", rows, left)
+            batches = list(piece.batches(wanted))
             if not len(piece.zxids):
                 continue
             holes = holes_in(last, piece.zxids)
-            of.holes.update(dict.fromkeys(holes))
+            self.holes.update(dict.fromkeys(holes))
             first, last = first or int(piece.zxids[0]), int(piece.zxids[-1])
-            batches = self._told(piece, batches, is_whole=not holes)
-            if self._facts is not None:
-                self._facts.add(piece, batches)
+            if holes:  # what is missing may be the only other trace of a group, so no more is left out
+                wanted = wanted._replace(left_out=None)
+            if left_out is not None:
+                batches = self._told(piece, batches, wanted, transactions)
+            if is_noted:
+                facts += _facts_of(piece, batches)
             read = sum(batch.rows if batch.records is None else batch.records.rows for batch in batches)
             rows, in_part = rows + read, in_part + read
             for batch in batches:
                 _add(builder, batch)
-            if in_part >= self._rows_per_part:
-                yield self._inside(builder)
-                builder, in_part = ColumnsBuilder(), 0
-        if self._facts is not None:
-            self._facts.note(of.history)
-        yield self._inside(builder)
+            if in_part >= rows_per_part:
+                yield self._part(builder, transactions if left_out is not None else [])
+                builder, transactions, in_part = ColumnsBuilder(), [_NO_TRANSACTIONS], 0
+        if facts:
+            _noted[self.history] = RecordFacts(*map(np.concatenate, zip(*facts, strict=True)))
+        yield self._part(builder, transactions if left_out is not None else [])
 
-    def _inside(self, builder: ColumnsBuilder) -> Columns:
-        """The rows within the chroot."""
-        columns = inside(builder.columns(), self._of.chroot)
-        self.has_paths = self.has_paths or any(columns.paths)
-        return columns
+    @property
+    def _is_all(self) -> bool:
+        """True if all logs are read: what the checks of all records need costs little then."""
+        firsts = [server.first_logged for server in self.history.ensemble.servers]
+        return self.to_zxid is None and self.after_zxid < min(filter(None, firsts), default=0)
 
-    def _told(self, piece: Piece, batches: list[Batch], *, is_whole: bool) -> list[Batch]:
-        """The rows of a piece, all where those that stay do not tell what is asked; and its transactions.
+    @property
+    def _about_end(self) -> int:
+        """About the last zxid, for the time left: the exact one costs reading the newest logs once more."""
+        if self.to_zxid is None:
+            return max(server.about_last_zxid() for server in self.history.ensemble.servers)
+        return min(self.history.last_zxid, self.to_zxid or self.history.last_zxid)
 
-        Behind a hole none are left out: what is missing may be the only other trace of a group.
-        """
-        if self._left_out is None:
-            return batches
-        told = [told_of(batch, self._of.chroot) for batch in batches]
-        if not is_whole or any(each is None for each in told):
-            all_ = self._wanted._replace(left_out=None)
-            self._wanted = self._wanted if is_whole else all_
-            batches = list(piece.batches(all_))
-            told = [told_of(batch, self._of.chroot) for batch in batches]
-        if self._transactions is not None:
-            for each in told:
-                assert each is not None
-                self._transactions.add(each)
+    def _told(
+        self, piece: Piece, batches: list[Batch], wanted: Wanted, transactions: list[Transactions]
+    ) -> list[Batch]:
+        """The rows of a piece, all where those that stay do not tell its transactions, which are noted."""
+        told = [told_of(batch, self.chroot) for batch in batches]
+        if wanted.left_out is None or None in told:
+            batches = list(piece.batches(wanted._replace(left_out=None)))
+            told = [told_of(batch, self.chroot) for batch in batches]
+        transactions += filter(None, told)
         return batches
+
+    def _part(self, builder: ColumnsBuilder, transactions: Sequence[Transactions]) -> Columns:
+        """The rows within the chroot."""
+        part = inside(builder.columns(), self.chroot)
+        if not transactions:
+            return part
+        return replace(part, transactions=Transactions(*map(np.concatenate, zip(*transactions, strict=True))))
 
 
 def estimated(rows: int, done: int, total: int) -> int | None:
@@ -154,142 +135,208 @@ def estimated(rows: int, done: int, total: int) -> int | None:
 
 
 def _add(builder: ColumnsBuilder, batch: Batch) -> None:
-    """Operations of later servers, which no version knows, are left out."""
-    types = {column.name: column for column in batch.columns}
-    ops = codes_of(batch, "op", OP_CODES)
-    creates = ops == CREATE
-    version = array_of(batch, types["version"]).cast(pa.int64())
-    part: dict[str, Any] = {
-        "zxid": numbers_of_column(batch, "zxid"),
-        "sub": numbers_of_column(batch, "sub"),
-        "time_ms": numbers_of_column(batch, "time"),
-        "session": numbers_of_column(batch, "session"),
-        "cxid": numbers_of_column(batch, "cxid"),
-        "op": ops,
-        "path": array_of(batch, types["path"]).fill_null(""),
-        "data": array_of(batch, types["data"]),
-        "version": pc.if_else(pa.array(creates), pa.scalar(0, pa.int64()), version),
-        "ephemeral": codes_of(batch, "ephemeral", LIFETIME_CODES),
-        "timeout_ms": array_of(batch, types["timeout_ms"]).cast(pa.int64()),
-        "error": array_of(batch, types["error"]).cast(pa.int64()),
-        "applied": array_of(batch, types["applied"]).to_numpy(zero_copy_only=False),
-        "seed": np.zeros(batch.rows, np.bool_),
-        "synthetic": np.zeros(batch.rows, np.bool_),
-        "acl": _acl_codes(builder, batch),
-        "mtime_ms": pa.nulls(batch.rows, pa.int64()),
+    acls = batch.packed("acl")
+    if isinstance(acls, Coded):
+        acl_codes = builder.acl_codes(acls.values)[acls.codes]
+    else:
+        acl_codes = builder.acl_codes(batch["acl"])
+    columns = {
+        column.name: array_of(batch, column)
+        for column in batch.columns
+        if column.name not in ("op", "ephemeral", "acl", "time", "digest")
     }
-    if (ops < 0).any():
-        known = np.flatnonzero(ops >= 0)
-        part = {
-            name: column[known] if isinstance(column, np.ndarray) else column.take(pa.array(known))
-            for name, column in part.items()
-        }
-    builder.add(part)
+    columns |= {"op": codes_of(batch, "op", OP_CODES), "acl": acl_codes}
+    columns["ephemeral"] = codes_of(batch, "ephemeral", LIFETIME_CODES)
+    builder.add_operations(columns, numbers_of_column(batch, "time"))
 
 
-def _acl_codes(builder: ColumnsBuilder, batch: Batch) -> Numbers:
-    packed = batch.packed("acl")
+def numbers_of_column(batch: Batch, name: str) -> Numbers:
+    """A column without nulls; times in milliseconds."""
+    packed = batch.packed(name)
+    values: Numbers = packed.values if isinstance(packed, FixedWidth) else np.array(batch[name], np.int64)
+    return values.astype(np.int64)
+
+
+def codes_of(batch: Batch, name: str, codes: Mapping[Any, int]) -> Numbers:
+    """A column of few different values, as their codes."""
+    packed = batch.packed(name)
     if isinstance(packed, Coded):
-        known: Numbers = builder.acl_codes(packed.values)[packed.codes]
+        known: Numbers = np.array([codes[value] for value in packed.values], np.int8)[packed.codes]
         return known
-    return builder.acl_codes(batch["acl"])
+    if isinstance(packed, Same):
+        return np.full(batch.rows, codes[packed.value], np.int8)
+    return np.array([codes[value] for value in batch[name]], np.int8)
 
 
-def with_ends(logged: Sequence[Columns], before: Columns) -> Columns:
-    """Parts of a log behind what stood before, and the ephemerals that no record of a session's end names.
+_NONE: Final = np.zeros(0, np.int64)
+_NO_TRANSACTIONS: Final = Transactions(_NONE, _NONE, _NONE, _NONE.astype(np.bool_))
 
-    Before 3.6 none is named. They come behind the close of their session, as `reading.events_of` gives them.
+
+def told_of(batch: Batch, chroot: str) -> Transactions | None:
+    """The transactions of a batch that wrote within a chroot or have no path.
+
+    None where rows are left out, and those that stay do not tell this, or lack what facts are made of: the
+    last of these transactions, the latest, and the first of each session.
     """
-    whole, seeds = joined([before, *logged] if len(before) else logged), len(before)
-    places, ends = _unnamed_ends(whole.behind(seeds), before)
-    if not ends:
-        return whole
-    builder = ColumnsBuilder()
-    builder.add_columns(whole)
-    builder.add_events(ends)
-    order = np.concatenate((np.arange(len(whole), dtype=np.float64), seeds + np.array(places) + 0.5))
-    return builder.columns().take(np.argsort(order, kind="stable"))
+    records, zxid = batch.records, numbers_of_column(batch, "zxid")
+    is_inside = _are_inside(batch, chroot)
+    if records is None:
+        ops = codes_of(batch, "op", OP_CODES)
+        rows = np.flatnonzero(is_inside & (ops >= 0))
+        rows = rows[np.append([True], zxid[rows][1:] != zxid[rows][:-1])[: len(rows)]]
+        session, time_ms = (numbers_of_column(batch, name)[rows] for name in ("session", "time"))
+        return Transactions(zxid[rows], session, time_ms, ops[rows] == CREATE_SESSION)
+    zxids, session, time_ms = (
+        np.array(column, np.int64) for column in (records.zxid, records.session, records.time_ms)
+    )
+    opens = np.asarray(records.type) == TransactionType.CREATE_SESSION
+    if not chroot:
+        return Transactions(zxids, session, time_ms, opens)
+    # Of a type that no version knows there is a row, but no record.
+    is_known = np.isin(zxid, zxids)
+    has_row, has_row_inside = np.zeros((2, len(zxids)), np.bool_)
+    has_row[np.searchsorted(zxids, zxid[is_known])] = True
+    has_row_inside[np.searchsorted(zxids, zxid[is_known & is_inside])] = True
+    # What has no row was left out, and only what is within the chroot is.
+    wrote = has_row_inside | ~has_row
+    is_multi = np.asarray(records.type) == TransactionType.MULTI
+    if (~wrote & is_multi).any():
+        return None
+    is_whole, inside = has_row & ~is_multi, np.flatnonzero(wrote)
+    if len(inside):
+        is_whole[_told_by(session, time_ms)] = True
+    if len(inside) and not is_whole[inside[_told_by(session[inside], time_ms[inside])]].all():
+        return None
+    return Transactions(zxids[inside], session[inside], time_ms[inside], opens[inside])
 
 
-def all_ends_are_named(columns: Columns, before: Columns) -> bool:
-    """Returns whether each ephemeral is deleted by a row at the end of its session, or before; False:
-    perhaps.
+def _are_inside(batch: Batch, chroot: str) -> Flags:
+    """Returns whether each row has a path within a chroot, or none."""
+    if not chroot:
+        return np.ones(batch.rows, np.bool_)
+    column = next(each for each in batch.columns if each.name == "path")
+    paths = array_of(batch, column).fill_null("")
+    below = pc.or_(pc.starts_with(paths, f"{chroot}/"), pc.is_in(paths, pa.array(["", chroot])))
+    flags: Flags = below.to_numpy(zero_copy_only=False)
+    return flags
 
-    An ephemeral that is made anew without a delete, and those that stood before, are not looked at.
+
+def _told_by(session: Numbers, time_ms: Numbers) -> Numbers:
+    """The places of the last record, the latest, and the first of each session."""
+    return np.concatenate((first_places(session), [len(session) - 1, int(np.argmax(time_ms))]))
+
+
+class RecordFacts(NamedTuple):
+    """A place for each record, by zxid: what `record_checks` looks at."""
+
+    zxid: Numbers
+    time_ms: Numbers
+    has_digest: Flags
+    is_error: Flags
+    """True if it is a single request that was refused."""
+
+
+_noted: WeakKeyDictionary[History, RecordFacts] = WeakKeyDictionary()
+"""Of histories of which all logs were read."""
+
+
+def record_facts(history: History) -> RecordFacts | None:
+    """Those of all records; None without a record."""
+    noted = _noted.get(history)
+    if noted is not None and noted.zxid[-1] == history.ensemble.last_record:
+        return noted
+    columns = select(LOG, ("zxid", "sub", "time", "op", "digest"))
+    wanted = Wanted(columns, "", *ALL_ZXIDS, None, ROWS_PER_BATCH)
+    parts = [
+        part for piece in pieces(history.ensemble) for part in _facts_of(piece, list(piece.batches(wanted)))
+    ]
+    return RecordFacts(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
+
+
+def _facts_of(piece: Piece, batches: Sequence[Batch]) -> list[RecordFacts]:
+    """Those of one piece, of which no row is left out."""
+    parts = [_facts_of_batch(batch) for batch in batches]
+    missing = np.setdiff1d(piece.zxids, np.concatenate([_NONE, *(each.zxid for each in parts)]))
+    if not len(missing):
+        return parts
+    # A multi without operations has no row.
+    found = [
+        (each.zxid, each.time_ms, each.digest is not None, each.type == TransactionType.ERROR)
+        for each in piece.transactions(missing)
+    ]
+    parts.append(RecordFacts(*map(np.array, zip(*found, strict=True))))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(columns[0])
+    return [RecordFacts(*(column[order] for column in columns))]
+
+
+def _facts_of_batch(batch: Batch) -> RecordFacts:
+    zxids, subs = numbers_of_column(batch, "zxid"), numbers_of_column(batch, "sub")
+    begins = np.append([True], zxids[1:] != zxids[:-1])
+    digest = batch.packed("digest")
+    if isinstance(digest, FixedWidth):
+        present = np.ones(batch.rows, np.bool_) if digest.present is None else digest.present != 0
+    else:
+        present = np.array([value is not None for value in batch["digest"]], np.bool_)
+    is_error = (codes_of(batch, "op", OP_CODES) == ERROR) & (subs < 0)
+    time_ms = numbers_of_column(batch, "time")
+    return RecordFacts(*(column[begins] for column in (zxids, time_ms, present, is_error)))
+
+
+class Ends:
+    """The ephemerals of a history that is read part by part, and ends that no record of a session names.
+
+    Before 3.6 none is named. What stood before is the first part. Memory: the ephemerals.
     """
-    if (before.ephemeral == OF_SESSION).any():
-        return False
-    closes = np.flatnonzero(columns.op == CLOSE_SESSION)
-    if not len(closes):
-        return True
-    is_made = columns.applied & (columns.op == CREATE)
-    rows = np.flatnonzero(is_made | (columns.applied & (columns.op == DELETE)))
-    rows = rows[np.argsort(columns.path[rows], kind="stable")]
-    is_last = np.append(columns.path[rows][1:] != columns.path[rows][:-1], True)[: len(rows)]
-    makes = np.flatnonzero(is_made[rows] & (columns.ephemeral[rows] == OF_SESSION))
-    following = np.where(is_last[makes], -1, rows[np.minimum(makes + 1, len(rows) - 1)])
-    is_deleted = (following >= 0) & (columns.op[following] == DELETE)
-    sessions, first = np.unique(columns.session[closes], return_index=True)
-    owners = columns.session[rows[makes]]
-    place = np.minimum(np.searchsorted(sessions, owners), len(sessions) - 1)
-    is_closed = sessions[place] == owners
-    end = columns.zxid[closes[first[place]]]
-    is_named = is_deleted & (columns.zxid[following] <= end)
-    return bool((is_named | ~is_closed).all())
+
+    def __init__(self) -> None:
+        self._ephemerals = Ephemerals()
+
+    @property
+    def living(self) -> dict[int, int]:
+        """Returns how many ephemerals each session has behind the last part."""
+        return Counter(self._ephemerals.sessions.values())
+
+    def added(self, part: Columns) -> Columns:
+        """The next part, of whole transactions, with deletes of what goes with its sessions and is not named.
+
+        They come behind the last row of the close.
+        """
+        op, paths, ephemerals = part.op, part.paths, self._ephemerals
+        makes = (op == CREATE) & (part.ephemeral == OF_SESSION)
+        changes = np.flatnonzero(part.applied & (makes | (op == DELETE)))
+        closes = np.flatnonzero(op == CLOSE_SESSION)
+        last = np.searchsorted(part.zxid, part.zxid[closes], "right") - 1
+        rows, places = np.concatenate((changes, closes)), np.concatenate((changes, last))
+        order = np.argsort(places, kind="stable")
+        rows, behind, ends = rows[order], list[int](), list[Event]()
+        columns = (rows, places[order], op[rows], part.path[rows], part.session[rows])
+        for row, place, kind, path, session in zip(*(each.tolist() for each in columns), strict=True):
+            if kind == CREATE:
+                ephemerals.created(paths[path], session)
+            elif kind == DELETE:
+                ephemerals.deleted(paths[path])
+            else:
+                for sub, gone in enumerate(ephemerals.ended(session), int(part.sub[place]) + 1):
+                    behind.append(place)
+                    ends.append(_end_of(part, row, sub, gone))
+        if not ends:
+            return part
+        builder = ColumnsBuilder()
+        builder.add_columns(part)
+        builder.add_events(ends)
+        whole = np.concatenate((np.arange(len(part), dtype=np.float64), np.array(behind) + 0.5))
+        added = builder.columns().take(np.argsort(whole, kind="stable"))
+        return replace(added, transactions=part.transactions)
 
 
-def _unnamed_ends(columns: Columns, before: Columns) -> tuple[list[int], list[Event]]:
-    """Deletes that no record names, each with the number of the row that it comes behind."""
-    if all_ends_are_named(columns, before):
-        return [], []
-    ephemerals = Ephemerals()
-    for row in np.flatnonzero(before.ephemeral == OF_SESSION).tolist():
-        ephemerals.created(before.paths[before.path[row]], int(before.session[row]))
-    is_made = (columns.op == CREATE) & (columns.ephemeral == OF_SESSION)
-    matters = np.flatnonzero(
-        (columns.applied & (is_made | (columns.op == DELETE))) | (columns.op == CLOSE_SESSION)
+def _end_of(part: Columns, close: int, sub: int, path: str) -> Event:
+    zxid, time_ms, session, cxid = (
+        int(column[close]) for column in (part.zxid, part.time_ms, part.session, part.cxid)
     )
-    places: list[int] = []
-    ends: list[Event] = []
-    paths, ops = columns.paths, columns.op[matters].tolist()
-    of_rows = zip(
-        matters.tolist(), ops, columns.path[matters].tolist(), columns.session[matters].tolist(), strict=True
-    )
-    closing: tuple[int, int] | None = None
-    for row, op, path, session in of_rows:
-        if closing is not None and columns.zxid[row] != columns.zxid[closing[0]]:
-            _end(columns, ephemerals, closing, places, ends)
-            closing = None
-        if op == CLOSE_SESSION:
-            closing = row, row
-        elif op == CREATE:
-            ephemerals.created(paths[path], session)
-        else:
-            ephemerals.deleted(paths[path])
-            if closing is not None:
-                closing = closing[0], row
-    if closing is not None:
-        _end(columns, ephemerals, closing, places, ends)
-    return places, ends
+    return Event(zxid, sub, time_ms, session, cxid, "delete", path, synthetic=True)
 
 
-def _end(
-    columns: Columns, ephemerals: Ephemerals, closing: tuple[int, int], places: list[int], ends: list[Event]
-) -> None:
-    """What is left of a session behind the last row of its close."""
-    close, last = closing
-    session = int(columns.session[close])
-    for sub, path in enumerate(ephemerals.ended(session), int(columns.sub[last]) + 1):
-        places.append(last)
-        ends.append(
-            Event(
-                int(columns.zxid[close]),
-                sub,
-                int(columns.time_ms[close]),
-                session,
-                int(columns.cxid[close]),
-                "delete",
-                path,
-                synthetic=True,
-            )
-        )
+def with_ends(logged: Iterable[Columns], before: Columns) -> Columns:
+    """Parts of a log behind what stood before, with the ends of ephemerals that no record names."""
+    return joined(list(map(Ends().added, chain([before], logged))))

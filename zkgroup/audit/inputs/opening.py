@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.installed import require_columns
 from zkgroup.audit.inputs.manifest import is_converted
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.progress import Progress, quiet
-from zkgroup.audit.inputs.reading import seeds_of
-from zkgroup.audit.inputs.source import Rows, SeenTree, Source, empty_chroot_text, few
+from zkgroup.audit.inputs.source import (
+    PointInTime,
+    Progress,
+    Rows,
+    SeenTree,
+    Source,
+    empty_chroot_text,
+    few,
+    quiet,
+    require_columns,
+)
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.exports import ExportReader, is_export
 from zkgroup.zkfiles.history import History
@@ -22,7 +29,7 @@ from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
-    from zkgroup.audit.inputs.parts import Parts
+    from zkgroup.audit.inputs.rows import Columns
 
 
 @dataclass(slots=True)
@@ -49,11 +56,10 @@ class OneTree:
         seeds = seen.tree
         self._is_chroot_empty = bool(self.chroot) and not seeds.paths(self.chroot)
 
-        def parts(_rows_per_part: int) -> Parts:
-            from zkgroup.audit.inputs.parts import Parts
+        def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
             from zkgroup.audit.inputs.rows import columns_of
 
-            return Parts(columns_of(seeds_of(seeds, self.chroot)), iter(()))
+            yield columns_of(seeds_of(seeds, self.chroot))
 
         return Rows(parts, seen, None, is_one_tree=True)
 

@@ -1,33 +1,63 @@
-"""The rows of a history as columns: what `Event` has, a numpy array or Arrow array a field.
+"""The table of rows that all inputs become: what `Event` has, a numpy array or Arrow array a field.
 
 Paths are codes of the list of different paths, ACLs codes of the list of different ACLs, so that what depends
-on a path alone is computed once for each.
+on a path alone is computed once for each. Parquet and the batches of logs become such a table in one place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from zkgroup.audit.inputs.codes import LIFETIMES, OPS
-from zkgroup.audit.inputs.events import Event
-from zkgroup.zkfiles.records import Acl
+from zkgroup.audit.inputs.events import (
+    CLOSE_SESSION,
+    CREATE,
+    CREATE_SESSION,
+    DELETE,
+    LIFETIMES,
+    OF_SESSION,
+    OPS,
+    SET,
+    SET_ACL,
+    SINGLE,
+    Event,
+    inside_path,
+)
+from zkgroup.audit.inputs.facts import Facts, facts_of, is_fact_path
+from zkgroup.audit.inputs.keys import is_of_groups
+from zkgroup.zkfiles.arrow import schema
+from zkgroup.zkfiles.records import Acl, AclEntry
+from zkgroup.zkfiles.schemas import Column, ColumnType
+from zkgroup.znodes.consumers import consumers_path
+from zkgroup.znodes.paths import path_kind
 
 Numbers = npt.NDArray[Any]
 """Of any kind of number."""
 Flags = npt.NDArray[np.bool_]
 
-_OP_CODES: Final = {op: code for code, op in enumerate(OPS)}
-_LIFETIME_CODES: Final = {lifetime: code for code, lifetime in enumerate(LIFETIMES)}
+ROWS_PER_PART: Final = 400_000
+OP_CODES: Final[Mapping[Any, int]] = {op: code for code, op in enumerate(OPS)} | {None: -1}
+LIFETIME_CODES: Final[Mapping[Any, int]] = {lifetime: code for code, lifetime in enumerate(LIFETIMES)}
 _EVENTS_AT_A_TIME: Final = 1 << 15
 _LARGEST: Final = 2_000_000_000
 """Bytes that an Arrow array with 32-bit offsets may hold."""
+
+
+class Transactions(NamedTuple):
+    """A place for each transaction, by zxid; what stood before the history is none."""
+
+    zxid: Numbers
+    session: Numbers
+    time_ms: Numbers
+    opens: Flags
+    """True if it opens its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +87,20 @@ class Columns:
     mtime_ms: Any
     paths: Sequence[str]
     acls: Sequence[Acl | None]
+    transactions: Transactions | None = None
+    """Those of all records, where rows are left out."""
 
     def __len__(self) -> int:
         return len(self.zxid)
 
     def take(self, rows: Numbers) -> Columns:
         """Some rows, by their numbers."""
-        taken = {name: _taken(getattr(self, name), rows) for name in _ROW_FIELDS}
-        return replace(self, **taken)
+        taken = {name: _taken(getattr(self, name), rows) for name in _FIELDS}
+        return replace(self, **taken, transactions=None)
 
-    def behind(self, row: int) -> Columns:
-        """The rows from a number on; nothing is copied."""
-        return replace(self, **{name: getattr(self, name)[row:] for name in _ROW_FIELDS})
+    def where(self, mask: Flags) -> Columns:
+        """The rows in a mask."""
+        return self.take(np.flatnonzero(mask))
 
     def events(self, rows: Numbers | None = None) -> Iterator[Event]:
         """Rows as objects, all or those with these numbers; made some thousands at a time."""
@@ -77,34 +109,33 @@ class Columns:
             yield from self._some_events(numbers[start : start + _EVENTS_AT_A_TIME])
 
     def _some_events(self, rows: Numbers) -> Iterator[Event]:
-        some, paths, acls = self.take(rows), self.paths, self.acls
-        return map(
-            Event._make,
-            zip(
-                some.zxid.tolist(),
-                some.sub.tolist(),
-                some.time_ms.tolist(),
-                some.session.tolist(),
-                some.cxid.tolist(),
-                map(OPS.__getitem__, some.op.tolist()),
-                map(paths.__getitem__, some.path.tolist()),
-                some.data.to_pylist(),
-                some.version.to_pylist(),
-                map(LIFETIMES.__getitem__, some.ephemeral.tolist()),
-                some.timeout_ms.to_pylist(),
-                some.error.to_pylist(),
-                some.applied.tolist(),
-                some.seed.tolist(),
-                some.synthetic.tolist(),
-                map(acls.__getitem__, some.acl.tolist()),
-                some.mtime_ms.to_pylist(),
-                strict=True,
-            ),
-        )
+        some = self.take(rows)
+        lists: dict[str, Iterable[Any]] = {
+            name: column.tolist()
+            if isinstance(column := getattr(some, name), np.ndarray)
+            else column.to_pylist()
+            for name in _FIELDS
+        }
+        for name, values in (("op", OPS), ("path", self.paths), ("ephemeral", LIFETIMES), ("acl", self.acls)):
+            lists[name] = map(values.__getitem__, lists[name])
+        return map(Event._make, zip(*lists.values(), strict=True))
 
 
-_ROW_FIELDS: Final = tuple(each.name for each in fields(Columns) if each.name not in ("paths", "acls"))
+_FIELDS: Final = tuple(
+    each.name for each in fields(Columns) if each.name not in ("paths", "acls", "transactions")
+)
+"""Those of `Event`, in its order."""
+_INTEGERS: Final = ("zxid", "sub", "time_ms", "session", "cxid")
+_FLAGS: Final = ("applied", "seed", "synthetic")
 _NULLABLE: Final = ("version", "timeout_ms", "error", "mtime_ms")
+_CODES: Final = {"op": OP_CODES, "ephemeral": LIFETIME_CODES}
+_TYPES: Final = {
+    **dict.fromkeys(_INTEGERS, np.int64),
+    **dict.fromkeys(_FLAGS, np.bool_),
+    **dict.fromkeys(_CODES, np.int8),
+    "acl": np.int32,
+}
+"""Of the columns that are numpy arrays."""
 
 
 def _taken(column: Any, rows: Numbers) -> Any:
@@ -115,40 +146,53 @@ class ColumnsBuilder:
     """Takes parts of a history in order; `columns` gives them as one."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[Any]] = {name: [] for name in _ROW_FIELDS}
+        self._parts: dict[str, list[Any]] = {name: [] for name in _FIELDS}
         self._acls: dict[Acl | None, int] = {None: 0}
 
     def add_events(self, events: Iterable[Event]) -> None:
         """Rows that are objects; some thousands of them are in memory at a time."""
         rows = iter(events)
         while some := list(islice(rows, _EVENTS_AT_A_TIME)):
-            self._add_events(some)
+            part: dict[str, Any] = dict(zip(_FIELDS, zip(*some, strict=True), strict=True))
+            part["acl"] = self.acl_codes(part["acl"])
+            self.add(
+                {
+                    name: pa.array(part[name], _SCHEMA.field(name).type) if name != "acl" else part[name]
+                    for name in _FIELDS
+                }
+            )
 
-    def _add_events(self, events: Sequence[Event]) -> None:
-        lists = dict(zip(Event._fields, zip(*events, strict=True), strict=True))
-        part: dict[str, Any] = {
-            name: np.array(lists[name], np.int64) for name in ("zxid", "sub", "time_ms", "session", "cxid")
+    def add(self, part: Mapping[str, Any]) -> None:
+        """Columns by the names of `Event`, as Arrow has them; those that are numpy arrays already stay."""
+        for name in _FIELDS:
+            column = part[name]
+            self._parts[name].append(
+                column if isinstance(column, np.ndarray) else self._converted(name, column)
+            )
+
+    def add_operations(self, part: Mapping[str, Any], time_ms: Numbers) -> None:
+        """Columns by the names of OPERATION_COLUMNS, without times. Operations that no version knows are left
+        out."""
+        ops = part["op"] if isinstance(part["op"], np.ndarray) else _codes(part["op"], OP_CODES)
+        version = _whole(part["version"]).cast(pa.int64())
+        no = np.zeros(len(ops), np.bool_)
+        rows = {
+            **part,
+            "time_ms": time_ms,
+            "op": ops,
+            "version": pc.if_else(pa.array(ops == CREATE), pa.scalar(0, pa.int64()), version),
+            "seed": no,
+            "synthetic": no,
+            "mtime_ms": pa.nulls(len(ops), pa.int64()),
         }
-        part |= {name: np.array(lists[name], np.bool_) for name in ("applied", "seed", "synthetic")}
-        part |= {name: pa.array(lists[name], pa.int64()) for name in _NULLABLE}
-        part["op"] = np.array([_OP_CODES[op] for op in lists["op"]], np.int8)
-        part["ephemeral"] = np.array([_LIFETIME_CODES[each] for each in lists["ephemeral"]], np.int8)
-        part["path"] = pa.array(lists["path"], pa.string())
-        part["data"] = pa.array(lists["data"], pa.binary())
-        part["acl"] = self.acl_codes(lists["acl"])
-        self.add(part)
-
-    def add(self, part: dict[str, Any]) -> None:
-        """Columns by the names of `Columns`; `path` is a pyarrow array of texts, plain or as codes."""
-        for name, column in part.items():
-            self._parts[name].append(column)
-        paths = self._parts["path"][-1]
-        if not pa.types.is_dictionary(paths.type):
-            self._parts["path"][-1] = paths.dictionary_encode()
+        if (ops < 0).any():
+            known = np.flatnonzero(ops >= 0)
+            rows = {name: _taken(rows[name], known) for name in _FIELDS}
+        self.add(rows)
 
     def add_columns(self, columns: Columns) -> None:
         """Rows that are columns already."""
-        part = {name: getattr(columns, name) for name in _ROW_FIELDS}
+        part = {name: getattr(columns, name) for name in _FIELDS}
         paths = pa.array(columns.paths, pa.string())
         part["path"] = pa.DictionaryArray.from_arrays(pa.array(columns.path, pa.int32()), paths)
         part["acl"] = self.acl_codes(columns.acls)[columns.acl]
@@ -164,9 +208,41 @@ class ColumnsBuilder:
         parts, self._parts = self._parts, {}
         whole: dict[str, Any] = {}
         codes, paths = encoded(parts.pop("path"))
-        for name in [name for name in _ROW_FIELDS if name != "path"]:
-            whole[name] = _joined(name, parts.pop(name))
+        for name, some in parts.items():
+            whole[name] = _joined(name, some)
         return Columns(path=codes, paths=paths, acls=list(self._acls), **whole)
+
+    def _converted(self, name: str, column: Any) -> Any:
+        """A column of Arrow as `Columns` has it, paths as an array with a dictionary."""
+        if name in _CODES:
+            return _codes(column, _CODES[name])
+        array = _whole(column)
+        if name in _INTEGERS:
+            return array.to_numpy(zero_copy_only=False).astype(np.int64)
+        if name in _FLAGS:
+            return array.to_numpy(zero_copy_only=False).astype(np.bool_)
+        if name == "acl":
+            return self._codes_of_acls(array)
+        if name == "path":
+            return _paths(column)
+        return array.cast(pa.int64()) if name in _NULLABLE else array
+
+    def _codes_of_acls(self, column: Any) -> Numbers:
+        """Most rows have no ACL, the others the same few: they become texts, and one of each is read."""
+        codes: Numbers = np.zeros(len(column), np.int32)
+        places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        if not len(places):
+            return codes
+        given = column.take(pa.array(places))
+        scheme, id_ = (given.values.field(name) for name in ("scheme", "id"))
+        numbers = (given.values.field("perms"), pc.binary_length(scheme), pc.binary_length(id_))
+        entries = pc.binary_join_element_wise(*(each.cast(pa.string()) for each in numbers), scheme, id_, ":")
+        texts = pc.binary_join(pa.ListArray.from_arrays(given.offsets, entries), "")
+        different = texts.dictionary_encode().indices.to_numpy()
+        first = given.take(pa.array(first_places(different))).to_pylist()
+        known = self.acl_codes(tuple(AclEntry(**each) for each in acl) for acl in first)
+        codes[places] = known[different]
+        return codes
 
 
 def columns_of(events: Iterable[Event]) -> Columns:
@@ -185,11 +261,140 @@ def encoded(parts: Sequence[Any]) -> tuple[Numbers, list[str]]:
     return codes.astype(np.int32), whole.chunk(0).dictionary.to_pylist()
 
 
+def _joined(name: str, parts: Sequence[Any]) -> Any:
+    if name in _TYPES:
+        return np.concatenate(parts) if parts else np.zeros(0, _TYPES[name])
+    type_ = pa.int64() if name in _NULLABLE else pa.binary()
+    if name == "data" and sum(part.nbytes for part in parts) > _LARGEST:
+        type_ = pa.large_binary()
+    return pa.concat_arrays([part.cast(type_) for part in parts]) if parts else pa.array([], type_)
+
+
+def _whole(column: Any) -> Any:
+    """One array of a chunked one."""
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1:
+            return column.chunk(0)
+        return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+    return column
+
+
+def _encoded(column: Any) -> Any:
+    """A column of texts as one array of codes."""
+    if not pa.types.is_dictionary(column.type):
+        return _whole(column).dictionary_encode()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.unify_dictionaries()
+    return _whole(column)
+
+
+def _codes(column: Any, codes: Mapping[Any, int]) -> Numbers:
+    array = _encoded(column)
+    values = array.dictionary.to_pylist()
+    known = np.array([*(codes[value] for value in values), codes.get(None, -1)], np.int8)
+    found: Numbers = known[pc.fill_null(array.indices, len(values)).to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _paths(column: Any) -> Any:
+    """Codes of paths; a row without a path has the empty one."""
+    array = _encoded(column)
+    names, indices = array.dictionary.cast(pa.string()), array.indices.cast(pa.int32())
+    if array.null_count:
+        empty = pc.index(names, "").as_py()
+        if empty < 0:
+            names, empty = pa.concat_arrays([names, pa.array([""])]), len(names)
+        indices = pc.fill_null(indices, pa.scalar(empty, pa.int32()))
+    return pa.DictionaryArray.from_arrays(indices, names)
+
+
+OPERATION_COLUMNS: Final = (
+    *("zxid", "sub", "session", "cxid", "time", "op", "path", "data", "version", "ephemeral"),
+    *("timeout_ms", "error", "acl", "applied"),
+)
+"""Holds what is read of the operations."""
+AS_CODES: Final = ("op", "path", "ephemeral")
+"""Columns with few different values, which Parquet is to give as codes."""
+_COLUMN_TYPES: Final[Mapping[str, ColumnType]] = {
+    **dict.fromkeys(("zxid", "time_ms", "session", "mtime_ms"), "long"),
+    **dict.fromkeys(_FLAGS, "boolean"),
+    **dict.fromkeys(AS_CODES, "string"),
+    "data": "binary",
+    "acl": "acl",
+}
+"""The others are `int`."""
+_MAY_BE_NULL: Final = (*_NULLABLE, "data", "ephemeral", "acl")
+ROWS: Final[tuple[Column, ...]] = tuple(
+    Column(
+        name,
+        _COLUMN_TYPES.get(name, "int"),
+        name in _MAY_BE_NULL,
+        "As `zkgroup.audit.inputs.events.Event` has it.",
+    )
+    for name in _FIELDS
+)
+"""The table of rows of the audit."""
+_SCHEMA: Final = schema(ROWS)
+
+
+def columns_of_operations(table: Any) -> Columns:
+    """Rows of a table with OPERATION_COLUMNS, in its order. Operations that no version knows are left out."""
+    builder = ColumnsBuilder()
+    part = {name: table[name] for name in OPERATION_COLUMNS}
+    builder.add_operations(part, _whole(part.pop("time")).cast(pa.int64()).to_numpy() // 1000)
+    return builder.columns()
+
+
+def columns_of_rows(table: Any) -> Columns:
+    """Rows of a table with the columns of ROWS, in its order."""
+    builder = ColumnsBuilder()
+    builder.add({name: table[name] for name in _FIELDS})
+    return builder.columns()
+
+
+def table_of(columns: Columns) -> Any:
+    """Rows as a pyarrow.Table with the columns of ROWS."""
+    acls = [None if acl is None else [each._asdict() for each in acl] for acl in columns.acls]
+    values = {"op": OPS, "path": columns.paths, "ephemeral": LIFETIMES, "acl": acls}
+    arrays = []
+    for field in _SCHEMA:
+        column = getattr(columns, field.name)
+        array = pa.array(column) if isinstance(column, np.ndarray) else column
+        if field.name in values:
+            array = pa.array(values[field.name], field.type).take(array)
+        arrays.append(array.cast(field.type))
+    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Rows of several parts, one behind the other."""
+    some = [part for part in parts if len(part)]
+    if len(some) == 1:
+        return some[0]
+    builder = ColumnsBuilder()
+    for part in some:
+        builder.add_columns(part)
+    return builder.columns()
+
+
+def in_order(columns: Columns) -> Columns:
+    """The rows by zxid and place."""
+    zxid, sub = columns.zxid, columns.sub
+    is_later = (zxid[1:] > zxid[:-1]) | ((zxid[1:] == zxid[:-1]) & (sub[1:] >= sub[:-1]))
+    return columns if is_later.all() else columns.take(np.lexsort((sub, zxid)))
+
+
 def first_places(values: Numbers) -> Numbers:
     """The first place of each different value, in order."""
     codes = pa.array(values).dictionary_encode().indices.to_numpy()
     known = np.append([-1], np.maximum.accumulate(codes)[:-1])[: len(codes)]
     return np.flatnonzero(codes > known)
+
+
+def last_places(values: Numbers) -> Numbers:
+    """The last place of each different value, by value."""
+    _, last = np.unique(values[::-1], return_index=True)
+    return len(values) - 1 - last
 
 
 def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:
@@ -200,18 +405,162 @@ def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:
     return last
 
 
-_TYPES: Final = {
-    **dict.fromkeys(("zxid", "sub", "time_ms", "session", "cxid"), np.int64),
-    **dict.fromkeys(("applied", "seed", "synthetic"), np.bool_),
-    **dict.fromkeys(("op", "ephemeral"), np.int8),
-    "acl": np.int32,
-}
+def transactions_of(columns: Columns) -> Transactions:
+    """Those of all rows, also of rows that are left out."""
+    if columns.transactions is not None:
+        return columns.transactions
+    logged = np.flatnonzero(~columns.seed)
+    zxid, session = columns.zxid[logged], columns.session[logged]
+    begins = np.ones(len(logged), np.bool_)
+    begins[1:] = (zxid[1:] != zxid[:-1]) | (session[1:] != session[:-1])
+    rows = logged[begins]
+    return Transactions(
+        columns.zxid[rows], columns.session[rows], columns.time_ms[rows], columns.op[rows] == CREATE_SESSION
+    )
 
 
-def _joined(name: str, parts: Sequence[Any]) -> Any:
-    if name in _TYPES:
-        return np.concatenate(parts) if parts else np.zeros(0, _TYPES[name])
-    type_ = pa.int64() if name in _NULLABLE else pa.binary()
-    if name == "data" and sum(part.nbytes for part in parts) > _LARGEST:
-        type_ = pa.large_binary()
-    return pa.concat_arrays([part.cast(type_) for part in parts]) if parts else pa.array([], type_)
+def inside(columns: Columns, chroot: str) -> Columns:
+    """Rows with the paths that clients of a chroot see; others are left out, those without a path stay."""
+    if not chroot:
+        return columns
+    seen = [inside_path(path, chroot) for path in columns.paths]
+    is_there = np.array([path is not None for path in seen], np.bool_)
+    is_root = np.array([path == "/" for path in seen], np.bool_)
+    kept = is_there[columns.path] & ~(is_root[columns.path] & columns.seed)
+    return replace(columns.where(kept), paths=[path or "" for path in seen])
+
+
+def between(columns: Columns, after_zxid: int, to_zxid: int | None) -> Columns:
+    """The rows of the transactions behind one zxid, up to another."""
+    kept: Flags = columns.zxid > after_zxid
+    if to_zxid is not None:
+        kept &= columns.zxid <= to_zxid
+    return columns if kept.all() else columns.where(kept)
+
+
+def compact(columns: Columns) -> Columns:
+    """The same rows without the paths that none of them has."""
+    used, path = np.unique(columns.path, return_inverse=True)
+    return replace(columns, path=path.astype(np.int32), paths=[columns.paths[code] for code in used.tolist()])
+
+
+def apart(columns: Columns) -> tuple[Columns, Columns]:
+    """Returns what stood before a history, and its rows."""
+    return columns.where(columns.seed), columns.where(~columns.seed)
+
+
+def closes_in(columns: Columns) -> Columns:
+    """The ends of sessions."""
+    return columns.where(columns.op == CLOSE_SESSION)
+
+
+def of_group(columns: Columns, group: str) -> Columns:
+    """Without the rows of other groups."""
+    places = [path_kind(path) for path in columns.paths]
+    kept = np.array([not is_of_groups(place) or place.name == group for place in places], np.bool_)
+    return columns.where(kept[columns.path])
+
+
+def behind(columns: Columns, zxid: int) -> Columns:
+    """The rows behind a transaction, on what stood then."""
+    is_before = columns.seed | (columns.zxid <= zxid)
+    return joined([state_of(columns.where(is_before)), columns.where(~is_before)])
+
+
+def state_of(columns: Columns) -> Columns:
+    """Returns what stands behind rows, as seeds of what follows: the open sessions, and the znodes."""
+    op, size = columns.op, len(columns.paths)
+
+    def last(*ops: int) -> Numbers:
+        return last_of_paths(size, columns.path, columns.applied & np.isin(op, ops))
+
+    made = last(CREATE, DELETE)
+    is_there = (made >= 0) & (op[made] == CREATE) & ~np.isin(np.array(columns.paths), ("", "/"))
+    znodes = made[is_there]
+    data, rights = (np.maximum(each[is_there], znodes) for each in (last(SET), last(SET_ACL)))
+    of_sessions = np.flatnonzero((op == CREATE_SESSION) | (op == CLOSE_SESSION))
+    of_sessions = of_sessions[last_places(columns.session[of_sessions])]
+    sessions = of_sessions[op[of_sessions] == CREATE_SESSION]
+
+    seeds = columns.take(np.concatenate((sessions, znodes)))
+    data, rights = (np.concatenate((sessions, each)) for each in (data, rights))
+    is_znode = np.arange(len(seeds)) >= len(sessions)
+    own_ms = pc.coalesce(seeds.mtime_ms, pa.array(seeds.time_ms))
+    was_set = op[data] == SET
+    mtime_ms = pc.if_else(pa.array(was_set), pa.array(columns.time_ms[data]), own_ms)
+    return sorted_seeds(
+        replace(
+            seeds,
+            zxid=seeds.zxid * is_znode,
+            sub=np.full(len(seeds), SINGLE),
+            time_ms=seeds.time_ms * is_znode,
+            session=np.where(is_znode & (seeds.ephemeral != OF_SESSION), 0, seeds.session),
+            cxid=np.zeros(len(seeds), np.int64),
+            data=columns.data.take(pa.array(data)),
+            version=columns.version.take(pa.array(data)),
+            seed=np.ones(len(seeds), np.bool_),
+            acl=columns.acl[rights],
+            mtime_ms=pc.if_else(pa.array(is_znode), mtime_ms, pa.scalar(None, pa.int64())),
+        )
+    )
+
+
+def sorted_seeds(seeds: Columns) -> Columns:
+    """As a history begins with them: by zxid, path and session."""
+    rank = np.empty(len(seeds.paths), np.int64)
+    rank[np.array(sorted(range(len(seeds.paths)), key=seeds.paths.__getitem__), np.int64)] = np.arange(
+        len(seeds.paths)
+    )
+    return seeds.take(np.lexsort((seeds.session, rank[seeds.path], seeds.zxid)))
+
+
+_BELOW: Final = f"{consumers_path()}/"
+_OF_PARTITIONS: Final = rf"^{consumers_path()}/[^/]*/(owners|offsets)/[^/]*/[0-9]+$"
+"""Owners and offsets of partitions, as `path_kind` has them."""
+
+
+def facts_in(columns: Columns) -> Facts:
+    """The facts of a history: of its rows only those are made objects that change them."""
+    return facts_of(columns.events(fact_rows(columns)))
+
+
+def fact_rows(columns: Columns) -> Numbers:
+    """The rows that make the facts: those that change them, each session's first one, and the ends.
+
+    Of a history in parts the facts are those of these rows of all parts.
+    """
+    if not len(columns):
+        return np.zeros(0, np.int64)
+    matters: Flags = columns.applied & _are_fact_paths(columns.paths)[columns.path]
+    matters |= (columns.op == CREATE_SESSION) | (columns.op == CLOSE_SESSION)
+    matters[first_places(columns.session)] = True
+    for seed in (False, True):
+        of_kind = np.flatnonzero(columns.seed == seed)
+        matters[of_kind[:1]] = True
+    written_ms = columns.mtime_ms.fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
+    for ends in (columns.zxid, columns.time_ms, written_ms):
+        matters[int(np.argmax(ends))] = True
+    return np.flatnonzero(matters)
+
+
+def _are_fact_paths(paths: Sequence[str]) -> Flags:
+    """`is_fact_path` of each. Nearly all are owners and offsets, which are none: a pattern excludes them."""
+    flags: Flags = np.zeros(len(paths), np.bool_)
+    others = pc.invert(pc.match_substring_regex(pa.array(paths, pa.string()), _OF_PARTITIONS))
+    for place in np.flatnonzero(others.to_numpy(zero_copy_only=False)).tolist():
+        flags[place] = is_fact_path(paths[place])
+    return flags
+
+
+def groups_of_paths(paths: Sequence[str] | pa.Array, chroot: str = "") -> tuple[list[str], Numbers]:
+    """The names of groups, and for each path the place of its group there; -1 for one of no group.
+
+    A path is of a group where it is below `/consumers/<group>` as clients of the chroot see it, or is that.
+    """
+    texts, below = pa.array(paths, pa.string()), f"{chroot}{consumers_path()}/"
+    is_of_group = pc.starts_with(texts, below)
+    names = pc.utf8_slice_codeunits(texts.filter(is_of_group), len(below))
+    groups = pc.list_element(pc.split_pattern(names, "/", max_splits=1), 0).dictionary_encode()
+    codes: Numbers = np.full(len(paths), -1)
+    codes[is_of_group.to_numpy(zero_copy_only=False)] = groups.indices.to_numpy()
+    return groups.dictionary.to_pylist(), codes

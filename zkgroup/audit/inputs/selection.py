@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.inputs.codes import OPS
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.events import OPS, Event
 from zkgroup.audit.inputs.keys import BY_SESSION, Key, Keys
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
 from zkgroup.znodes.paths import Kind, path_kind

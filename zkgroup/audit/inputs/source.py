@@ -2,19 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.progress import Progress, quiet
+from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.diffs import ZnodeChange
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.zxids import Hole, hole_between
 
 if TYPE_CHECKING:
-    from zkgroup.audit.inputs.parts import Parts, SessionParts
+    from zkgroup.audit.inputs.rows import Columns
+
+
+class Progress(Protocol):
+    """Called at every step with what is being done; who shows it writes seldom."""
+
+    def __call__(self, what: str, count: int | None = None, total: int | None = None) -> None:
+        """`count`: how much was done. `total`: how much there is in all, as far as that can be estimated."""
+        ...
+
+
+def quiet(what: str, count: int | None = None, total: int | None = None) -> None:
+    """Shows nothing."""
+
+
+_NEEDED_BY_SPARK: Final = ("pyspark", "numpy", "pyarrow")
+
+
+def require_columns() -> None:
+    """Raises ConfigError where numpy or pyarrow is not installed."""
+    try:
+        import numpy as np  # noqa: F401
+        import pyarrow as pa  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            f"the audit needs numpy and pyarrow ({error}): pip install 'zkgroup[audit]'"
+        ) from error
+
+
+def require_spark() -> None:
+    """Raises ConfigError where a package that a job on Spark needs is not installed."""
+    missing = [name for name in _NEEDED_BY_SPARK if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"Spark needs {', '.join(missing)}, not installed here: pip install 'zkgroup[spark]'"
+        )
+
+
+class PointInTime(NamedTuple):
+    """A place in a history; exactly one of the two is set."""
+
+    zxid: int | None = None
+    time_ms: int | None = None
+    """By the leader's clock, since 1970."""
+
+
+class Covered(NamedTuple):
+    """Holds what is known of a history: its first logged transaction and its last one."""
+
+    first_zxid: int | None
+    """None where there is no log."""
+    first_ms: int | None
+    last_zxid: int
+    last_ms: int | None
+    """None where the log does not have it."""
+
+
+def outside_notes(start: PointInTime | None, end: PointInTime | None, covered: Covered) -> Iterator[str]:
+    """That a range which is asked for begins before a history or ends behind it, in words."""
+    first, first_ms, last, last_ms = covered
+    for moment, before in ((start, 1), (end, 0)):
+        if moment is None:
+            continue
+        if moment.zxid is not None:
+            is_early = first is not None and moment.zxid < first
+            is_early = is_early and hole_between(max(moment.zxid - before, 0), first or 0) is not None
+            is_late, text = moment.zxid > last, f"{moment.zxid:#x}"
+        else:
+            time_ms = moment.time_ms or 0
+            is_early = first_ms is not None and time_ms < first_ms
+            is_late, text = last_ms is not None and time_ms > last_ms, time_text(time_ms)
+        if is_early:
+            yield f"the logs begin at {_place(first or 0, first_ms)}, after {text}"
+        if is_late:
+            yield f"the files end at {_place(last, last_ms)}, before {text}"
+
+
+def _place(zxid: int, time_ms: int | None) -> str:
+    return f"{zxid:#x}" if time_ms is None else f"{zxid:#x} ({time_text(time_ms)})"
+
+
+def zxid_range(
+    start: PointInTime | None, end: PointInTime | None, zxid_at: Callable[[int], int]
+) -> tuple[int, int | None]:
+    """The first zxid that is asked for, 0 for the first of all, and the last, None for the last of all.
+
+    Args:
+        zxid_at: the last transaction at or before a time; raises NotFoundError where all are later.
+
+    Raises ConfigError where the end is before the start, and NotFoundError of the end.
+    """
+    to_zxid = None if end is None else zxid_of(end, zxid_at)
+    from_zxid = 0 if start is None else _first_of(start, zxid_at)
+    if to_zxid is not None and to_zxid < from_zxid:
+        raise ConfigError(f"expected a range of the history, found its end {to_zxid:#x} before its start")
+    return from_zxid, to_zxid
+
+
+def zxid_of(moment: PointInTime, zxid_at: Callable[[int], int]) -> int:
+    """The last transaction at or before it; arguments and errors as of `zxid_range`."""
+    if moment.zxid is not None:
+        return moment.zxid
+    assert moment.time_ms is not None
+    return zxid_at(moment.time_ms)
+
+
+def _first_of(start: PointInTime, zxid_at: Callable[[int], int]) -> int:
+    if start.zxid is not None:
+        return start.zxid
+    assert start.time_ms is not None
+    try:
+        return zxid_at(start.time_ms - 1) + 1
+    except NotFoundError:
+        return 0  # the files begin later, so everything in them is behind it
+
+
+def unlogged_part(
+    unlogged: Hole | None,
+    last_record: int | None,
+    from_zxid: int,
+    to_zxid: int | None,
+    end: PointInTime | None,
+) -> Hole | None:
+    """Returns what a range asks for of zxids that are later than all records, as a snapshot shows; None for
+    nothing.
+
+    Args:
+        from_zxid, to_zxid: of `zxid_range`, and its `end`: by a time behind the last record all may be meant.
+    """
+    if unlogged is None:
+        return None
+    is_late = end is not None and end.zxid is None and to_zxid == last_record
+    last = unlogged.last_missing if to_zxid is None or is_late else to_zxid
+    return unlogged.within(from_zxid, last)
+
+
+def is_within(from_zxid: int | None, to_zxid: int | None, zxids: tuple[int, int | None]) -> bool:
+    """Returns whether something was at some time of a range; None is before all and to the end."""
+    first, last = zxids
+    return (to_zxid is None or to_zxid >= first) and (last is None or (from_zxid or 0) <= last)
 
 
 class SeenTree(NamedTuple):
@@ -44,21 +185,30 @@ class Difference(NamedTuple):
     """True if both trees are proved to be those that servers had."""
 
 
+class ReadRows(Protocol):
+    """Reads a range of a history, from the beginning each time."""
+
+    def __call__(self, rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
+        """What stood before the range, as seeds, and then its rows, in parts of so many rows or of some more.
+
+        Each part has whole transactions, and the deletes of ephemerals that go with a session.
+
+        Args:
+            groups: creates and sets of the offsets of all groups but these may be left out. Facts, the names
+                of groups and `transactions_of` are those of all rows then, too.
+        """
+        ...
+
+
 class Rows(NamedTuple):
     """A range of a history as rows."""
 
-    parts: Callable[[int], Parts]
-    """They as columns, in parts of so many rows or of some more, from the beginning each time."""
+    parts: ReadRows
     seen: SeenTree
     """The tree before the first transaction."""
     to_zxid: int | None
     """The last transaction that is asked for; None for all there are."""
     progress: Progress = quiet
-    parts_of_group: Callable[[str, int], Parts] | None = None
-    """The same, perhaps without creates and sets of other groups' offsets; facts and the names of groups are
-    those of all rows. None where rows cannot be left out before they are columns."""
-    session_parts: Callable[[int], SessionParts] | None = None
-    """The same, perhaps without creates and sets of offsets, and all transactions."""
     is_one_tree: bool = False
     """True if `seen` is all there is: an export, or what a walk found."""
 

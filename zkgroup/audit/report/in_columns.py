@@ -23,8 +23,7 @@ from zkgroup.audit.findings.load import BY_AREA
 from zkgroup.audit.findings.rules import Bounds, Finding, Rule
 from zkgroup.audit.findings.screening import AuditedColumns
 from zkgroup.audit.findings.tables import ScreenTables
-from zkgroup.audit.inputs.codes import CREATE
-from zkgroup.audit.inputs.ends import Ends
+from zkgroup.audit.inputs.events import CREATE
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, first_places
@@ -44,7 +43,7 @@ _LAST_ZXID: Final = 2**63 - 1
 class _FirstReading:
     """Holds what is to be known of all rows before the sections of any bucket: seen while they are read."""
 
-    def begin(self, before: Columns) -> None:
+    def __init__(self) -> None:
         self.owned: dict[Partition, None] = {}
         """The partitions with an owner, in the order in which they come first."""
         self.used: dict[Partition, None] = {}
@@ -52,20 +51,17 @@ class _FirstReading:
         self.ends: list[int] = []
         """The last zxid of each part."""
         self._paths: set[str] = set()
-        self._sessions, self._ends = SessionsBuilder(), Ends(before)
-        self._see(before)
-
-    def add(self, part: Columns) -> None:
-        if len(part):
-            self.ends.append(int(part.zxid[-1]))
-            self._see(self._ends.added(part))
+        self._sessions = SessionsBuilder()
 
     def sessions(self, facts: Facts) -> Sequence[SessionRow]:
         """All sessions."""
-        return self._sessions.rows(facts, self._ends.living)
+        return self._sessions.rows(facts)
 
-    def _see(self, part: Columns) -> None:
+    def add(self, part: Columns) -> None:
+        """What stood before is the first part."""
         self._sessions.add(part)
+        if not part.seed.all():
+            self.ends.append(int(part.zxid[-1]))
         rows = np.flatnonzero(part.applied)
         for code in part.path[rows[first_places(part.path[rows])]].tolist():
             path = part.paths[code]
@@ -92,7 +88,7 @@ class ColumnsDrawing:
         row_limits: RowLimits = LIMITS,
     ) -> None:
         seen = self._seen = _FirstReading()
-        self._bounded = BoundedRows(rows, group, row_limits, seen)
+        self._bounded = BoundedRows(rows, group, row_limits, seen.add)
         self.rows, self.group, self.groups = rows, group, self._bounded.groups
         facts = self.facts = self._bounded.facts
         self._limits, self._give = limits, give

@@ -16,10 +16,10 @@ import pyarrow as pa
 from zkgroup.audit.answers.partitions import Members, OffsetKind, OffsetRow, OffsetRows
 from zkgroup.audit.findings.partition_columns import before, begins
 from zkgroup.audit.findings.tables import ScreenTables
-from zkgroup.audit.inputs.codes import DELETE, SET
+from zkgroup.audit.inputs.buckets import TemporaryTables
+from zkgroup.audit.inputs.events import DELETE, SET
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import Flags, Numbers
-from zkgroup.audit.inputs.temporary import TemporaryTables
 from zkgroup.audit.inputs.texts import count_text, duration_text, session_text
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid, number
 from zkgroup.audit.report.tables import OFFSETS, Partition

@@ -16,9 +16,7 @@ from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.engine import Found, audit_rows
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.incidents.incident import FoundIncidents
-from zkgroup.audit.inputs.points_in_time import PointInTime
-from zkgroup.audit.inputs.progress import Progress, quiet
-from zkgroup.audit.inputs.source import Source
+from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
 from zkgroup.audit.report.data import About, report_data
 from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits

@@ -15,19 +15,24 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.inputs.bucket_names import count_for, names_of, numbers_of
-from zkgroup.audit.inputs.bucket_rows import known_rows
+from zkgroup.audit.inputs.buckets import count_for, known_rows, names_of, numbers_of
 from zkgroup.audit.inputs.converted import LogTimes, last_at
+from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.logs import with_ends
 from zkgroup.audit.inputs.manifest import Converted, ConvertedLog
-from zkgroup.audit.inputs.parts import between, closes_in, inside, sorted_seeds
-from zkgroup.audit.inputs.points_in_time import PointInTime, zxid_range
-from zkgroup.audit.inputs.progress import Progress, quiet
-from zkgroup.audit.inputs.reading import seeds_of
-from zkgroup.audit.inputs.rows import Columns, columns_of
-from zkgroup.audit.inputs.source import Rows, SeenTree
-from zkgroup.audit.inputs.stored import in_order, joined, table_of
+from zkgroup.audit.inputs.rows import (
+    Columns,
+    between,
+    closes_in,
+    columns_of,
+    in_order,
+    inside,
+    joined,
+    sorted_seeds,
+    table_of,
+)
+from zkgroup.audit.inputs.source import PointInTime, Progress, Rows, SeenTree, quiet, zxid_range
 from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, SEEDS, StoredFile, read_files
 from zkgroup.audit.spark import units
 from zkgroup.audit.spark.decoding import Decoded, RemoteFolder, RowLayout, decode, decoded_of

@@ -18,13 +18,18 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.inputs.bucket_names import by_code, names_of, numbers_of
-from zkgroup.audit.inputs.bucket_rows import known_rows
+from zkgroup.audit.inputs.buckets import by_code, known_rows, names_of, numbers_of
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.parts import between, inside
-from zkgroup.audit.inputs.rows import Columns, Numbers
+from zkgroup.audit.inputs.rows import (
+    OPERATION_COLUMNS,
+    Columns,
+    Numbers,
+    between,
+    columns_of_operations,
+    inside,
+    table_of,
+)
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.inputs.stored import OPERATION_COLUMNS, columns_of_operations, table_of
 from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, StoredFile
 from zkgroup.audit.spark.collector import without_collector
 from zkgroup.audit.spark.storage import FolderStorage, TaskFile, TaskOutput

@@ -10,22 +10,25 @@ from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.buckets import find_in_bucket
 from zkgroup.audit.findings.rules import Bounds, Finding
 from zkgroup.audit.findings.screening import find_screened
-from zkgroup.audit.inputs.bucket_names import CLUSTER, bucket_of_group
-from zkgroup.audit.inputs.bucket_rows import known_rows
-from zkgroup.audit.inputs.fact_rows import facts_in
+from zkgroup.audit.inputs.buckets import CLUSTER, bucket_of_group, known_rows
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.groups import is_of_groups
+from zkgroup.audit.inputs.keys import is_of_groups
 from zkgroup.audit.inputs.logs import with_ends
-from zkgroup.audit.inputs.parts import behind, between, inside, of_group
-from zkgroup.audit.inputs.rows import Columns, columns_of
-from zkgroup.audit.inputs.stored import (
+from zkgroup.audit.inputs.rows import (
     AS_CODES,
     OPERATION_COLUMNS,
     ROWS,
+    Columns,
+    behind,
+    between,
+    columns_of,
     columns_of_operations,
     columns_of_rows,
+    facts_in,
     in_order,
+    inside,
     joined,
+    of_group,
     table_of,
 )
 from zkgroup.audit.inputs.stored_files import STATES, Source, StoredFile, read_files

@@ -20,19 +20,14 @@ from zkgroup.audit.findings.buckets import find_in_sessions, find_in_tree
 from zkgroup.audit.findings.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.incidents.attribution import with_causes
-from zkgroup.audit.inputs.bucket_names import CLUSTER, bucket_of_group
+from zkgroup.audit.inputs.buckets import CLUSTER, bucket_of_group
 from zkgroup.audit.inputs.converted import ConvertedSource, StoredTables
-from zkgroup.audit.inputs.fact_rows import facts_in
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.groups import require_group
+from zkgroup.audit.inputs.keys import require_group
 from zkgroup.audit.inputs.manifest import Converted, StoredState
-from zkgroup.audit.inputs.parts import closes_in
-from zkgroup.audit.inputs.points_in_time import PointInTime, unlogged_part
-from zkgroup.audit.inputs.progress import Progress, quiet
-from zkgroup.audit.inputs.rows import Columns
-from zkgroup.audit.inputs.source import Source
-from zkgroup.audit.inputs.stored import columns_of_rows, table_of
+from zkgroup.audit.inputs.rows import Columns, closes_in, columns_of_rows, facts_in, table_of
+from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, unlogged_part
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.collector import without_collector

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.inputs import manifest, stored_files
-from zkgroup.audit.inputs.bucket_names import names_of
+from zkgroup.audit.inputs.buckets import names_of
 from zkgroup.audit.inputs.manifest import Converted, Manifest, StoredState
 from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, SEEDS, STATES, Source, StoredFile
 from zkgroup.audit.spark.folding import BucketRows, ZxidRange
