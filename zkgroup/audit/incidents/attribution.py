@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.engine import Found, order
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Rule, Severity
-from zkgroup.audit.incidents.causes import ClusterCauses, GroupCauses
+from zkgroup.audit.incidents.causes import Causes
 from zkgroup.audit.incidents.incident import (
     CONTROLLER,
     Cause,
@@ -89,38 +89,6 @@ def attributed(findings: Iterable[Finding], facts: Facts) -> Iterator[tuple[Find
     causes = Causes(ordered, facts)
     for one in ordered:
         yield one, causes.of(one)
-
-
-class Causes:
-    """Holds what caused each of some findings."""
-
-    def __init__(
-        self, ordered: Sequence[Finding], facts: Facts, foreign_writes: Mapping[int, Cause] | None = None
-    ) -> None:
-        """Of findings in the order of the audit.
-
-        Args:
-            foreign_writes: by session: those to groups whose findings are not among these.
-        """
-        of_group: dict[str, list[Finding]] = defaultdict(list)
-        for one in ordered:
-            if one.group is not None:
-                of_group[one.group].append(one)
-        ends = {life.to_zxid: life for life in facts.sessions.values() if life.to_zxid is not None}
-        self._groups = {name: GroupCauses(name, each, facts, ends) for name, each in of_group.items()}
-        self._cluster = ClusterCauses([one for one in ordered if one.group is None], facts)
-        self.foreign_writes = dict(foreign_writes or {})
-        """By session that wrote owners it may not: the cause, of the group whose findings come first."""
-        for group in self._groups.values():
-            self.foreign_writes = {**group.foreign_writes, **self.foreign_writes}
-
-    def of(self, one: Finding) -> Cause:
-        """The cause of one of the findings; every one has one."""
-        if one.group is not None:
-            return self._groups[one.group].of(one)
-        if one.finding == "session_end" and one.session in self.foreign_writes:
-            return self.foreign_writes[one.session]
-        return self._cluster.of(one)
 
 
 def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from zkgroup.audit.documents import as_of, finding_fields, incident_fields
 from zkgroup.audit.findings.engine import Skipped, order
 from zkgroup.audit.findings.rules import AnyRule, Finding, Severity
-from zkgroup.audit.incidents.attribution import Causes, incident_order, incidents_by_cause
-from zkgroup.audit.incidents.causes import CAUSING
+from zkgroup.audit.incidents.attribution import incident_order, incidents_by_cause
+from zkgroup.audit.incidents.causes import CAUSING, Causes
 from zkgroup.audit.incidents.incident import Cause, Incident, NumberedFinding, NumberedIncident
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import Numbers
