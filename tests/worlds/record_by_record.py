@@ -41,7 +41,6 @@ def checks_of(history: History) -> RecordChecks:
 def _see(checks: RecordChecks, transaction: Transaction) -> None:
     zxid, ms = transaction.zxid, transaction.time_ms
     if transaction.digest is not None:
-        checks.with_digest += 1
         if checks.first_digest is None:
             checks.first_digest = zxid
     elif transaction.type != TransactionType.ERROR:

@@ -69,4 +69,4 @@ def test_record_facts_are_noted_while_rows_are_read(tmp_path: Path) -> None:
     assert noted is not None
     assert read is not None
     assert [column.tolist() for column in noted] == [column.tolist() for column in read]
-    assert vars(record_checks_of(history)) == vars(record_checks_of(History(tmp_path)))
+    assert record_checks_of(history) == record_checks_of(History(tmp_path))

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from zkgroup.audit.findings.disagreements import disagreements
-from zkgroup.audit.findings.record_checks import record_checks_of
+from zkgroup.audit.findings.record_checks import disagreements, record_checks_of
 from zkgroup.audit.findings.rules import Bounds, Finding, Severity, WholeRule
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.texts import count_text, duration_text, subtree_text

@@ -1,14 +1,19 @@
-"""One pass over all records of a history, for the findings about the ensemble itself.
+"""What all records of a history show, and where servers of one ensemble do not have the same.
 
-They read every record before any filter, and share what one pass showed. Memory: the notes.
+The findings about the ensemble itself read every record before any filter, and share what one pass showed.
+Memory: the notes.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.servers import same_record
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
 KEPT: Final = 10_000
@@ -24,24 +29,23 @@ class Step(NamedTuple):
     to_ms: int
 
 
+@dataclass(slots=True)
 class RecordChecks:
     """The records of a history, seen from outside."""
 
-    def __init__(self) -> None:
-        self.elections: list[Step] = []
-        """The last record of an epoch and the first of the next one."""
-        self.steps_back: list[Step] = []
-        """Says where the leader's clock read less than at the record before."""
-        self.holes: list[tuple[Hole, Step]] = []
-        """Zxids that are missing, and the records on both sides."""
-        self.first: tuple[int, int] | None = None
-        """Zxid and time of the first record."""
-        self.last: tuple[int, int] | None = None
-        self.with_digest = 0
-        self.without_digest = 0
-        """Records that servers write a digest behind, where they write any, and that have none."""
-        self.first_digest: int | None = None
-        """The zxid of the first record with one."""
+    elections: list[Step] = field(default_factory=list)
+    """The last record of an epoch and the first of the next one."""
+    steps_back: list[Step] = field(default_factory=list)
+    """Says where the leader's clock read less than at the record before."""
+    holes: list[tuple[Hole, Step]] = field(default_factory=list)
+    """Zxids that are missing, and the records on both sides."""
+    first: tuple[int, int] | None = None
+    """Zxid and time of the first record."""
+    last: tuple[int, int] | None = None
+    without_digest: int = 0
+    """Records that servers write a digest behind, where they write any, and that have none."""
+    first_digest: int | None = None
+    """The zxid of the first record with one."""
 
 
 _known: WeakKeyDictionary[History, RecordChecks] = WeakKeyDictionary()
@@ -58,27 +62,73 @@ def record_checks_of(history: History) -> RecordChecks:
 def _checks_of(history: History) -> RecordChecks:
     from zkgroup.audit.inputs.logs import record_facts
 
-    checks, records = RecordChecks(), record_facts(history)
+    records = record_facts(history)
     if records is None:
-        return checks
-    zxid, time_ms = records.zxid, records.time_ms
-    checks.first = int(zxid[0]), int(time_ms[0])
-    checks.last = int(zxid[-1]), int(time_ms[-1])
-    with_digest = records.has_digest.nonzero()[0]
-    checks.with_digest = len(with_digest)
-    checks.first_digest = int(zxid[with_digest[0]]) if len(with_digest) else None
-    checks.without_digest = int((~records.has_digest & ~records.is_error).sum())
+        return RecordChecks()
+    zxid, time_ms, has_digest, is_error = records
 
     def steps(mask: Any) -> list[Step]:
         places = mask.nonzero()[0][:KEPT].tolist()
         ends = ((zxid[each], time_ms[each], zxid[each + 1], time_ms[each + 1]) for each in places)
         return [Step(*map(int, each)) for each in ends]
 
-    checks.elections += steps((zxid[1:] >> 32) != (zxid[:-1] >> 32))
-    checks.steps_back += steps(time_ms[1:] < time_ms[:-1])
     begins_epoch = ((zxid[1:] >> 32) > (zxid[:-1] >> 32)) & ((zxid[1:] & 0xFFFFFFFF) == 1)
-    for step in steps((zxid[1:] != zxid[:-1] + 1) & ~begins_epoch):
-        hole = hole_between(step.from_zxid, step.to_zxid)
-        assert hole is not None
-        checks.holes.append((hole, step))
-    return checks
+    jumps = steps((zxid[1:] != zxid[:-1] + 1) & ~begins_epoch)
+    holes = ((hole_between(step.from_zxid, step.to_zxid), step) for step in jumps)
+    return RecordChecks(
+        elections=steps((zxid[1:] >> 32) != (zxid[:-1] >> 32)),
+        steps_back=steps(time_ms[1:] < time_ms[:-1]),
+        holes=[(hole, step) for hole, step in holes if hole is not None],
+        first=(int(zxid[0]), int(time_ms[0])),
+        last=(int(zxid[-1]), int(time_ms[-1])),
+        without_digest=int((~has_digest & ~is_error).sum()),
+        first_digest=next(map(int, zxid[has_digest][:1]), None),
+    )
+
+
+Sides = tuple[tuple[Path, ...], ...]
+
+
+class Disagreement(NamedTuple):
+    """Zxids in a row in which the same servers differ in the same way."""
+
+    from_zxid: int
+    to_zxid: int
+    from_ms: int
+    to_ms: int
+    size: int
+    folders: Sides
+    """Servers that have the same, together; those of the record that counts first."""
+    is_of_digests_only: bool
+    """True if the records are the same, and what a server made of them is not."""
+
+    @property
+    def sides(self) -> str:
+        return " against ".join(", ".join(map(str, folders)) for folders in self.folders)
+
+
+def disagreements(history: History) -> list[Disagreement]:
+    """By zxid; of those that the ensemble notes, which are the first ones."""
+    record_checks_of(history)  # reading them all is what makes the notes
+    splits = history.ensemble.splits
+    records = {
+        (server.folder, each.zxid): each
+        for server in (history.ensemble.servers if splits else ())
+        for each in server.transactions(min(splits), max(splits))
+        if each.zxid in splits
+    }
+    found: list[Disagreement] = []
+    for zxid, folders in sorted(splits.items()):
+        first, *others = (records[each[0], zxid] for each in folders)
+        digests_only = all(_same_but_digest(first, other) for other in others)
+        last = found[-1] if found else None
+        alike = zxid - 1, folders, digests_only
+        if last is not None and (last.to_zxid, last.folders, last.is_of_digests_only) == alike:
+            found[-1] = last._replace(to_zxid=zxid, to_ms=first.time_ms, size=last.size + 1)
+        else:
+            found.append(Disagreement(zxid, zxid, first.time_ms, first.time_ms, 1, folders, digests_only))
+    return found
+
+
+def _same_but_digest(one: Transaction, other: Transaction) -> bool:
+    return same_record(one._replace(digest=None), other._replace(digest=None))

@@ -27,6 +27,7 @@ from zkgroup.audit.inputs.rows import (
     columns_of_rows,
     fact_rows,
     groups_of_paths,
+    stable_order,
     table_of,
 )
 from zkgroup.audit.inputs.stored_files import write_rows
@@ -62,12 +63,6 @@ def numbers_of(paths: Any, count: int, chroot: str = "") -> Numbers:
 def count_for(size: int) -> int:
     """Returns how many buckets groups get where the logs have so many bytes at first."""
     return max(_FEWEST, min(_MOST, -(-size // _BYTES)))
-
-
-def stable_order(codes: Numbers) -> Numbers:
-    """The numbers of rows by code, rows of one code in their order; few codes are sorted by their digits."""
-    few = codes.astype(np.uint16) if len(codes) and codes.min() >= 0 and codes.max() < 1 << 16 else codes
-    return np.argsort(few, kind="stable")
 
 
 def by_code(table: Any, codes: Numbers) -> Iterator[tuple[int, Any]]:

@@ -397,6 +397,12 @@ def last_places(values: Numbers) -> Numbers:
     return len(values) - 1 - last
 
 
+def stable_order(codes: Numbers) -> Numbers:
+    """The numbers of rows by code, rows of one code in their order; few codes are sorted by their digits."""
+    few = codes.astype(np.uint16) if len(codes) and codes.min() >= 0 and codes.max() < 1 << 16 else codes
+    return np.argsort(few, kind="stable")
+
+
 def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:
     """For each path the last place in a mask; -1 for none."""
     last: Numbers = np.full(size, -1)

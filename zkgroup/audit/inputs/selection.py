@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from zkgroup.audit.inputs.events import OPS, Event
 from zkgroup.audit.inputs.keys import BY_SESSION, Key, Keys
-from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
+from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, stable_order
 from zkgroup.znodes.paths import Kind, path_kind
 
 _FLAGS: Final = 4
@@ -48,14 +48,8 @@ class Selection:
 
     def by_key(self) -> Selection:
         """The same, key by key."""
-        order = order_of(self.codes, len(self.keys))
+        order = stable_order(self.codes)
         return Selection(self.rows[order], self.codes[order], self.keys)
-
-
-def order_of(codes: Numbers, different: int) -> Numbers:
-    """The order of codes below a number, equal ones as they stand. numpy counts those of 16 bits."""
-    found: Numbers = np.argsort(codes.astype(np.uint16) if different <= 1 << 16 else codes, kind="stable")
-    return found
 
 
 class Keyed:
@@ -77,7 +71,14 @@ class Keyed:
     @cached_property
     def _samples(self) -> list[Event]:
         """A row with each combination that there is."""
-        return [self._sample(each) for each in np.flatnonzero(self._present).tolist()]
+        samples = []
+        for combination in np.flatnonzero(self._present).tolist():
+            path, variant = divmod(combination, _VARIANTS)
+            op, flags = divmod(variant, _FLAGS)
+            applied, seed = bool(flags & 2), bool(flags & 1)
+            paths = self._columns.paths
+            samples.append(Event(0, 0, 0, 0, 0, OPS[op], paths[path], applied=applied, seed=seed))
+        return samples
 
     @cached_property
     def _kinds(self) -> dict[Kind, list[int]]:
@@ -89,11 +90,9 @@ class Keyed:
 
     def of(self, keys: Keys) -> Selection:
         """All rows that have a key."""
-        known = self._known.get(keys.name)
-        if known is None:
-            known = self._sessions() if keys is BY_SESSION else self._by(keys)
-            self._known[keys.name] = known
-        return known
+        if keys.name not in self._known:
+            self._known[keys.name] = self._sessions() if keys is BY_SESSION else self._by(keys)
+        return self._known[keys.name]
 
     def release(self) -> None:
         """Forgets all selections; they can be made again."""
@@ -103,38 +102,15 @@ class Keyed:
         found: dict[Key, int] = {}
         codes = np.full(len(self._samples), -1, np.int32)
         numbers: Iterable[int] = range(len(self._samples))
-        rows = np.arange(len(self._numbers))
         if keys.kinds is not None:
             numbers = sorted(chain.from_iterable(self._kinds.get(kind, ()) for kind in keys.kinds))
-            rows = self._rows_of(keys.kinds)
         for number in numbers:
             key = keys.key(self._samples[number])
             if key is not None:
                 codes[number] = found.setdefault(key, len(found))
-        of_rows = codes[self._numbers[rows]]
-        is_there = of_rows >= 0
-        return Selection(rows[is_there], of_rows[is_there], list(found))
-
-    def _rows_of(self, kinds: Iterable[Kind]) -> Numbers:
-        """Rows by the kinds of their paths. Most keys are of few rows: the others are not looked at again."""
-        wanted = np.array([kind in kinds for kind in self._kinds], np.bool_)
-        return np.flatnonzero(wanted[self._kind_of_rows])
-
-    @cached_property
-    def _kind_of_rows(self) -> Numbers:
-        """The place of each row's kind in `_kinds`."""
-        of_samples = np.zeros(len(self._samples), np.int8)
-        for place, numbers in enumerate(self._kinds.values()):
-            of_samples[numbers] = place
-        kinds: Numbers = of_samples[self._numbers]
-        return kinds
-
-    def _sample(self, combination: int) -> Event:
-        """A row with one combination."""
-        path, variant = divmod(combination, _VARIANTS)
-        op, flags = divmod(variant, _FLAGS)
-        applied, seed = bool(flags & 2), bool(flags & 1)
-        return Event(0, 0, 0, 0, 0, OPS[op], self._columns.paths[path], applied=applied, seed=seed)
+        of_rows = codes[self._numbers]
+        rows = np.flatnonzero(of_rows >= 0)
+        return Selection(rows, of_rows[rows], list(found))
 
     def _sessions(self) -> Selection:
         rows = np.flatnonzero(self._columns.session != 0)
