@@ -126,9 +126,8 @@ def places(draw: random.Random) -> str:
 
 def trees(draw: random.Random) -> str:
     """Applies a history, some of whose operations were changed."""
-    from tests.pure.zkfiles.test_compiled_replay import exact, in_columns, random_history, state
-    from zkgroup.zkfiles.compiled_replay import CompiledPaths
-    from zkgroup.zkfiles.stretches import OddRowsError
+    from tests.pure.zkfiles.test_column_replay import exact, in_columns, random_history, state
+    from zkgroup.zkfiles.column_replay import OddRowsError
     from zkgroup.zkfiles.tree import Tree
 
     world = random_history(draw.randrange(1 << 30), draw.randint(10, 80))
@@ -147,7 +146,7 @@ def trees(draw: random.Random) -> str:
     exact(world.transactions, one_by_one)
     with tempfile.TemporaryDirectory(prefix="zkgroup-kernel-log-") as folder:
         try:
-            in_columns(world, Path(folder), tree, CompiledPaths(), draw.choice((5, 25, 1000)))
+            in_columns(world, Path(folder), tree, draw.choice((5, 25, 1000)))
         except OddRowsError:
             return "left to the exact way"
     assert state(tree) == state(one_by_one)

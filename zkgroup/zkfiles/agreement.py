@@ -114,16 +114,15 @@ class Piece:
             return
         yield from batches_of(self.held[0].chunk, wanted, fastest_way().take, self._note)
 
-    def transactions(self, zxids: Numbers | None = None) -> Iterator[Transaction]:
+    def transactions(self, zxids: Numbers | int | None = None) -> Iterator[Transaction]:
         """The records as objects, or those with some zxids, without those that cannot be read."""
+        wanted = None if zxids is None else np.atleast_1d(zxids)
         if not self.held:
-            yield from (
-                self.decoded if zxids is None else [each for each in self.decoded if each.zxid in zxids]
-            )
+            yield from (each for each in self.decoded if wanted is None or each.zxid in wanted)
             return
         held = self.held[0]
-        numbers = np.arange(len(held.zxids)) if zxids is None else np.flatnonzero(np.isin(held.zxids, zxids))
-        for number in numbers.tolist():
+        numbers = np.arange(len(held.zxids))
+        for number in (numbers if wanted is None else numbers[np.isin(held.zxids, wanted)]).tolist():
             try:
                 transaction = held.decoded(number)
             except JuteError as error:

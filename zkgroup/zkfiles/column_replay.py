@@ -1,159 +1,448 @@
-"""The records of an ensemble for a replay, many at a time, by the compiled kernel.
+"""Applies many records to a tree at once: `Tree.apply` and `Tree.has` in columns.
 
-What the kernel refuses, or does not decode, is given record by record.
+Only what is plain is done here: every znode that is set or deleted is there, every one that is made is not,
+counts of creates rise, nothing is deleted with children, and the record of a session's end names all its
+ephemerals. Anything else is refused with nothing done.
+Importing it raises ImportError where the kernel was not built or is switched off, without numpy and without
+pyarrow.
+
+Sources: DataTree.java and DigestCalculator.java@3.9.4, as `tree` has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeGuard, TypeVar
+from zlib import crc32
 
-from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.columns import ROWS_PER_BATCH
-from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.log_lists import ALL_ZXIDS, Wanted
-from zkgroup.zkfiles.records import Transaction
-from zkgroup.zkfiles.schemas import LOG, select
-from zkgroup.zkfiles.zxids import follows
+import numpy as np
 
-if TYPE_CHECKING:
-    from zkgroup.zkfiles.agreement import Piece
-    from zkgroup.zkfiles.compiled_replay import CompiledPaths
-    from zkgroup.zkfiles.stretches import Compared
-    from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles import compiled as compiled  # for its switch
+from zkgroup.zkfiles.arrow import coded
+from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same, Slices
+from zkgroup.zkfiles.byte_arrays import Flags, Numbers
+from zkgroup.zkfiles.lifetimes import lifetime_of
+from zkgroup.zkfiles.records import Acl, TransactionType
+from zkgroup.zkfiles.replay import Compared
+from zkgroup.zkfiles.tree import Node, Tree
 
 COLUMNS: Final = (
     *("zxid", "sub", "session", "time", "type", "path", "data", "version", "ephemeral"),
     *("timeout_ms", "parent_cversion", "acl", "applied", "digest"),
 )
-"""Holds what a stretch is made of."""
-_STRETCH_ROWS: Final = 1 << 18
-"""That many are given at a time: a znode that changes is looked up and written back once for all of them."""
+"""Those of the batches that are applied."""
+
+_NOTHING, _SET, _MAKE, _DROP, _GAIN, _LOSE = range(6)
+"""The acts of a row: nothing to the tree, or it sets, makes or deletes a znode. Then what happens to the
+znode above: a child comes or goes. To a znode itself `_NOTHING` is how it was before all rows."""
+_ODD: Final = -1
+_CLOSE, _CREATE_SESSION = int(TransactionType.CLOSE_SESSION), int(TransactionType.CREATE_SESSION)
+_ACTS: Final = {
+    int(TransactionType.CREATE_SESSION): _NOTHING,
+    int(TransactionType.CHECK): _NOTHING,
+    int(TransactionType.SET_DATA): _SET,
+    int(TransactionType.CREATE): _MAKE,
+    int(TransactionType.CREATE2): _MAKE,
+    int(TransactionType.DELETE): _DROP,
+    int(TransactionType.DELETE_CONTAINER): _DROP,
+}
+_FIRST_TYPE, _TYPES = -32, 96
+_ACT_OF_TYPE: Final = np.array([_ACTS.get(kind + _FIRST_TYPE, _ODD) for kind in range(_TYPES)], np.int8)
+
+_FIELDS: Final = (
+    *("czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "children"),
+    *("base", "crc"),
+)
+"""Of a znode; then whether it is there, and the rows that made and wrote it, -1 for none."""
+_CZXID, _MZXID, _PZXID, _CTIME, _MTIME, _VERSION, _CVERSION, _AVERSION, _OWNER, _CHILDREN, _BASE, _CRC = (
+    range(len(_FIELDS))
+)
+_IS_THERE, _MADE, _WRITTEN = range(len(_FIELDS), len(_FIELDS) + 3)
+_numbers_of: Final = attrgetter(*_FIELDS)
+_COUNTED: Final = np.dtype(
+    [(name, ">i8") for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime")]
+    + [(name, ">i4") for name in ("version", "cversion", "aversion")]
+    + [("owner", ">i8")]
+)
+"""The bytes of a znode's history of which its digest is made."""
+_NOT_COUNTED: Final = -1
+_OUTSIDE: Final = "/zookeeper/"
+_MOST_LEVELS, _MOST_PATH = 64, 4096
+_MOST_CREATES: Final = 2**31 - 1
 
 
-class Sees(Protocol):
-    """Takes all records in order, some of them many at a time."""
-
-    def see(self, transaction: Transaction) -> None: ...
-
-    def tree_within(self, first: int, last: int) -> Tree | None:
-        """The tree, where records from one zxid to another have only to be compared with it."""
-        ...
-
-    def saw(self, first: int, last: int, compared: Compared) -> None:
-        """Records that follow each other were applied to that tree."""
-        ...
-
-    @property
-    def looks_at_tree(self) -> bool:
-        """True if anybody looks at the znodes of the tree when all records were given."""
-        ...
+_Packed = TypeVar("_Packed", Coded, FixedWidth, Slices)
 
 
-class NoKernelError(Exception):
-    """The compiled kernel is not here, or cannot tell: records have to be taken one by one."""
+class OddRowsError(Exception):
+    """Only the exact reader knows what these rows do."""
 
 
-def has_kernel() -> bool:
-    """Returns whether `replay` can be asked."""
-    try:
-        from zkgroup.zkfiles import compiled_replay  # noqa: F401
-    except ImportError:
-        return False
-    return True
+def apply_rows(
+    tree: Tree, batches: Sequence[Batch], first: int, last: int, is_known: Callable[[int], bool]
+) -> Compared:
+    """Applies all records from one zxid to another: batches with `COLUMNS`.
 
-
-def replay(ensemble: EnsembleFiles, taker: Sees, after: int = 0, to_zxid: int | None = None) -> None:
-    """Gives all records in order, or those behind one zxid and up to another.
-
-    Raises NoKernelError before any was given.
+    `is_known` says whether the digest of a record, by its zxid, is of the version that is computed here,
+    which columns do not say. Raises OddRowsError, with nothing done, for what is not plain.
     """
-    try:
-        from zkgroup.zkfiles.agreement import pieces
-        from zkgroup.zkfiles.compiled_replay import CompiledPaths
-    except ImportError as error:
-        raise NoKernelError(str(error)) from error
-    wanted = Wanted(select(LOG, COLUMNS), "", *ALL_ZXIDS, None, ROWS_PER_BATCH)
-    with closing(_Stretches(taker, CompiledPaths(), after)) as stretches:
-        for piece in pieces(ensemble, after + 1 if after else 0, to_zxid):
-            stretches.add(_Rows(piece, list(piece.batches(wanted)) if piece.held else []))
-        stretches.give()
+    if tree.has_orphans:
+        raise OddRowsError("children of deleted znodes")
+    rows = _Rows(batches)
+    steps = np.diff(rows.zxid)
+    if not ((steps == 0) | (steps == 1)).all() or (rows.zxid[0], rows.zxid[-1]) != (first, last):
+        raise OddRowsError("records without rows, or that cannot be read")
+    touched, own, above = _places(rows)
+    names = [rows.paths.names[code] for code in touched.tolist()]
+    nodes = tree.nodes_at(names)
+    found = _replayed(rows, own, above, _before(nodes, first))
+    _require_ends(rows, found.owners, tree)
+    total, compared = _compared(rows, found.digest, tree.digest)
+    wrong = compared.first_wrong_zxid
+    if wrong is not None and not (tree.keeps_charset(compared.wrong) and is_known(wrong)):
+        raise OddRowsError("digests of another version, or paths in another charset")
+    _write_back(tree, names, nodes, found.znodes, rows)
+    rows.tell_sessions(tree.sessions)
+    tree.jump(last, int(rows.time_ms[-1]), total)
+    return compared
 
 
-class _Rows(NamedTuple):
-    """A piece of a history and its rows; no batches where they do not tell all."""
+class _Paths:
+    """A number for each path of some rows, with that of its parent and the CRC of its bytes.
 
-    piece: Piece
-    batches: Sequence[Batch]
+    Negative for none, for the root, and for paths that are not counted.
+    """
 
-    @property
-    def size(self) -> int:
-        """Returns how many rows there are."""
-        return sum(batch.rows for batch in self.batches)
+    def __init__(self, found: Iterable[str | None]) -> None:
+        self._codes: dict[str | None, int] = {}
+        self.names: list[str] = []
+        self._parents: list[int] = []
+        self.codes: Numbers = np.array([self._code_of(name) for name in found], np.int64)
+        """Of the paths that were found."""
+        self.parents: Numbers = np.array(self._parents, np.int64)
+        self.crcs: Numbers = np.array([crc32(name.encode()) for name in self.names], np.int64)
+
+    def _code_of(self, path: str | None) -> int:
+        """The code of a path; those above it get one too."""
+        known = self._codes.get(path)
+        if known is not None:
+            return known
+        code = _NOT_COUNTED
+        if _is_counted(path):
+            parent = self._code_of(path.rpartition("/")[0]) if path else _NOT_COUNTED
+            code = len(self.names)
+            self.names.append(path)
+            self._parents.append(parent)
+        self._codes[path] = code
+        return code
 
 
-class _Stretches:
-    """Brings pieces together, and gives as many at a time as the taker wants."""
+def _is_counted(path: str | None) -> TypeGuard[str]:
+    return (
+        path is not None
+        and path != "/"
+        and len(path) <= _MOST_PATH
+        and path.count("/") <= _MOST_LEVELS
+        and not path.startswith(_OUTSIDE)
+    )
 
-    def __init__(self, taker: Sees, paths: CompiledPaths, after: int) -> None:
-        self._last = after
-        """The last zxid that was given, or the one behind which they begin."""
-        self._taker = taker
-        self._paths = paths
-        self._pieces: list[_Rows] = []
-        self._rows = 0
 
-    def add(self, rows: _Rows) -> None:
-        self._pieces.append(rows)
-        self._rows += rows.size
-        if self._rows >= _STRETCH_ROWS or not rows.batches:
-            self.give()
+class _Rows:
+    """Rows of whole records in order. Raises OddRowsError for records of rare kinds."""
 
-    def give(self) -> None:
-        """All that was added."""
-        pieces, self._pieces, self._rows = self._pieces, [], 0
-        if pieces:
-            self._give(pieces)
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = batches
+        self.zxid, self.session, self.time_ms = (self._numbers(name) for name in ("zxid", "session", "time"))
+        self.version, self.digest = self._numbers("version"), self._numbers("digest")
+        kind, is_whole = self._numbers("type"), self._numbers("sub") < 0
+        applied = self._numbers("applied") != 0
+        self.has_digest = self._present("digest")
+        self.opens, self.closes = kind == _CREATE_SESSION, (kind == _CLOSE) & is_whole
+        if not (self.has_digest | ~applied | self.opens).all():
+            raise OddRowsError("a record without a digest")
+        self.act = _acts(kind, is_whole, applied)
+        self.count = np.where(self._present("parent_cversion"), self._numbers("parent_cversion"), -1)
+        """Of a create: the parent's count of creates after it; -1 where the record does not have it."""
+        self.is_ephemeral = np.concatenate([_is_ephemeral(batch) for batch in batches])
+        data = [_of_type(batch, "data", Slices) for batch in batches]
+        self._raws = [each.raw for each in data]
+        self._bounds = np.concatenate([each.bounds.reshape(-1, 2) for each in data])
+        self.has_data = np.concatenate(
+            [_flags(batch.rows, each.present) for batch, each in zip(batches, data, strict=True)]
+        )
+        self._bounds[~self.has_data] = 0
+        places, found = coded(batches, "path")
+        self.paths = _Paths(found)
+        self.path = self.paths.codes[places]
 
-    def close(self) -> None:
-        """Brings the taker's tree to what was given in columns, if anybody looks at it."""
-        if self._taker.looks_at_tree:
-            self._paths.settle()
+    def __len__(self) -> int:
+        return len(self.zxid)
 
-    def _give(self, pieces: Sequence[_Rows]) -> None:
-        """Where all are refused, each half is tried; those of one piece are given record by record."""
-        if self._is_taken(pieces):
-            return
-        if len(pieces) == 1:
-            self._paths.settle()
-            for transaction in pieces[0].piece.transactions():
-                self._taker.see(transaction)
-                self._last = transaction.zxid
-            return
-        half = len(pieces) // 2
-        self._give(pieces[:half])
-        self._give(pieces[half:])
+    def _numbers(self, name: str) -> Numbers:
+        """Null is 0."""
+        values = [_of_type(batch, name, FixedWidth).values for batch in self._batches]
+        return np.concatenate(values).astype(np.int64)
 
-    def _is_taken(self, pieces: Sequence[_Rows]) -> bool:
-        if not all(rows.batches for rows in pieces):
-            return False
-        zxids = [rows.piece.zxids for rows in pieces]
-        first, last = int(zxids[0][0]), int(zxids[-1][-1])
-        tree = self._taker.tree_within(first, last)
-        if tree is None or (self._last and not follows(first, self._last)):
-            return False
-        from zkgroup.zkfiles.stretches import OddRowsError, stretch_of
+    def _present(self, name: str) -> Flags:
+        columns = [(batch.rows, _of_type(batch, name, FixedWidth).present) for batch in self._batches]
+        return np.concatenate([_flags(*each) for each in columns])
 
-        batches = [batch for rows in pieces for batch in rows.batches]
-        try:
-            rows = stretch_of(batches, self._paths.codes_of)
-            # A record without rows, or one that cannot be read, is a hole here.
-            if not rows.tells(first, last):
-                return False
-            compared = self._paths.apply(tree, rows)
-        except OddRowsError:
-            return False
-        self._taker.saw(first, last, compared)
-        self._last = last
-        return True
+    def tell_sessions(self, sessions: dict[int, int]) -> None:
+        """Opens and closes sessions among those of a tree."""
+        rows = np.flatnonzero(self.opens | self.closes)
+        timeouts = np.where(self.opens, self._numbers("timeout_ms"), -1)[rows]
+        for session, timeout in zip(self.session[rows].tolist(), timeouts.tolist(), strict=True):
+            if timeout < 0:
+                sessions.pop(session, None)
+            else:
+                sessions[session] = timeout
+
+    def data_at(self, rows: Numbers) -> Iterator[bytes]:
+        """The data of some rows, in their order; each is copied when its turn comes, and null is empty."""
+        ends = np.cumsum([batch.rows for batch in self._batches])
+        for raw, some in zip(self._raws, np.split(rows, np.searchsorted(rows, ends[:-1])), strict=True):
+            yield from map(raw.__getitem__, map(slice, *self._bounds[some].T.tolist()))
+
+    def acls_at(self, rows: Numbers) -> list[Acl | None]:
+        """The ACLs of some rows."""
+        columns = [_of_type(batch, "acl", Coded) for batch in self._batches]
+        values = [value for column in columns for value in column.values]
+        firsts = np.cumsum([0, *(len(column.values) for column in columns[:-1])])
+        codes = np.concatenate([column.codes + first for column, first in zip(columns, firsts, strict=True)])
+        return [values[code] for code in codes[rows].tolist()]
+
+
+def _flags(rows: int, present: Numbers | None) -> Flags:
+    return np.ones(rows, np.bool_) if present is None else present != 0
+
+
+def _of_type(batch: Batch, name: str, type_: type[_Packed]) -> _Packed:
+    """A column as numpy lays it out. Raises OddRowsError where it is a list."""
+    packed = batch.packed(name)
+    if not isinstance(packed, type_):
+        raise OddRowsError("columns in lists")
+    return packed
+
+
+def _acts(kind: Numbers, is_whole: Flags, applied: Flags) -> Numbers:
+    if ((kind < _FIRST_TYPE) | (kind >= _FIRST_TYPE + _TYPES)).any():
+        raise OddRowsError("a type that no version knows")
+    act: Numbers = _ACT_OF_TYPE[kind - _FIRST_TYPE]
+    closes = kind == _CLOSE
+    act[closes] = np.where(is_whole[closes], _NOTHING, _DROP)
+    act[~applied] = _NOTHING
+    if (act == _ODD).any():
+        raise OddRowsError("a record of a rare kind")
+    return act
+
+
+def _is_ephemeral(batch: Batch) -> Flags:
+    packed = batch.packed("ephemeral")
+    if isinstance(packed, Same):
+        return np.full(batch.rows, packed.value == "session", np.bool_)
+    column = _of_type(batch, "ephemeral", Coded)
+    flags: Flags = np.array([value == "session" for value in column.values], np.bool_)[column.codes]
+    return flags
+
+
+def _crcs_of(pieces: Iterable[bytes], seeds: Numbers) -> Numbers:
+    """The CRC of each piece, behind that of what was before it."""
+    return np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(seeds))
+
+
+def _places(rows: _Rows) -> tuple[Numbers, Numbers, Numbers]:
+    """The codes that rows touch, and for each row the places of its znode and of that above in them."""
+    paths, acts = rows.paths, rows.act > 0
+    moves = (rows.act == _MAKE) | (rows.act == _DROP)
+    parents = paths.parents[rows.path[moves]]
+    if not acts.any() or (rows.path[acts] < 0).any() or (parents < 0).any():
+        raise OddRowsError("nothing to apply, or a path that is missing")
+    is_touched = np.zeros(len(paths.names), np.bool_)
+    is_touched[rows.path[acts]] = True
+    is_touched[parents] = True
+    touched = np.flatnonzero(is_touched)
+    place = np.cumsum(is_touched) - 1
+    own, above = np.full(len(rows), -1), np.full(len(rows), -1)
+    own[acts] = place[rows.path[acts]]
+    above[moves] = place[parents]
+    if (own[moves] == above[moves]).any():
+        raise OddRowsError("a znode above itself")
+    return touched, own, above
+
+
+def _before(nodes: Sequence[Node | None], first_zxid: int) -> Numbers:
+    """The numbers of some znodes before the rows."""
+    if any(node is not None and node.base is None for node in nodes):
+        raise OddRowsError("znodes that are not counted")
+    nothing = (0,) * len(_FIELDS)
+    fields = [nothing if node is None else _numbers_of(node) for node in nodes]
+    numbers = np.full((len(nodes), _WRITTEN + 1), -1, np.int64)
+    numbers[:, : len(_FIELDS)] = fields
+    numbers[:, _IS_THERE] = [node is not None for node in nodes]
+    if (numbers[:, [_CZXID, _PZXID]] >= first_zxid).any():
+        raise OddRowsError("znodes that are later than the records")
+    return numbers
+
+
+class _Replayed(NamedTuple):
+    """Holds what rows made of the znodes that they touch."""
+
+    znodes: Numbers
+    """The numbers of each."""
+    digest: Numbers
+    """Says how each row changed the digest."""
+    owners: Numbers
+    """Of each row that made or dropped an ephemeral: its session, the row, and 1 or -1."""
+
+
+class _Events:
+    """Holds what happened to each znode, one after the other: first what it was, then each row about it."""
+
+    def __init__(self, rows: _Rows, own: Numbers, above: Numbers, before: Numbers) -> None:
+        acts = np.flatnonzero(rows.act > 0)
+        moves = acts[rows.act[acts] != _SET]
+        znodes = np.arange(len(before))
+        node = np.concatenate((znodes, own[acts], above[moves]))
+        row = np.concatenate((np.full(len(before), -1), acts, moves))
+        child = np.where(rows.act[moves] == _MAKE, _GAIN, _LOSE)
+        kind = np.concatenate((np.full(len(before), _NOTHING), rows.act[acts], child))
+        order = np.argsort(node * (len(rows) + 1) + row + 1)
+        self.row, self.kind = row[order], kind[order]
+        self._before = before.T.copy()
+        self._places = np.arange(len(order))
+        self.begins: Flags = self.kind == _NOTHING
+        self.ends: Flags = np.append(self.begins[1:], True)
+
+    def last(self, *kinds: int) -> Numbers:
+        """For each event the place of the last one of these kinds, or of the beginning."""
+        is_one = self.begins | np.isin(self.kind, kinds)
+        found: Numbers = np.maximum.accumulate(np.where(is_one, self._places, 0))
+        return found
+
+    def field(self, field: int, last: Numbers, values: Any) -> Numbers:
+        """Returns what a field is behind each event, where events at `last` give it these values."""
+        found = np.empty(len(self.row), np.int64)
+        found[:] = values
+        found[self.begins] = self._before[field]
+        return found[last]
+
+
+def _replayed(rows: _Rows, own: Numbers, above: Numbers, before: Numbers) -> _Replayed:
+    """Applies the rows to the znodes, which were so before. Raises OddRowsError for what is not plain."""
+    events = _Events(rows, own, above, before)
+    row, kind, begins = events.row, events.kind, events.begins
+    zxid, ms, places = rows.zxid[row], rows.time_ms[row], np.arange(len(row))
+    made, written = events.last(_MAKE), events.last(_SET, _MAKE)
+    owner = np.where(rows.is_ephemeral[row], rows.session[row], 0)
+    version = np.where(kind == _SET, rows.version[row], 0)
+    count = np.where(kind == _GAIN, rows.count[row], 0)
+    is_next = (kind == _GAIN) & (count == -1)
+    told = np.maximum.accumulate(np.where(begins | (kind == _MAKE) | (kind == _GAIN) & ~is_next, places, 0))
+    nexts = np.cumsum(is_next)
+    creates = events.field(_CVERSION, told, count) + nexts - nexts[told]
+    change = events.field(_CHILDREN, places, (kind == _GAIN) * 1 - (kind == _LOSE))
+    children = np.cumsum(change)
+    children -= (children - change)[events.last()]
+    writes = np.flatnonzero((rows.act == _SET) | (rows.act == _MAKE))
+    sums = np.zeros(len(rows), np.int64)
+    sums[writes] = _crcs_of(rows.data_at(writes), rows.paths.crcs[rows.path[writes]])
+    fields = [
+        events.field(_CZXID, made, zxid),
+        events.field(_MZXID, written, zxid),
+        events.field(_PZXID, events.last(_MAKE, _GAIN, _LOSE), zxid),
+        events.field(_CTIME, made, ms),
+        events.field(_MTIME, written, ms),
+        events.field(_VERSION, written, version),
+        creates,
+        events.field(_AVERSION, made, 0),
+        events.field(_OWNER, made, owner),
+        children,
+        events.field(_BASE, written, sums[row]),
+        np.zeros(len(row), np.int64),
+        events.field(_IS_THERE, events.last(_MAKE, _DROP), kind == _MAKE),
+        events.field(_MADE, made, row),
+        events.field(_WRITTEN, written, row),
+    ]
+    _require_plain(kind, fields)
+    crcs = fields[_CRC] = _crcs(fields, begins, before)
+    changed = np.flatnonzero(~begins)
+    changes = crcs[changed] - crcs[changed - 1]
+    of_parents = kind[changed] > _DROP
+    digest = np.zeros(len(rows), np.int64)
+    digest[row[changed[~of_parents]]] = changes[~of_parents]
+    digest[row[changed[of_parents]]] += changes[of_parents]
+    owned = np.flatnonzero(((kind == _MAKE) | (kind == _DROP)) & (fields[_OWNER] != 0))
+    signs = np.where(kind[owned] == _MAKE, 1, -1)
+    owners = np.stack((fields[_OWNER][owned], row[owned], signs))
+    return _Replayed(np.stack([field[events.ends] for field in fields], axis=1), digest, owners)
+
+
+def _require_plain(kind: Numbers, fields: Sequence[Numbers]) -> None:
+    """Raises OddRowsError for events that only `tree` knows the rules for."""
+    later, creates, owners = kind[1:], fields[_CVERSION], fields[_OWNER]
+    odd = (later != _NOTHING) & ((fields[_IS_THERE][:-1] != 0) == (later == _MAKE))
+    odd |= (later == _DROP) & (fields[_CHILDREN][:-1] != 0)
+    odd |= (later == _GAIN) & ((creates[1:] <= creates[:-1]) | (creates[1:] >= _MOST_CREATES))
+    made = np.unique(owners[(kind == _MAKE) & (owners != 0)])
+    if odd.any() or not all(lifetime_of(owner) == "session" for owner in made.tolist()):
+        raise OddRowsError("records that are not plain")
+
+
+def _crcs(fields: Sequence[Numbers], begins: Flags, before: Numbers) -> Numbers:
+    """Returns what each znode adds to the digest behind each event."""
+    crcs = np.zeros(len(begins), np.int64)
+    crcs[begins] = before[:, _CRC]
+    counted = np.flatnonzero(~begins & (fields[_IS_THERE] != 0))
+    history = np.empty(len(counted), _COUNTED)
+    for field, name in zip(fields, _COUNTED.names or (), strict=False):
+        history[name] = field[counted]
+    crcs[counted] = _crcs_of(history.view(f"V{_COUNTED.itemsize}").tolist(), fields[_BASE][counted])
+    return crcs
+
+
+def _require_ends(rows: _Rows, owners: Numbers, tree: Tree) -> None:
+    """Raises OddRowsError for the end of a session that did not name all its ephemerals."""
+    closed = np.flatnonzero(rows.closes)
+    last_rows = np.searchsorted(rows.zxid, rows.zxid[closed], "right") - 1
+    ends = list(zip(last_rows.tolist(), rows.session[closed].tolist(), strict=True))
+    left = {session: len(tree.ephemerals(session)) for _, session in ends}
+    changes = [(row, session, sign) for session, row, sign in owners.T.tolist() if session in left]
+    for _, session, sign in sorted([*changes, *((row, session, 2) for row, session in ends)]):
+        if sign != 2:
+            left[session] += sign
+        elif left[session]:
+            raise OddRowsError("ephemerals that an end of a session does not name")
+
+
+def _compared(rows: _Rows, changes: Numbers, digest: int) -> tuple[int, Compared]:
+    """The digest behind the last row, and how those of the records compare with what they should be."""
+    sums = np.cumsum(changes) + digest
+    ends = np.flatnonzero(np.append(rows.zxid[1:] != rows.zxid[:-1], True))
+    told = ends[rows.has_digest[ends]]
+    wrong = told[sums[told] != rows.digest[told]]
+    first_wrong = int(rows.zxid[wrong[0]]) if len(wrong) else None
+    return int(sums[-1]), Compared(len(ends), len(told), len(wrong), first_wrong)
+
+
+def _write_back(
+    tree: Tree, names: Sequence[str], nodes: Sequence[Node | None], numbers: Numbers, rows: _Rows
+) -> None:
+    """Brings the tree to what the rows made of some znodes."""
+    made = np.flatnonzero((numbers[:, _IS_THERE] != 0) & (numbers[:, _MADE] >= 0))
+    acls = dict(zip(made.tolist(), rows.acls_at(numbers[made, _MADE]), strict=True))
+    written = np.flatnonzero((numbers[:, _IS_THERE] != 0) & (numbers[:, _WRITTEN] >= 0))
+    written = written[np.argsort(numbers[written, _WRITTEN])]
+    data = dict(zip(written.tolist(), rows.data_at(numbers[written, _WRITTEN]), strict=True))
+    for place, (name, node, fields) in enumerate(zip(names, nodes, numbers.tolist(), strict=True)):
+        if node is not None and (place in acls or not fields[_IS_THERE]):
+            tree.forget(name)
+        if not fields[_IS_THERE]:
+            continue
+        if place in acls:
+            node = tree.make(name, acls[place], fields[_OWNER], fields[_CZXID], fields[_CTIME])
+        assert node is not None
+        _, node.mzxid, node.pzxid, _, node.mtime, node.version, node.cversion = fields[:_AVERSION]
+        node.children, node.base, node.crc = fields[_CHILDREN:_IS_THERE]
+        if place in data:
+            node.data = data[place] if rows.has_data[fields[_WRITTEN]] else None

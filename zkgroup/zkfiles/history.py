@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles.column_replay import NoKernelError, has_kernel, replay
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.diffs import Journal, ZnodeChange, diff_trees
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.records import Transaction
-from zkgroup.zkfiles.replay_start import (
+from zkgroup.zkfiles.replay import (
     Base,
+    Compared,
     SnapshotCandidate,
     SnapshotWindow,
     begins_with_nothing,
@@ -23,13 +23,11 @@ from zkgroup.zkfiles.replay_start import (
     empty_base,
     glimpsed_doubt,
     load,
+    replay,
 )
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.verification import HistoryVerification, has_known_digest, verify
+from zkgroup.zkfiles.verification import HistoryVerification, verify
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
-
-if TYPE_CHECKING:
-    from zkgroup.zkfiles.stretches import Compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,41 +144,33 @@ class History:
         """The highest that is in the files."""
         return self.ensemble.last_zxid
 
-    def tree_at(
-        self, *, zxid: int | None = None, time_ms: int | None = None, digests: bool = True
-    ) -> PastTree:
+    def tree_at(self, *, zxid: int | None = None, time_ms: int | None = None) -> PastTree:
         """The tree after a transaction, or at a time of the leader's clock; by default the last one known.
 
         Of a time: after the last transaction stamped at or before it. Starts from the nearest snapshot whose
         seals hold and that had ended by then, and opens only the logs behind it. What a later snapshot shows
-        to be missing up to what was asked for is in `Account.holes`. With `digests` each record's digest is
-        compared on the way. Raises NotFoundError where the files begin later, or none can be read.
+        to be missing up to what was asked for is in `Account.holes`. Each record's digest is compared on the
+        way. Raises NotFoundError where the files begin later, or none can be read.
         """
         if time_ms is not None:
-            tree, account = self.tree_at(zxid=self.zxid_at(time_ms), digests=digests)
+            tree, account = self.tree_at(zxid=self.zxid_at(time_ms))
             # What came behind the last record may have been before that time.
             behind = self.unlogged_behind(account.zxid)
             if behind is not None:
                 account = replace(account, holes=(*account.holes, behind))
             return PastTree(tree, account)
         asked = self.last_zxid if zxid is None else zxid
-        base, skipped = self._base_for(asked, digests=digests)
-        if digests and self._is_long_from(base.zxid + 1, asked):
-            try:
-                return _replayed_in_columns(self.ensemble, base, asked, skipped)
-            except NoKernelError:
-                base, skipped = self._base_for(asked, digests=digests)
+        base, skipped = self._base_for(asked)
         return _replayed(self.ensemble, base, asked, skipped)
 
-    def beginning(self, *, digests: bool = True) -> PastTree:
+    def beginning(self) -> PastTree:
         """The earliest tree from which everything later follows by `transactions`."""
         if begins_with_nothing(self.ensemble):
-            return _replayed(self.ensemble, empty_base(digests=digests), 0, ())
+            return _replayed(self.ensemble, empty_base(), 0, ())
         skipped: list[str] = []
-        for candidate in candidates(self.ensemble):
-            base = _loaded(candidate, 0, _no_doubt, skipped, digests=digests)
-            if base is not None:
-                return _replayed(self.ensemble, base, base.exact_from, skipped, until_proved=True)
+        base = _first_that(_no_doubt, candidates(self.ensemble), 0, skipped)
+        if base is not None:
+            return _replayed(self.ensemble, base, base.exact_from, skipped, until_proved=True)
         why = f": {'; '.join(skipped)}" if skipped else ""
         raise NotFoundError(f"{self._folders}: no snapshot that could be used{why}")
 
@@ -211,7 +201,6 @@ class History:
         end: int,
         below: str = "/",
         *,
-        digests: bool = True,
         through: Callable[[Iterator[Transaction]], Iterator[Transaction]] = iter,
     ) -> TreeDifference:
         """Returns what differs at and below a path between the trees after two transactions, the earlier one
@@ -220,7 +209,7 @@ class History:
         Where the log leads from one to the other it is replayed in one tree, and `through` sees its records;
         where something is missing on the way, both trees are got from what is nearest to each.
         """
-        tree, account = self.tree_at(zxid=start, digests=digests)
+        tree, account = self.tree_at(zxid=start)
         journal, at, first_bad = Journal(tree, below), account.zxid, None
         for transaction in through(self.transactions(at + 1, end)):
             if not follows(transaction.zxid, at):
@@ -233,7 +222,7 @@ class History:
         else:
             if not _missing_behind(self.ensemble, at, end):
                 return TreeDifference(list(journal.changes()), account, None, first_bad, tree.time_ms)
-        before, after = self.tree_at(zxid=start, digests=digests), self.tree_at(zxid=end, digests=digests)
+        before, after = self.tree_at(zxid=start), self.tree_at(zxid=end)
         changes = list(diff_trees(before.tree, after.tree, below))
         return TreeDifference(changes, before.account, after.account, None, after.account.time_ms)
 
@@ -257,11 +246,6 @@ class History:
     def _folders(self) -> str:
         return ", ".join(str(server.folder) for server in self.ensemble.servers)
 
-    def _is_long_from(self, zxid: int, asked: int) -> bool:
-        """Returns whether what is read from a zxid on is worth numpy's import, and the kernel is here."""
-        is_long = zxid <= asked and any(server.is_long_from(zxid) for server in self.ensemble.servers)
-        return is_long and has_kernel()
-
     def _is_behind_logs(self, zxid: int) -> bool:
         """Returns whether a snapshot is later than all records. Where names tell, nothing is read."""
         logs = [server.files.logs[-1].zxid for server in self.ensemble.servers if server.files.logs]
@@ -269,34 +253,35 @@ class History:
             return not logs
         return self.ensemble.unlogged is not None and zxid > (self.ensemble.last_record or 0)
 
-    def _base_for(self, zxid: int, *, digests: bool) -> tuple[Base, list[str]]:
+    def _base_for(self, zxid: int) -> tuple[Base, list[str]]:
         """An exact one if there is any: the newest snapshot that is, else the beginning of all.
 
         Else the newest of which the window seems to be over, else the newest. Where no log leads on from an
-        older snapshot, the newest one is as near as can be.
+        older snapshot, the newest one is as near as can be. Also returns why nearer ones could not be used.
         """
         near = [each for each in candidates(self.ensemble) if each.zxid <= zxid]
         alone = [each for each in near if self._is_behind_logs(each.zxid)]
         skipped: list[str] = []
-        for candidate in reversed(alone):
-            base = _loaded(candidate, zxid, _no_doubt, skipped, digests=digests)
-            if base is not None:
-                return base, skipped
+        base = _first_that(_no_doubt, reversed(alone), zxid, skipped)
+        if base is not None:
+            return base, skipped
         near, of_alone = near[: len(near) - len(alone)], skipped
         for doubt in (_not_exact, _not_over, _no_doubt):
             skipped = [*of_alone]
-            for candidate in reversed(near):
-                base = _loaded(candidate, zxid, doubt, skipped, digests=digests)
-                if base is not None:
-                    return base, skipped
-            if begins_with_nothing(self.ensemble):
-                return empty_base(digests=digests), skipped
+            base = _first_that(doubt, reversed(near), zxid, skipped)
+            if base is None and begins_with_nothing(self.ensemble):
+                base = empty_base()
+            if base is not None:
+                return base, skipped
         why = "; ".join(skipped) or "the files begin later, or cannot be read"
         raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: {why}")
 
 
+_Doubt = Callable[[Base | SnapshotCandidate, int], str | None]
+"""Says why a replay from a snapshot does not give the tree at a zxid; None where it does, or may."""
+
+
 def _not_exact(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
-    """Returns why a replay from there does not give the tree at a zxid; None where it does, or may."""
     if isinstance(snapshot, SnapshotCandidate):
         return glimpsed_doubt(snapshot, zxid)
     return doubt_of(snapshot, zxid)
@@ -312,32 +297,26 @@ def _no_doubt(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
     return None
 
 
-def _loaded(
-    candidate: SnapshotCandidate,
-    zxid: int,
-    doubt: Callable[[Base | SnapshotCandidate, int], str | None],
-    skipped: list[str],
-    *,
-    digests: bool,
+def _first_that(
+    doubt: _Doubt, found: Iterable[SnapshotCandidate], zxid: int, skipped: list[str]
 ) -> Base | None:
-    """The snapshot, or None and why not. It is asked about before it is read, and then once more."""
-    why = doubt(candidate, zxid)
-    if why is None:
-        try:
-            base = load(candidate, digests=digests)
-        except (DamagedFileError, NotZooKeeperFileError) as error:
-            why = str(error)
-        else:
-            why = doubt(base, zxid)
-            if why is None:
-                return base
-    skipped.append(why)
+    """The first snapshot that can be read, and of which there is no doubt before and after.
+
+    Why others could not be used is added to `skipped`.
+    """
+    for candidate in found:
+        why = doubt(candidate, zxid)
+        if why is None:
+            try:
+                base = load(candidate)
+            except (DamagedFileError, NotZooKeeperFileError) as error:
+                why = str(error)
+            else:
+                why = doubt(base, zxid)
+                if why is None:
+                    return base
+        skipped.append(why)
     return None
-
-
-def _is_over(exact_from: int, at: int, asked: int) -> bool:
-    """Returns whether a replay that came to `at` passed a window; an epoch starts with no record."""
-    return exact_from <= at or (exact_from <= asked and not exact_from & 0xFFFFFFFF)
 
 
 def _missing(at: int, following: int, asked: int) -> Hole | None:
@@ -363,7 +342,6 @@ class _Replay:
         self.applied = self.checked = 0
         self.first_bad: int | None = None
         self.holes: list[Hole] = []
-        self.looks_at_tree = True
 
     def comes_to(self, zxid: int) -> None:
         """Notes what is missing before a record."""
@@ -372,68 +350,47 @@ class _Replay:
             self.holes.append(hole)
 
     def see(self, transaction: Transaction) -> None:
-        self.comes_to(transaction.zxid)
+        zxid = transaction.zxid
+        self.comes_to(zxid)
         self.tree.apply(transaction)
         agrees = self.window.agrees(transaction)
-        self.at = zxid = transaction.zxid
-        self._count(1, int(agrees is not None), zxid if agrees is False else None)
+        self.saw(zxid, Compared(1, int(agrees is not None), 0, zxid if agrees is False else None))
 
     def tree_within(self, first: int, last: int) -> Tree | None:
         return self.tree if follows(first, self.at) and self.window.is_over(first) else None
 
-    def saw(self, first: int, last: int, compared: Compared) -> None:
+    def saw(self, last: int, compared: Compared) -> None:
         self.at = last
-        self._count(last - first + 1, compared.digests, compared.first_wrong_zxid)
-
-    def _count(self, records: int, digests: int, first_wrong: int | None) -> None:
-        self.applied += records
-        self.checked += digests
+        self.applied += compared.records
+        self.checked += compared.digests
         if self.first_bad is None:
-            self.first_bad = first_wrong
-
-
-def _replayed_in_columns(ensemble: EnsembleFiles, base: Base, asked: int, skipped: list[str]) -> PastTree:
-    """Raises NoKernelError, perhaps with the base changed."""
-    run = _Replay(base, asked)
-    replay(ensemble, run, base.zxid, asked)
-    if run.first_bad is not None and not has_known_digest(ensemble, run.first_bad):
-        raise NoKernelError("digests of another version")
-    following = None if run.at == asked else next(ensemble.transactions(asked + 1), None)
-    if following is not None:
-        run.comes_to(following.zxid)
-    return _ended(ensemble, base, skipped, run, is_end=following is None)
+            self.first_bad = compared.first_wrong_zxid
 
 
 def _replayed(
-    ensemble: EnsembleFiles,
-    base: Base,
-    asked: int,
-    skipped: list[str] | tuple[()],
-    *,
-    until_proved: bool = False,
+    ensemble: EnsembleFiles, base: Base, asked: int, skipped: Sequence[str], *, until_proved: bool = False
 ) -> PastTree:
     """`until_proved`: as far beyond `asked` as it takes to tell whether the tree is right."""
-    run = _Replay(base, asked)
-    for transaction in ensemble.transactions(base.zxid + 1):
-        if until_proved and run.window.is_in_doubt:
-            run.asked = max(run.asked, transaction.zxid)
-        if transaction.zxid > run.asked:
-            run.comes_to(transaction.zxid)
-            return _ended(ensemble, base, skipped, run, is_end=False)
-        run.see(transaction)
-    return _ended(ensemble, base, skipped, run, is_end=True)
-
-
-def _ended(
-    ensemble: EnsembleFiles, base: Base, skipped: Sequence[str], run: _Replay, *, is_end: bool
-) -> PastTree:
-    """Returns what a replay came to; `is_end` where no record is behind it."""
-    tree, at, asked, window = base.tree, run.at, run.asked, run.window
-    if is_end:
-        run.holes += _missing_behind(ensemble, at, asked)
+    run, tree = _Replay(base, asked), base.tree
+    window = run.window
+    replay(ensemble, run, base.zxid, asked)
+    if run.at != asked or (until_proved and window.is_in_doubt):
+        behind = ensemble.transactions(max(asked, run.at) + 1)
+        following = next(behind, None)
+        while following is not None and until_proved and window.is_in_doubt:
+            run.asked = following.zxid
+            run.see(following)
+            following = next(behind, None)
+        if following is None:
+            run.holes += _missing_behind(ensemble, run.at, run.asked)
+        else:
+            run.comes_to(following.zxid)
+    at, asked = run.at, run.asked
     if not run.applied and at:
         stamp = next(ensemble.transactions(at, at), None)
         tree.time_ms = None if stamp is None else stamp.time_ms
+    # An epoch starts with no record.
+    is_over = window.exact_from <= at or (window.exact_from <= asked and not window.exact_from & 0xFFFFFFFF)
     account = Account(
         zxid=at,
         time_ms=tree.time_ms,
@@ -444,7 +401,7 @@ def _ended(
         digests_checked=run.checked,
         first_bad_zxid=run.first_bad,
         is_sure=base.is_sure,
-        is_whole=_is_over(window.exact_from, at, asked) and not window.is_in_doubt,
+        is_whole=is_over and not window.is_in_doubt,
         is_in_doubt=window.is_in_doubt,
         is_certain=ensemble.is_certain(at),
         holes=tuple(run.holes),

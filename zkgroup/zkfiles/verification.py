@@ -11,31 +11,27 @@ Source: PrepRequestProcessor.pRequest2Txn@3.9.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.column_replay import NoKernelError, replay
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
-from zkgroup.zkfiles.replay_start import (
+from zkgroup.zkfiles.replay import (
+    Compared,
     SnapshotCandidate,
     SnapshotWindow,
     begins_with_nothing,
     candidates,
     empty_base,
     load,
+    replay,
     told_digest,
 )
 from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Tree, next_version
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
-
-if TYPE_CHECKING:
-    from zkgroup.zkfiles.stretches import Compared
 
 _KEPT: Final = 100
 """So many doubts are kept, the first ones."""
@@ -96,34 +92,9 @@ def verify(ensemble: EnsembleFiles) -> HistoryVerification:
     before them, and each snapshot with the tree at the end of its window: that takes a second tree for the
     time of the window. Behind a hole it goes on from the next snapshot.
     """
-    with suppress(NoKernelError):
-        return verify_in_columns(ensemble)
-    return verify_records(ensemble)
-
-
-def verify_records(ensemble: EnsembleFiles) -> HistoryVerification:
-    """The same, record by record."""
-    run = _Run(ensemble)
-    for transaction in ensemble.transactions():
-        run.see(transaction)
-    return run.end()
-
-
-def verify_in_columns(ensemble: EnsembleFiles) -> HistoryVerification:
-    """The same by the kernel. Raises NoKernelError."""
     run = _Run(ensemble)
     replay(ensemble, run)
-    found = run.end()
-    first = found.first_bad_zxid
-    if found.mismatches and first is not None and not has_known_digest(ensemble, first):
-        raise NoKernelError("digests of another version")
-    return found
-
-
-def has_known_digest(ensemble: EnsembleFiles, zxid: int) -> bool:
-    """Returns whether a record's digest is of the version that is computed here, which columns do not say."""
-    record = next(ensemble.transactions(zxid, zxid), None)
-    return record is not None and record.digest is not None and record.digest.version == DIGEST_VERSION
+    return run.end()
 
 
 class _Pending(NamedTuple):
@@ -168,11 +139,6 @@ class _Run:
         self._at = zxid
         self._settle(zxid)
 
-    @property
-    def looks_at_tree(self) -> bool:
-        """Only a snapshot that is not compared by its digest needs the znodes."""
-        return self._next is not None or any(each.tree is not None for each in self._pending)
-
     def tree_within(self, first: int, last: int) -> Tree | None:
         """The tree, where records from one zxid to another have only to be compared with it."""
         if (
@@ -184,10 +150,10 @@ class _Run:
             return None
         return self._tree
 
-    def saw(self, first: int, last: int, compared: Compared) -> None:
+    def saw(self, last: int, compared: Compared) -> None:
         """Counts records that follow each other."""
         found = self._found
-        found.records += last - first + 1
+        found.records += compared.records
         found.digests_checked += compared.digests
         if compared.first_wrong_zxid is not None and not found.mismatches:
             self._doubt(compared.first_wrong_zxid, _WRONG_DIGEST)

@@ -18,7 +18,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     TreeDigest,
 )
-from zkgroup.zkfiles.replay_start import Base, SnapshotWindow
+from zkgroup.zkfiles.replay import Base, SnapshotWindow
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.verification import apply_and_doubt
 

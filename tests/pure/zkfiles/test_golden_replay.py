@@ -12,7 +12,7 @@ from tests.worlds.server_history import recorded_tree, shown_tree
 from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.replay_start import candidates, load
+from zkgroup.zkfiles.replay import candidates, load
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.tree import Tree
 

@@ -10,7 +10,7 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.errors import NotFoundError
-from zkgroup.zkfiles import replay_start
+from zkgroup.zkfiles import replay
 from zkgroup.zkfiles.diffs import diff_trees
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import TreeDigest
@@ -103,8 +103,8 @@ def test_the_newest_change_inside_stands_in_where_nothing_else_is_there(tmp_path
     world = counted(digests=False)
     world.log(tmp_path, 8)
     path = world.snapshot(tmp_path, 10, until=14, tells=False)
-    candidate = next(replay_start.candidates(History(tmp_path).ensemble))
-    assert (replay_start.load(candidate).exact_from, replay_start.load(candidate).is_sure) == (14, False)
+    candidate = next(replay.candidates(History(tmp_path).ensemble))
+    assert (replay.load(candidate).exact_from, replay.load(candidate).is_sure) == (14, False)
     tree, account = History(tmp_path).tree_at(zxid=16)
     assert value(tree) == b"16"
     assert (account.is_sure, account.is_whole, account.is_exact) == (False, True, False)

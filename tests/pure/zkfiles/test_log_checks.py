@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import counted_reads, needs_kernel
 from zkgroup.audit.answers.inspection import health_of
-from zkgroup.zkfiles import log_health
+from zkgroup.zkfiles import log_health, servers
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_health import inspect_log
@@ -29,6 +29,7 @@ def long_log(folder: Path) -> Path:
 def both(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth | None, FileHealth]:
     """By the kernel, where it can tell, and by what a replay saw, which is the same; and record by record."""
     monkeypatch.setattr(log_health, "QUICK_BYTES", 0)
+    monkeypatch.setattr(servers, "QUICK_BYTES", 0)
     seen = log_health._quickly_seen(log)
     quick = None if seen is None else inspect_log(log)
     history = History(log.parent)
@@ -46,8 +47,11 @@ def test_a_whole_log_is_inspected_by_the_kernel(tmp_path: Path, monkeypatch: pyt
     assert (exact.records, exact.last_zxid, exact.is_exact) == (401, 401, True)
 
 
-def test_logs_that_were_replayed_are_not_read_for_their_health(tmp_path: Path) -> None:
+def test_logs_that_were_replayed_are_not_read_for_their_health(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The end of what was verified, of a file that is not read again."""
+    monkeypatch.setattr(servers, "QUICK_BYTES", 0)
     log = long_log(tmp_path / "version-2")
     history = History(tmp_path)
     history.verify()

@@ -10,7 +10,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.verified import digest_verdict, is_right
-from zkgroup.zkfiles import replay_start
+from zkgroup.zkfiles import replay
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.zxids import Hole
 
@@ -65,7 +65,7 @@ def test_it_is_exact_from_the_next_transaction_on(
     world.log(tmp_path, 3)
     path = dump(world, tmp_path, began)
     history = History(tmp_path)
-    assert replay_start.load(next(replay_start.candidates(history.ensemble))).exact_from == TOLD
+    assert replay.load(next(replay.candidates(history.ensemble))).exact_from == TOLD
     account = history.tree_at(zxid=TOLD).account
     assert (account.is_exact, account.is_whole, account.first_bad_zxid) == (False, False, None)
     assert account.detail == (

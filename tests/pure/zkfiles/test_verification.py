@@ -13,10 +13,10 @@ from tests.worlds.server_history import ServerHistory
 from tests.worlds.verified import digest_verdict, is_right
 from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.errors import NotFoundError
-from zkgroup.zkfiles.column_replay import NoKernelError
+from zkgroup.zkfiles import replay, servers
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.verification import HistoryVerification, verify_in_columns, verify_records
+from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.zkfiles.zxids import Hole
 
 READ = (writer.AclEntry(1, "world", "anyone"),)
@@ -215,22 +215,21 @@ def test_a_folder_of_snapshots_alone(tmp_path: Path) -> None:
         History(tmp_path).zxid_at(world.ms)
 
 
-def both(folder: Path) -> tuple[HistoryVerification | None, HistoryVerification]:
-    """What columns find, where they can tell, and what all records do."""
-    try:
-        in_columns = verify_in_columns(History(folder).ensemble)
-    except NoKernelError:
-        in_columns = None
-    return in_columns, verify_records(History(folder).ensemble)
+def both(folder: Path) -> tuple[HistoryVerification, HistoryVerification]:
+    """What columns find, and what all records do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers, "QUICK_BYTES", 0)
+        in_columns = History(folder).verify()
+        patch.setattr(replay, "has_kernel", lambda: False)
+        return in_columns, History(folder).verify()
 
 
 @needs_kernel
 @pytest.mark.parametrize("folder", sorted(FOLDER.rglob("version-2")), ids=lambda path: path.parts[-2])
 def test_columns_find_what_all_records_do(folder: Path) -> None:
-    """In what real servers left behind; those that need the exact reader are left to it."""
+    """In what real servers left behind."""
     in_columns, exact = both(folder)
-    assert in_columns in (None, exact)
-    assert (in_columns is None) == bool(exact.damages or exact.holes)
+    assert in_columns == exact
 
 
 @needs_kernel
@@ -238,7 +237,7 @@ def test_columns_find_what_all_records_do(folder: Path) -> None:
 def test_a_snapshot_without_a_digest_is_compared_with_the_tree_of_columns(
     tmp_path: Path, before_the_end: int
 ) -> None:
-    """Whose znodes are in the kernel's numbers until somebody looks at them."""
+    """The znodes are those that the records left."""
     world = ServerHistory()
     world.create("/a")
     for number in range(9):
@@ -251,13 +250,14 @@ def test_a_snapshot_without_a_digest_is_compared_with_the_tree_of_columns(
 
 
 @needs_kernel
-def test_columns_leave_digests_of_another_version_to_the_exact_reader(tmp_path: Path) -> None:
-    """They do not say of which version a digest is."""
+def test_digests_of_another_version_are_not_compared(tmp_path: Path) -> None:
+    """Columns do not say of which version a digest is."""
     world = ServerHistory()
     world.create("/a")
     for number in range(9):
         world.set("/a", b"%d" % number)
     world.transactions[3] = world.transactions[3]._replace(digest=TreeDigest(3, 5))
     world.log(tmp_path)
-    assert both(tmp_path)[0] is None
-    assert digest_verdict(History(tmp_path).verify()) == "clean"
+    in_columns, exact = both(tmp_path)
+    assert in_columns == exact
+    assert digest_verdict(exact) == "clean"

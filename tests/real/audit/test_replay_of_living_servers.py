@@ -10,7 +10,7 @@ from tests.worlds.other_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, shown, walked
 from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.replay_start import SnapshotWindow, candidates, load
+from zkgroup.zkfiles.replay import SnapshotWindow, candidates, load
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 NODES = 700

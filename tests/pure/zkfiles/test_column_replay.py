@@ -1,25 +1,23 @@
-"""Records that the kernel applies in columns give the tree that they give one by one, or are refused."""
+"""Records that are applied in columns give the tree that they give one by one, or are refused."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.column_replay import COLUMNS
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.stretches import Compared, OddRowsError, stretch_of
+from zkgroup.zkfiles.replay import Compared, has_kernel
 from zkgroup.zkfiles.tree import Tree
 
-if TYPE_CHECKING:
-    from zkgroup.zkfiles.compiled_replay import CompiledPaths
+if has_kernel():
+    from zkgroup.zkfiles.column_replay import COLUMNS, OddRowsError, apply_rows
 
 pytestmark = needs_kernel
 READ: Acl = (AclEntry(1, "world", "anyone"),)
@@ -75,26 +73,14 @@ def exact(transactions: list[Transaction], tree: Tree) -> Compared:
     return Compared(len(transactions), digests, len(wrong), wrong[0] if wrong else None)
 
 
-@pytest.fixture
-def paths() -> CompiledPaths:
-    from zkgroup.zkfiles.compiled_replay import CompiledPaths
-
-    return CompiledPaths()
+def applied(batch: Batch, tree: Tree) -> Compared:
+    return apply_rows(tree, [batch], batch["zxid"][0], batch["zxid"][-1], lambda zxid: True)
 
 
-def applied(batch: Batch, tree: Tree, paths: CompiledPaths) -> Compared:
-    return paths.apply(tree, stretch_of([batch], paths.codes_of))
-
-
-def in_columns(
-    world: ServerHistory, folder: Path, tree: Tree, paths: CompiledPaths, rows: int = 10_000
-) -> list[Compared]:
+def in_columns(world: ServerHistory, folder: Path, tree: Tree, rows: int = 10_000) -> list[Compared]:
     """The log of a history, some rows at a time."""
     batches = log_columns(world.log(folder), columns=COLUMNS, rows_per_batch=rows)
-    try:
-        return [applied(batch, tree, paths) for batch in batches]
-    finally:
-        paths.settle()
+    return [applied(batch, tree) for batch in batches]
 
 
 def state(tree: Tree) -> object:
@@ -105,9 +91,7 @@ def state(tree: Tree) -> object:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("is_wrong", [False, True])
-def test_columns_give_the_tree_of_all_records(
-    tmp_path: Path, paths: CompiledPaths, seed: int, is_wrong: bool
-) -> None:
+def test_columns_give_the_tree_of_all_records(tmp_path: Path, seed: int, is_wrong: bool) -> None:
     """On random histories, with right digests, and with one that is another."""
     world = random_history(seed)
     if is_wrong:
@@ -116,7 +100,7 @@ def test_columns_give_the_tree_of_all_records(
     one_by_one, tree = Tree(), Tree()
     expected = exact(world.transactions, one_by_one)
 
-    found = in_columns(world, tmp_path, tree, paths, rows=90)
+    found = in_columns(world, tmp_path, tree, rows=90)
 
     assert state(tree) == state(one_by_one)
     assert sum(each.records for each in found) == expected.records
@@ -170,25 +154,21 @@ ODD: dict[str, Callable[[ServerHistory], object]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_not_plain_is_refused_with_nothing_done(
-    tmp_path: Path, paths: CompiledPaths, odd: str
-) -> None:
+def test_what_is_not_plain_is_refused_with_nothing_done(tmp_path: Path, odd: str) -> None:
     """The exact way judges it."""
     world, tree = random_history(3), Tree()
     before = state(tree)
-    in_columns(world, tmp_path, Tree(), paths)
+    in_columns(world, tmp_path, Tree())
     ODD[odd](world)
 
     with pytest.raises(OddRowsError):
-        in_columns(world, tmp_path, tree, paths)
+        in_columns(world, tmp_path, tree)
 
     assert state(tree) == before
 
 
-def test_records_between_those_in_columns_are_applied_one_by_one(
-    tmp_path: Path, paths: CompiledPaths
-) -> None:
-    """What others do to the tree after `settle` is seen by what is applied next."""
+def test_records_between_those_in_columns_are_applied_one_by_one(tmp_path: Path) -> None:
+    """What others do to the tree is seen by what is applied next."""
     world, one_by_one, tree = random_history(5), Tree(), Tree()
     exact(world.transactions, one_by_one)
     batches = list(log_columns(world.log(tmp_path), columns=COLUMNS, rows_per_batch=25))
@@ -196,24 +176,19 @@ def test_records_between_those_in_columns_are_applied_one_by_one(
 
     for number, batch in enumerate(batches):
         if number % 3 == 2:
-            paths.settle()
             for zxid in dict.fromkeys(batch["zxid"]):
                 tree.apply(known[zxid])
         else:
-            assert applied(batch, tree, paths).wrong == 0
-    paths.settle()
+            assert applied(batch, tree).wrong == 0
 
     assert len(batches) > 9
     assert state(tree) == state(one_by_one)
 
 
-def test_paths_that_are_too_long_are_left_to_the_exact_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["/a" * 100, "/" + "a" * 5000, "/" * 50_000], ids=len)
+def test_paths_that_are_too_long_are_left_to_the_exact_way(tmp_path: Path, path: str) -> None:
     """Neither many levels nor many bytes are followed."""
-    from zkgroup.zkfiles.compiled_replay import CompiledPaths
-
-    for path in ("/a" * 100, "/" + "a" * 5000, "/" * 50_000):
-        world, paths = random_history(3, 30), CompiledPaths()
-        world.write(TransactionType.DELETE, 1, [Operation(TransactionType.DELETE, path)])
-        (batch,) = log_columns(world.log(tmp_path), columns=COLUMNS)
-        assert paths.codes_of([batch])[-1] < 0
-        assert len(paths.names) < 100
+    world = random_history(3, 30)
+    world.write(TransactionType.DELETE, 1, [Operation(TransactionType.DELETE, path)])
+    with pytest.raises(OddRowsError):
+        in_columns(world, tmp_path, Tree())

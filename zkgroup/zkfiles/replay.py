@@ -1,22 +1,31 @@
-"""Says where a replay starts: a snapshot, and from which zxid on what comes of it is exact."""
+"""Where a replay starts, from which zxid on what comes of it is exact, and the records that it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.ensemble import EnsembleFiles
+from zkgroup.zkfiles.log_lists import ALL_ZXIDS, Wanted
 from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import Transaction, TreeDigest
+from zkgroup.zkfiles.schemas import LOG, select
 from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, open_snapshot
 from zkgroup.zkfiles.tree import Tree
 
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.agreement import Piece
+
 FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
 """Of the first record ever: of a server alone, and of an ensemble's first leader."""
+_STRETCH_ROWS: Final = 1 << 18
+"""That many are applied at a time, since a znode is looked up and written back once for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +123,9 @@ def begins_with_nothing(ensemble: EnsembleFiles) -> bool:
     )
 
 
-def empty_base(*, digests: bool = True) -> Base:
+def empty_base() -> Base:
     """The tree before the first transaction."""
-    return Base(Tree(digests=digests), 0, 0, is_sure=True, snapshot=None)
+    return Base(Tree(), 0, 0, is_sure=True, snapshot=None)
 
 
 def told_digest(candidate: SnapshotCandidate) -> tuple[int, TreeDigest] | None:
@@ -184,3 +193,104 @@ def _told_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:
     if told is None and candidate.zxid == 0:
         return 0  # written at the first start, before anybody could connect
     return candidate.next_zxid if told is None else told
+
+
+class Compared(NamedTuple):
+    """Holds what the digests of records that follow each other showed."""
+
+    records: int
+    digests: int
+    wrong: int
+    first_wrong_zxid: int | None
+
+
+class Taker(Protocol):
+    """Takes all records in order, some of them many at a time."""
+
+    def see(self, transaction: Transaction) -> None: ...
+
+    def tree_within(self, first: int, last: int) -> Tree | None:
+        """The tree, where records from one zxid to another have only to be compared with it."""
+        ...
+
+    def saw(self, last: int, compared: Compared) -> None:
+        """Records up to a zxid were applied to that tree."""
+        ...
+
+
+def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int | None = None) -> None:
+    """Gives all records in order, or those behind one zxid and up to another.
+
+    They are given in columns where the logs are worth numpy's import, and the compiled kernel is here.
+    """
+    first = after + 1 if after else 0
+    if not (any(server.is_long_from(first) for server in ensemble.servers) and has_kernel()):
+        for transaction in ensemble.transactions(first, to_zxid):
+            taker.see(transaction)
+        return
+    from zkgroup.zkfiles.agreement import pieces
+    from zkgroup.zkfiles.column_replay import COLUMNS
+
+    wanted = Wanted(select(LOG, COLUMNS), "", *ALL_ZXIDS, None, ROWS_PER_BATCH)
+    waiting: list[_Rows] = []
+    for piece in pieces(ensemble, first, to_zxid):
+        waiting.append(_Rows(piece, list(piece.batches(wanted)) if piece.held else []))
+        if not waiting[-1].batches or sum(each.size for each in waiting) >= _STRETCH_ROWS:
+            _give(taker, waiting)
+            waiting = []
+    _give(taker, waiting)
+
+
+def has_kernel() -> bool:
+    """Returns whether records can be applied in columns."""
+    try:
+        from zkgroup.zkfiles import column_replay  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+class _Rows(NamedTuple):
+    """A piece of a history and its rows; no batches where they do not tell all."""
+
+    piece: Piece
+    batches: Sequence[Batch]
+
+    @property
+    def size(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+
+def _give(taker: Taker, some: Sequence[_Rows]) -> None:
+    """Where all are refused, each half is tried; those of one piece are given record by record."""
+    if not some or _is_taken(taker, some):
+        return
+    if len(some) == 1:
+        for transaction in some[0].piece.transactions():
+            taker.see(transaction)
+        return
+    half = len(some) // 2
+    _give(taker, some[:half])
+    _give(taker, some[half:])
+
+
+def _is_taken(taker: Taker, some: Sequence[_Rows]) -> bool:
+    from zkgroup.zkfiles.column_replay import OddRowsError, apply_rows
+
+    if not all(rows.batches for rows in some):
+        return False
+    first, last = int(some[0].piece.zxids[0]), int(some[-1].piece.zxids[-1])
+    tree = taker.tree_within(first, last)
+    if tree is None:
+        return False
+
+    def is_known(zxid: int) -> bool:
+        records = (record for rows in some for record in rows.piece.transactions(zxid))
+        return all(record.digest is None or record.digest.version == DIGEST_VERSION for record in records)
+
+    try:
+        compared = apply_rows(tree, [batch for rows in some for batch in rows.batches], first, last, is_known)
+    except OddRowsError:
+        return False
+    taker.saw(last, compared)
+    return True
