@@ -21,7 +21,6 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles import znode_columns
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.records import AclEntry, Operation, StoredZnode, Transaction, TransactionType
@@ -84,16 +83,14 @@ IS_BUILT = find_spec("zkgroup.zkfiles.kernel") is not None and os.environ.get("Z
 needs_kernel = pytest.mark.skipif(not IS_BUILT, reason="the kernel was not built, or is switched off")
 
 WAYS = ("fast", "plain")
-"""In which files become columns: logs by the kernel, where it was built, and snapshots by numpy; or in plain
-Python."""
+"""In which logs become columns: by the kernel, where it was built, or in plain Python."""
 
 
 def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the readers take one record or znode after the other, if the way is plain."""
+    """Makes the readers take one record after the other, if the way is plain."""
     if way == "plain":
         monkeypatch.setitem(sys.modules, "zkgroup.zkfiles.compiled", None)
         monkeypatch.delattr("zkgroup.zkfiles.compiled", raising=False)
-        monkeypatch.setattr(znode_columns, "find", lambda data, base: None)
 
 
 def rows_of(batches: Iterable[Batch]) -> list[Row]:

@@ -24,8 +24,7 @@ from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same, Slices
 from zkgroup.zkfiles.byte_arrays import Flags, Numbers
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import Acl, TransactionType
-from zkgroup.zkfiles.replay import Compared
-from zkgroup.zkfiles.tree import Node, Tree
+from zkgroup.zkfiles.tree import Compared, Node, Tree
 
 COLUMNS: Final = (
     *("zxid", "sub", "session", "time", "type", "path", "data", "version", "ephemeral"),

@@ -14,7 +14,6 @@ from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay import (
     Base,
-    Compared,
     SnapshotCandidate,
     SnapshotWindow,
     begins_with_nothing,
@@ -25,7 +24,7 @@ from zkgroup.zkfiles.replay import (
     load,
     replay,
 )
-from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.tree import Compared, Tree
 from zkgroup.zkfiles.verification import HistoryVerification, verify
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 

@@ -17,7 +17,7 @@ from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import Transaction, TreeDigest
 from zkgroup.zkfiles.schemas import LOG, select
 from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, open_snapshot
-from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.tree import Compared, Tree
 
 if TYPE_CHECKING:
     from zkgroup.zkfiles.agreement import Piece
@@ -195,15 +195,6 @@ def _told_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:
     return candidate.next_zxid if told is None else told
 
 
-class Compared(NamedTuple):
-    """Holds what the digests of records that follow each other showed."""
-
-    records: int
-    digests: int
-    wrong: int
-    first_wrong_zxid: int | None
-
-
 class Taker(Protocol):
     """Takes all records in order, some of them many at a time."""
 
@@ -232,9 +223,9 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
     from zkgroup.zkfiles.column_replay import COLUMNS
 
     wanted = Wanted(select(LOG, COLUMNS), "", *ALL_ZXIDS, None, ROWS_PER_BATCH)
-    waiting: list[_Rows] = []
+    waiting: list[_DecodedPiece] = []
     for piece in pieces(ensemble, first, to_zxid):
-        waiting.append(_Rows(piece, list(piece.batches(wanted)) if piece.held else []))
+        waiting.append(_DecodedPiece(piece, list(piece.batches(wanted)) if piece.held else []))
         if not waiting[-1].batches or sum(each.size for each in waiting) >= _STRETCH_ROWS:
             _give(taker, waiting)
             waiting = []
@@ -250,7 +241,7 @@ def has_kernel() -> bool:
     return True
 
 
-class _Rows(NamedTuple):
+class _DecodedPiece(NamedTuple):
     """A piece of a history and its rows; no batches where they do not tell all."""
 
     piece: Piece
@@ -261,7 +252,7 @@ class _Rows(NamedTuple):
         return sum(batch.rows for batch in self.batches)
 
 
-def _give(taker: Taker, some: Sequence[_Rows]) -> None:
+def _give(taker: Taker, some: Sequence[_DecodedPiece]) -> None:
     """Where all are refused, each half is tried; those of one piece are given record by record."""
     if not some or _is_taken(taker, some):
         return
@@ -274,7 +265,7 @@ def _give(taker: Taker, some: Sequence[_Rows]) -> None:
     _give(taker, some[half:])
 
 
-def _is_taken(taker: Taker, some: Sequence[_Rows]) -> bool:
+def _is_taken(taker: Taker, some: Sequence[_DecodedPiece]) -> bool:
     from zkgroup.zkfiles.column_replay import OddRowsError, apply_rows
 
     if not all(rows.batches for rows in some):

@@ -9,8 +9,9 @@ their checksums not compared. It says which snapshots are worth reading.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from zlib import adler32
@@ -24,16 +25,13 @@ from zkgroup.zkfiles.names import SNAPSHOT, ServerFile
 from zkgroup.zkfiles.operations import DIGEST
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
 
-_SLASH: Final = b"\0\0\0\1/"
-_CHECKSUM_FRONT: Final = bytes(4)
-"""An Adler-32 stands in eight bytes."""
-SEAL_BYTES: Final = LONG.size + len(_SLASH)
+_SEAL: Final = rb"\0{4}.{4}\0{3}\x01/"
 """An Adler-32 in eight bytes, and the text `/`."""
-_DIGEST_BYTES: Final = LONG.size + DIGEST.size
-_LAYOUTS: Final = ((_DIGEST_BYTES, LONG.size), (_DIGEST_BYTES,), (LONG.size,), ())
-"""The sections behind the first seal, of 3.9, 3.6, 3.9 with digests off, and before. The longest comes first:
-a last zxid can look like the end of the znodes."""
-_TAIL_BYTES: Final = len(_SLASH) + 3 * SEAL_BYTES + _DIGEST_BYTES + LONG.size
+_END: Final = re.compile(
+    rb"\0{3}\x01/" + _SEAL + rb"(?:(.{8}).{12}" + _SEAL + rb")?(?:(.{8})" + _SEAL + rb")?\Z", re.DOTALL
+)
+"""The terminator, and the sections behind the first seal, of 3.9, 3.6, 3.9 with digests off, or before. The
+longest is found first: a last zxid can look like the end of the znodes."""
 
 
 class SnapshotEnd(NamedTuple):
@@ -68,29 +66,14 @@ def glimpsed_end(path: Path) -> SnapshotEnd | None:
     with FileBytes(path) as file:
         if file.compression is not None:
             return None
-        file.skip(max(file.size - _TAIL_BYTES, 0))
-        tail = file.read(_TAIL_BYTES)
-    return next((end for layout in _LAYOUTS if (end := _read_as(tail, layout)) is not None), None)
-
-
-def _read_as(tail: bytes, layout: tuple[int, ...]) -> SnapshotEnd | None:
-    at = len(tail) - len(_SLASH) - SEAL_BYTES - sum(SEAL_BYTES + size for size in layout)
-    if at < 0 or not tail.startswith(_SLASH, at):
+        file.skip(max(file.size - _LEAST_BYTES, 0))
+        found = _END.search(file.read(_LEAST_BYTES))
+    if found is None:
         return None
-    at += len(_SLASH)
-    zxids: dict[int, int] = {}
-    for size in layout:
-        if not _is_seal(tail, at):
-            return None
-        (zxids[size],) = LONG.unpack_from(tail, at + SEAL_BYTES)
-        at += SEAL_BYTES + size
-    if not _is_seal(tail, at):
-        return None
-    return SnapshotEnd(digest_zxid=zxids.get(_DIGEST_BYTES), last_zxid=zxids.get(LONG.size))
-
-
-def _is_seal(tail: bytes, at: int) -> bool:
-    return tail.startswith(_CHECKSUM_FRONT, at) and tail.startswith(_SLASH, at + LONG.size)
+    digest_zxid, last_zxid = (
+        None if each is None else int.from_bytes(each, "big", signed=True) for each in found.groups()
+    )
+    return SnapshotEnd(digest_zxid=digest_zxid, last_zxid=last_zxid)
 
 
 T = TypeVar("T")
@@ -106,7 +89,8 @@ _SESSION: Final = struct.Struct(">qi")
 STAT: Final = struct.Struct(">qqqqqiiiqq")
 """The ACL's number, then StatPersisted."""
 _TERMINATOR: Final = b"/"
-_LAST_ZXID_BYTES: Final = LONG.size
+_LAST_BYTES: Final = 2 * LONG.size + INT.size + len(_TERMINATOR)
+"""Of a last zxid with its seal."""
 _LEAST_BYTES: Final = 128
 """More than the sections behind the znodes can have."""
 _TABLE_BYTES: Final = 32 * 1024 * 1024
@@ -136,25 +120,18 @@ class SnapshotReader:
         self.path = path
         self.zxid = zxid
         """The last one applied when the dump began, by the file's name."""
-        self._sessions: dict[int, int] | None = None
-        self._acls: dict[int, Acl] | None = None
+        self._tables: tuple[dict[int, int], dict[int, Acl]] | None = None
         self._end: SnapshotEnd | None = None
 
     @property
     def sessions(self) -> dict[int, int]:
         """Timeouts in milliseconds by session id."""
-        if self._sessions is None:
-            self._read_tables()
-        assert self._sessions is not None
-        return self._sessions
+        return self._read_tables()[0]
 
     @property
     def acls(self) -> dict[int, Acl]:
         """By their numbers in the file; the open ACL, -1, is among them though the file leaves it out."""
-        if self._acls is None:
-            self._read_tables()
-        assert self._acls is not None
-        return self._acls
+        return self._read_tables()[1]
 
     @property
     def end(self) -> SnapshotEnd:
@@ -180,34 +157,33 @@ class SnapshotReader:
             try:
                 name = text_of(path) or "/"
             except JuteError as error:
-                expected, found = f"a path in {error.expected}", repr(path[:40])
-                raise DamagedFileError(str(self.path), offset, expected, found) from error
+                raise self.no_text(path, offset, error) from error
             yield StoredZnode(name, data, self.acls.get(acl_id), StoredStat(*stat))
+
+    def no_text(self, path: bytes, offset: int, error: JuteError) -> DamagedFileError:
+        """The error for a path that is no text."""
+        return DamagedFileError(str(self.path), offset, f"a path in {error.expected}", repr(path[:40]))
 
     def raw_znodes(self) -> Iterator[RawZnode]:
         """The same, not decoded; paths may be anything. Raises as `znodes` does."""
         return self.read(znodes_from)
 
-    def read(self, znodes_of: Callable[[SummedWindow], Iterator[T]]) -> Iterator[T]:
+    def read(self, znodes_of: Callable[[SummedWindow], Iterator[T]]) -> Generator[T]:
         """Yields what `znodes_of` makes of the bytes from the first znode on.
 
         It has to leave the window behind the terminator. Raises what it does, and as `znodes` does.
         """
         with FileBytes(self.path) as file:
             window = SummedWindow(file)
-            self._tables_from(window)
+            self._tables = _tables_from(window)
             yield from znodes_of(window)
             self._end = _end_from(window)
 
-    def _read_tables(self) -> None:
-        with FileBytes(self.path) as file:
-            self._tables_from(SummedWindow(file))
-
-    def _tables_from(self, window: SummedWindow) -> None:
-        _pass_header(window)
-        sessions = _sessions_from(window)
-        acls = _acls_from(window)
-        self._sessions, self._acls = sessions, acls
+    def _read_tables(self) -> tuple[dict[int, int], dict[int, Acl]]:
+        if self._tables is None:
+            with FileBytes(self.path) as file:
+                self._tables = _tables_from(SummedWindow(file))
+        return self._tables
 
 
 class SummedWindow(Window):
@@ -309,7 +285,8 @@ def inspect_snapshot(path: Path) -> FileHealth:
     )
 
 
-def _pass_header(window: SummedWindow) -> None:
+def _tables_from(window: SummedWindow) -> tuple[dict[int, int], dict[int, Acl]]:
+    """Sessions and ACLs, behind the header."""
     is_there = window.ensure(FILE_HEADER.size)
     front = window.data[: FILE_HEADER.size]
     if not is_there and MAGIC.startswith(front[: len(MAGIC)]):
@@ -320,6 +297,11 @@ def _pass_header(window: SummedWindow) -> None:
     if version != FORMAT_VERSION:
         raise window.foreign(f"format version {FORMAT_VERSION}", str(version))
     window.at = FILE_HEADER.size
+    sessions: dict[int, int] = {}
+    for _ in range(_count(window, "sessions", _SESSION.size)):
+        session, timeout_ms = window.take(_SESSION, "a session")
+        sessions[session] = timeout_ms
+    return sessions, _acls_from(window)
 
 
 def _count(window: SummedWindow, what: str, smallest: int) -> int:
@@ -328,14 +310,6 @@ def _count(window: SummedWindow, what: str, smallest: int) -> int:
     if count < 0 or count * smallest > _TABLE_BYTES or not window.fits(offset + count * smallest):
         raise window.damage(f"a number of {what} that fits", str(count), offset - INT.size)
     return count
-
-
-def _sessions_from(window: SummedWindow) -> dict[int, int]:
-    sessions = {}
-    for _ in range(_count(window, "sessions", _SESSION.size)):
-        session, timeout_ms = window.take(_SESSION, "a session")
-        sessions[session] = timeout_ms
-    return sessions
 
 
 def _acls_from(window: SummedWindow) -> dict[int, Acl]:
@@ -412,7 +386,7 @@ def _end_from(window: SummedWindow) -> SnapshotEnd:
     _check_seal(window)
     digest_zxid = digest = last_zxid = None
     left = _left(window)
-    if left and left != _LAST_ZXID_BYTES + SEAL_BYTES:
+    if left and left != _LAST_BYTES:
         (digest_zxid,) = window.take(LONG, "the zxid of a digest")
         digest = _digest_from(window)
         _check_seal(window)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from zkgroup.model.requests import Znode, ZnodeStat
@@ -36,6 +36,15 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     TreeDigest,
 )
+
+
+class Compared(NamedTuple):
+    """Holds what the digests of records that follow each other showed."""
+
+    records: int
+    digests: int
+    wrong: int
+    first_wrong_zxid: int | None
 
 
 class Node:

@@ -19,7 +19,6 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
 from zkgroup.zkfiles.replay import (
-    Compared,
     SnapshotCandidate,
     SnapshotWindow,
     begins_with_nothing,
@@ -30,7 +29,7 @@ from zkgroup.zkfiles.replay import (
     told_digest,
 )
 from zkgroup.zkfiles.servers import LogDamage
-from zkgroup.zkfiles.tree import Tree, next_version
+from zkgroup.zkfiles.tree import Compared, Tree, next_version
 from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 _KEPT: Final = 100

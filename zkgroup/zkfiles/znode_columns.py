@@ -3,18 +3,18 @@
 Where znodes lie one behind the other, all those of a piece are taken at once: a znode starts with the length
 of its path, two bytes of which are zero if it is no giant, and the path's first slash. Such places are looked
 for, and are znodes where each one's lengths lead to the next. Numbers are read by views that start anywhere,
-and texts and data are given by their bounds. The root, giants and paths that are not ASCII are found one by
-one.
+and texts and data are given by their bounds. The root and giants are found one by one.
 
 Sources: FileSnap.java, DataTree.serializeNode and StatPersisted of ZooKeeper 3.4 to 3.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -39,10 +39,6 @@ from zkgroup.zkfiles.snapshots import (
 
 PIECE_BYTES: Final = 1 << 20
 """Bytes that are read at a time: enough for numpy's calls to cost little, few enough for the caches."""
-BATCH_BYTES: Final = 4 << 20
-"""Bytes to which the data of a batch of such znodes may come, and one more."""
-_WORTH_BYTES: Final = 4096
-"""Of less the plain way finds the znodes sooner."""
 _LONGS, _INTS = ("czxid", "mzxid", "ctime", "mtime", "owner", "pzxid"), ("version", "cversion", "aversion")
 _STAT: Final = np.dtype(
     [
@@ -80,56 +76,42 @@ def snapshot_columns(
     return _batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
 
 
-class Run(NamedTuple):
-    """Znodes that follow each other in one piece of a snapshot: all but the root, whose path is empty."""
+class _ZnodeRun(NamedTuple):
+    """Znodes that follow each other in one piece of a snapshot."""
 
-    data: bytes
+    buffer: Bytes
     base: int
-    """Says where `data[0]` stands in the plain file."""
-    starts: Sequence[int]
-    """Says where each path is in `data`."""
-    path_ends: Sequence[int]
-    """Says where each path ends, and the length of the znode's data stands."""
-    data_ends: Sequence[int]
-    """Says where each znode's data ends, and its stat starts."""
-    is_plain: bool
-    """True if all paths are plain ASCII."""
-
-    @property
-    def end(self) -> int:
-        """Returns where the last znode ends."""
-        return int(self.data_ends[-1]) + STAT.size
+    """The offset of the buffer in the plain file."""
+    places: Numbers
+    """Of each znode the start of its path, the end of its path, where the length of its data stands, and the
+    end of its data, where its stat stands."""
 
 
-def _runs_from(window: SummedWindow) -> Iterator[Run | RawZnode]:
+def _runs_from(window: SummedWindow) -> Iterator[_ZnodeRun]:
     """Up to the terminator, which is passed. Raises as `znodes_from` does.
 
-    What `find` does not take comes znode by znode, and so does a run in which a path is not plain.
+    What `_find` does not take comes znode by znode.
     """
     one_by_one = znodes_from(window)
     while True:
         window.fill(PIECE_BYTES)
-        run = find(window.data[window.at :], window.offset)
+        run = _find(window.data[window.at :], window.offset)
         if run is not None:
-            window.at += run.end
-            if run.is_plain:
-                yield run
-            else:
-                yield from _znodes_of(run)
+            window.at += int(run.places[2, -1]) + STAT.size
+            yield run
             continue
         znode = next(one_by_one, None)
         if znode is None:
             return
-        yield znode
+        yield _run_of(znode)
 
 
-def _znodes_of(run: Run) -> Iterator[RawZnode]:
-    """The same one by one."""
-    data, int_of, stat_of = run.data, INT.unpack_from, STAT.unpack_from
-    for start, path_end, data_end in zip(run.starts, run.path_ends, run.data_ends, strict=True):
-        (size,) = int_of(data, path_end)
-        value = None if size < 0 else data[path_end + INT.size : data_end]
-        yield RawZnode(data[start:path_end], value, stat_of(data, data_end), run.base + int(start))
+def _run_of(znode: RawZnode) -> _ZnodeRun:
+    """The same as a run; the root has its slash."""
+    path = znode.path or b"/"
+    data = path + INT.pack(-1 if znode.data is None else len(znode.data)) + (znode.data or b"")
+    places = np.array([[0], [len(path)], [len(data)]])
+    return _ZnodeRun(Bytes(data + STAT.pack(*znode.stat)), znode.offset, places)
 
 
 def _batches(
@@ -137,20 +119,16 @@ def _batches(
 ) -> Iterator[Batch]:
     """The znodes whose path begins with a prefix, by so many at most."""
     prefix = (path_prefix or "").encode()
-    names = {column.name for column in columns}
+    names = [column.name for column in columns]
     end_zxid = _end_zxid(reader) if "end_zxid" in names else None
     values = {"snap_zxid": reader.zxid, "end_zxid": end_zxid, "file": str(reader.path)}
     of_file = {name: Same(value) for name, value in values.items() if name in names}
-    with closing(_groups(reader, rows, prefix)) as groups:
-        for group in groups:
-            if isinstance(group, Run):
-                yield from _packed(group, columns, of_file, reader.acls, prefix, rows)
-                continue
-            readable, error = _readable(reader, group)
-            if readable:
-                yield from _packed(_run_of(readable), columns, of_file, reader.acls, b"", rows)
-            if error is not None:
-                raise error
+    with closing(reader.read(_runs_from)) as runs:
+        for run in chain.from_iterable(_in_utf8(reader, run, prefix) for run in runs):
+            for first in range(0, run.places.shape[1], rows):
+                some = _ZnodeColumns(run.buffer, run.places[:, first : first + rows], reader.acls)
+                packed = {name: of_file[name] if name in of_file else some.column(name) for name in names}
+                yield PackedBatch(columns, some.count, packed)
     if "end_zxid" in names and end_zxid != reader.end_zxid:
         expected, found = (
             "no end zxid" if zxid is None else f"the end zxid {zxid:#x}"
@@ -159,62 +137,27 @@ def _batches(
         raise DamagedFileError(str(reader.path), 0, expected, f"{found}: it was replaced")
 
 
-def _groups(reader: SnapshotReader, rows: int, prefix: bytes) -> Generator[list[RawZnode] | Run]:
-    """Damage is raised after the znodes before it. Runs are given as they are, with all their znodes."""
-    group: list[RawZnode] = []
-    size = 0
-    try:
-        for znode in reader.read(_runs_from):
-            if isinstance(znode, Run):
-                if group:
-                    yield group
-                    group, size = [], 0
-                yield znode
-                continue
-            if prefix and not (znode.path or b"/").startswith(prefix):
-                continue
-            group.append(znode)
-            if znode.data is not None:
-                size += len(znode.data)
-            if len(group) >= rows or size > BATCH_BYTES:
-                yield group
-                group, size = [], 0
-    except DamagedFileError:
-        if group:
-            yield group
-        raise
-    if group:
-        yield group
-
-
-def _readable(
-    reader: SnapshotReader, znodes: list[RawZnode]
-) -> tuple[list[RawZnode], DamagedFileError | None]:
-    """Those before the first whose path is no text, and what is wrong with that one."""
-    for number, znode in enumerate(znodes):
-        if not znode.path.isascii():
+def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[_ZnodeRun]:
+    """The znodes whose path begins with a prefix. Raises DamagedFileError for a path that is no text."""
+    buffer, base, places = run
+    first = 0
+    if prefix:
+        places = places[:, buffer.begin_with(prefix, places[0], places[1])]
+    if not buffer.are_ascii(places[0], places[1]):
+        for number, (start, path_end, data_end) in enumerate(places.T.tolist()):
+            path = buffer.raw[start:path_end]
             try:
-                text_of(znode.path)
+                text = text_of(path).encode()
             except JuteError as error:
-                expected, found = f"a path in {error.expected}", repr(znode.path[:40])
-                damage = DamagedFileError(str(reader.path), znode.offset, expected, found)
-                damage.__cause__ = error
-                return znodes[:number], damage
-    return znodes, None
-
-
-def _run_of(znodes: list[RawZnode]) -> Run:
-    """The same as a run, with paths in UTF-8, and that of the root."""
-    data = bytearray()
-    starts, path_ends, data_ends = [], [], []
-    for path, value, stat, _ in znodes:
-        starts.append(len(data))
-        data += (path if path.isascii() else text_of(path).encode()) or b"/"
-        path_ends.append(len(data))
-        data += INT.pack(-1 if value is None else len(value)) + (value or b"")
-        data_ends.append(len(data))
-        data += STAT.pack(*stat)
-    return Run(bytes(data), 0, starts, path_ends, data_ends, True)
+                yield run._replace(places=places[:, first:number])
+                raise reader.no_text(path, base + start, error) from error
+            if text != path:  # of surrogates
+                yield run._replace(places=places[:, first:number])
+                longer = Bytes(text + buffer.raw[path_end : data_end + STAT.size])
+                ends = np.array([[path_end], [data_end]]) - path_end + len(text)
+                yield _ZnodeRun(longer, base, np.concatenate(([[0]], ends)))
+                first = number + 1
+    yield run._replace(places=places[:, first:])
 
 
 def _end_zxid(reader: SnapshotReader) -> int | None:
@@ -232,25 +175,20 @@ def _end_zxid(reader: SnapshotReader) -> int | None:
         return None
 
 
-def find(data: bytes, base: int) -> Run | None:
+def _find(data: bytes, base: int) -> _ZnodeRun | None:
     """Whole znodes from the front of a piece on, which stands at an offset of the file.
 
-    Some or all of those that `snapshots.znodes_from` would give, and nothing else; None where it finds none.
+    Some or all of those that `snapshots.znodes_from` would give, but for the root, and nothing else; None
+    where it finds none.
     """
-    if len(data) < _WORTH_BYTES:
-        return None
     buffer = Bytes(data)
-    starts, path_ends, data_ends = _places(buffer)
+    places = _places(buffer)
+    starts, _, data_ends = places
     if not len(starts) or starts[0] != INT.size:
         return None
     following = data_ends + STAT.size + INT.size
     linked = following[:-1] == starts[1:]
-    if not linked.all():
-        linked_on = _chain(starts, following, linked)
-        starts, path_ends, data_ends = starts[linked_on], path_ends[linked_on], data_ends[linked_on]
-    # Arrays on purpose: `_packed` goes on with them as they are.
-    places: tuple[Any, Any, Any] = (starts, path_ends, data_ends)
-    return Run(data, base, *places, buffer.are_ascii(starts, path_ends))
+    return _ZnodeRun(buffer, base, places if linked.all() else places[:, _chain(starts, following, linked)])
 
 
 def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
@@ -266,7 +204,7 @@ def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
             return np.concatenate(pieces)
 
 
-def _places(buffer: Bytes) -> tuple[Numbers, Numbers, Numbers]:
+def _places(buffer: Bytes) -> Numbers:
     """Returns where a znode may be, and wholly: its path's start and end, and its data's end."""
     size = len(buffer.raw)
     starts = buffer.slashes
@@ -279,32 +217,7 @@ def _places(buffer: Bytes) -> tuple[Numbers, Numbers, Numbers]:
     lengths = buffer.ints(path_ends)
     data_ends = path_ends + INT.size + np.maximum(lengths, 0)
     can_be = (lengths >= -1) & (lengths <= MAX_RECORD_BYTES) & (data_ends + STAT.size <= size)
-    return starts[can_be], path_ends[can_be], data_ends[can_be]
-
-
-def _packed(
-    run: Run,
-    columns: tuple[Column, ...],
-    of_file: Mapping[str, Same],
-    acls: Mapping[int, Acl],
-    prefix: bytes,
-    rows: int,
-) -> Iterator[Batch]:
-    """The znodes of a plain run whose path begins with a prefix, by so many at most.
-
-    `of_file` are columns that are the same in all rows, `acls` those of the file's table by their numbers.
-    """
-    buffer = Bytes(run.data)
-    places = np.stack((np.asarray(run.starts), np.asarray(run.path_ends), np.asarray(run.data_ends)))
-    if prefix:
-        places = places[:, buffer.begin_with(prefix, places[0], places[1])]
-    for first in range(0, places.shape[1], rows):
-        some = _ZnodeColumns(buffer, places[:, first : first + rows], acls)
-        packed = {
-            column.name: of_file[column.name] if column.name in of_file else some.column(column.name)
-            for column in columns
-        }
-        yield PackedBatch(columns, some.count, packed)
+    return np.stack((starts, path_ends, data_ends))[:, can_be]
 
 
 class _ZnodeColumns:

@@ -59,8 +59,7 @@ def test_logs_of_real_servers(way: str) -> None:
         assert equal_to_lists(log_columns(path), LOG), path
 
 
-@pytest.mark.usefixtures("even_few_znodes_are_worth_it")
-def test_snapshots_of_real_servers(way: str) -> None:
+def test_snapshots_of_real_servers() -> None:
     """All columns of all znodes."""
     for path in SNAPSHOTS:
         assert equal_to_lists(snapshot_columns(path), SNAPSHOT), path

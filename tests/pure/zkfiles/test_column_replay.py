@@ -13,8 +13,8 @@ from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.replay import Compared, has_kernel
-from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.replay import has_kernel
+from zkgroup.zkfiles.tree import Compared, Tree
 
 if has_kernel():
     from zkgroup.zkfiles.column_replay import COLUMNS, OddRowsError, apply_rows

@@ -1,4 +1,4 @@
-"""Whatever a snapshot holds, numpy, plain Python and Arrow make the same of it, and tell the same damage."""
+"""Whatever a snapshot holds, columns and Arrow have what its objects do, and tell the same damage."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from hypothesis import strategies as st
 from tests.programs.benchmarks.zookeeper_files import write_snapshot
 from tests.pure.zkfiles.test_arrow_columns import equal_to_lists
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import BY_DIGEST, Row, outcome, rows_of, snapshot_rows, use_way
-from zkgroup.zkfiles import znode_columns
-from zkgroup.zkfiles.batches import Batch, PackedBatch
+from tests.worlds.zkfiles_tables import BY_DIGEST, Row, outcome, rows_of, snapshot_rows
+from zkgroup.zkfiles.batches import Batch
 from zkgroup.zkfiles.records import StoredStat, StoredZnode
 from zkgroup.zkfiles.schemas import SNAPSHOT
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 
-pytestmark = pytest.mark.usefixtures("even_few_znodes_are_worth_it")
 SETTINGS = settings(
     max_examples=20,
     deadline=None,
@@ -91,16 +89,13 @@ def expected_of(path: Path, end: int | None = 11) -> tuple[list[Row], str]:
     return list(snapshot_rows(znodes, path, reader.zxid, end)), error
 
 
-def found_of(path: Path, *, plain: bool = False, **choice: Any) -> tuple[list[Batch], str]:
-    with pytest.MonkeyPatch.context() as patch:
-        if plain:
-            use_way("plain", patch)
-        return outcome(lambda: snapshot_columns(path, **choice))
+def found_of(path: Path, **choice: Any) -> tuple[list[Batch], str]:
+    return outcome(lambda: snapshot_columns(path, **choice))
 
 
 @given(snapshots(), st.sampled_from([None, "/", "/a", "/bc/"]), st.sampled_from(["plain", "gz", "snappy"]))
 @SETTINGS
-def test_every_way_gives_what_the_plain_objects_say(
+def test_columns_are_what_the_objects_say(
     tmp_path: Path, raw: bytes, prefix: str | None, packing: str
 ) -> None:
     """All columns, and a choice of rows, however the file is packed."""
@@ -114,28 +109,26 @@ def test_every_way_gives_what_the_plain_objects_say(
     expected, error = expected_of(path)
     assert error == ""
     chosen = [row for row in expected if prefix is None or row["path"].startswith(prefix)]
-    for plain in (False, True):
-        batches, error = found_of(path, plain=plain)
-        assert (rows_of(batches), error) == (expected, "")
-        assert equal_to_lists(batches, SNAPSHOT) == len(expected)
-        batches, error = found_of(path, plain=plain, path_prefix=prefix, rows_per_batch=3)
-        assert (rows_of(batches), error) == (chosen, "")
-        assert all(batch.rows <= 3 for batch in batches)
+    batches, error = found_of(path)
+    assert (rows_of(batches), error) == (expected, "")
+    assert equal_to_lists(batches, SNAPSHOT) == len(expected)
+    batches, error = found_of(path, path_prefix=prefix, rows_per_batch=3)
+    assert (rows_of(batches), error) == (chosen, "")
+    assert all(batch.rows <= 3 for batch in batches)
 
 
 def test_all_but_the_root_goes_through_numpy(tmp_path: Path) -> None:
-    """Unless a path is not ASCII: then its piece is read the plain way."""
+    """Also where a path is not ASCII; one with surrogates is alone."""
     path = tmp_path / "snapshot.5"
     path.write_bytes(kinds())
     batches, _ = found_of(path)
-    assert [(type(batch), batch.rows) for batch in batches] == [
-        (PackedBatch, 1),
-        (PackedBatch, 1 + len(OWNERS)),
-    ]
+    assert [batch.rows for batch in batches] == [1, 1 + len(OWNERS)]
     assert set(batches[1]["kind"]) == {"persistent", "session", "container", "ttl"}
-    path.write_bytes(written(True, [StoredZnode(name, b"", None, ROOT.stat) for name in ("/a", "/é")], []))
+    names = ("/a", "/é", "/\U0001f600", "/b")
+    path.write_bytes(written(True, [StoredZnode(name, b"", None, ROOT.stat) for name in names], []))
     batches, _ = found_of(path)
-    assert [(type(batch), batch.rows) for batch in batches] == [(PackedBatch, 3)]
+    assert rows_of(batches) == expected_of(path)[0]
+    assert [batch.rows for batch in batches] == [1, 2, 1, 1]
 
 
 @pytest.mark.parametrize(("offset", "flip"), [(0, 0x01), (2, 0x80), (5, 0xFF)])
@@ -151,9 +144,8 @@ def test_damage_is_reported_with_the_same_text(offset: int, flip: int, tmp_path:
         path.write_bytes(damaged)
         expected = expected_of(path)
         messages.add(expected[1])
-        for plain in (False, True):
-            batches, error = found_of(path, plain=plain)
-            assert (rows_of(batches), error) == expected, at
+        batches, error = found_of(path)
+        assert (rows_of(batches), error) == expected, at
     assert "" not in messages
     assert len(messages) > 50
 
@@ -168,9 +160,8 @@ def test_many_pieces(large: Path) -> None:
     """Each znode once, also those that two pieces share."""
     batches, error = found_of(large)
     assert error == ""
-    assert sum(isinstance(batch, PackedBatch) for batch in batches) >= 3
-    assert rows_of(batches) == rows_of(found_of(large, plain=True)[0])
-    assert len(rows_of(batches)) == 20_000
+    assert len(batches) >= 3
+    assert rows_of(batches) == expected_of(large, end=open_snapshot(large).end_zxid)[0]
 
 
 def test_memory_does_not_grow_with_the_file(large: Path, tmp_path: Path) -> None:
@@ -193,21 +184,21 @@ def _peak(path: Path) -> int:
 
 @pytest.mark.parametrize("packing", ["gz", "snappy"])
 def test_a_packed_file_that_is_damaged(packing: str, large: Path, tmp_path: Path) -> None:
-    """What could be unpacked before the damage is given by each way."""
+    """What could be unpacked before the damage is given."""
     plain = large.read_bytes()
     packed = gzip.compress(plain, 1) if packing == "gz" else writer.snappy_stream(plain)
     path = tmp_path / large.name
     at = random.Random(1).randrange(len(packed) // 2, len(packed))
     path.write_bytes(packed[:at] + bytes(20) + packed[at + 20 :])
-    columns = ["path", "data"]
-    found, error = found_of(path, columns=columns)
-    expected, same_error = found_of(path, columns=columns, plain=True)
+    batches, error = found_of(path, columns=["path", "data"])
+    expected, same_error = expected_of(path)
+    found = [(row["path"], row["data"]) for row in rows_of(batches)]
+    assert (found, error) == ([(row["path"], row["data"]) for row in expected], same_error)
     assert error
-    assert (rows_of(found), error) == (rows_of(expected), same_error)
-    assert len(rows_of(found)) > 5_000
+    assert len(found) > 5_000
 
 
-def test_a_path_that_is_no_text_comes_after_the_rows_before_it(way: str, tmp_path: Path) -> None:
+def test_a_path_that_is_no_text_comes_after_the_rows_before_it(tmp_path: Path) -> None:
     """Though they are of one batch; and among rows that are not wanted it is not looked at."""
     znodes = [StoredZnode(f"/a{number}", b"", None, ROOT.stat) for number in range(9)]
     path = tmp_path / "snapshot.5"
@@ -221,9 +212,8 @@ def test_a_path_that_is_no_text_comes_after_the_rows_before_it(way: str, tmp_pat
     assert "expected the checksum" in error
 
 
-def test_giants_go_the_plain_way(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_giants_go_the_plain_way(tmp_path: Path) -> None:
     """A path beyond 65,535 bytes, and data of more than a piece."""
-    monkeypatch.setattr(znode_columns, "BATCH_BYTES", 1 << 20)
     shape = [("/a", 1), ("/" + "b" * 70_000, 0), ("/c", 3 << 20), ("/d", 2), ("/e", 0)]
     znodes = [StoredZnode(name, b"/" * size, None, ROOT.stat) for name, size in shape]
     path = tmp_path / "snapshot.5"

@@ -12,8 +12,7 @@ from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.zkfiles import history, replay, servers
 from zkgroup.zkfiles.history import Account, History, PastTree
-from zkgroup.zkfiles.replay import Compared
-from zkgroup.zkfiles.tree import Tree
+from zkgroup.zkfiles.tree import Compared, Tree
 
 pytestmark = needs_kernel
 SAW = history._Replay.saw
