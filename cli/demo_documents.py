@@ -1,15 +1,15 @@
-"""The JSON documents of `zkgroup demo`, from the reports of the demos. Only that command imports them."""
+"""The JSON documents of `zkgroup demo`, from the runs of the demos. Only that command imports them."""
 
 from __future__ import annotations
 
-from zkgroup.demo.audit import AuditDemoReport, Planted
-from zkgroup.demo.brokers import BrokersDemoReport
+from zkgroup.demo.audit import AuditRun, Planted
+from zkgroup.demo.brokers import BrokersRun
+from zkgroup.demo.checks import CheckResult
 from zkgroup.demo.clients_step import ClientRun, SegmentDump
-from zkgroup.demo.coordinator import ClientResult, CoordinatorDemoReport
+from zkgroup.demo.coordinator import ClientResult, CoordinatorRun
 from zkgroup.demo.flight_data import AirportDelay
-from zkgroup.demo.group import GroupDemoReport
+from zkgroup.demo.group import GroupRun
 from zkgroup.demo.kafka_clients import LeftOut
-from zkgroup.demo.stage import CheckResult
 from zkgroup.history import ClusterFigures, Figures
 
 from .audit_rows import OWNER
@@ -28,9 +28,9 @@ FIGURES = Shape(
 GROUP_DEMO = Document(
     "demo",
     Shape(
-        GroupDemoReport,
-        *("group", "zookeeper", "kept=folder", "passed", "checks", "history=figures", "records", "twice"),
-        *("took_s", "takeover_s", "airports"),
+        GroupRun,
+        *("group", "zookeeper", "kept", "passed", "checks", "history=figures"),
+        *("records=reduction.records", "twice=reduction.twice", "took_s", "takeover_s", "airports"),
     ),
 )
 CLUSTER_FIGURES = Shape(
@@ -44,9 +44,9 @@ SEGMENT_DUMP = Shape(SegmentDump, "file", "batches")
 BROKERS_DEMO = Document(
     "demo_brokers",
     Shape(
-        BrokersDemoReport,
-        *("zookeeper", "kept=folder", "passed", "checks", "history=figures"),
-        *("acknowledged", "may_be_repeated=repeated", "consumed"),
+        BrokersRun,
+        *("zookeeper", "kept", "passed", "checks", "history=log_figures"),
+        *("acknowledged", "may_be_repeated=repeated", "consumed=reduction.records"),
         *("controller_epochs=epochs", "replicas_moved=moved", "failovers_s", "took_s"),
         *("clients", "clients_left_out=left_out", "segment=dump"),
     ),
@@ -55,25 +55,25 @@ CLIENT_RESULT = Shape(ClientResult)
 COORDINATOR_DEMO = Document(
     "demo_coordinator",
     Shape(
-        CoordinatorDemoReport,
-        *("group", "zookeeper", "kept=folder", "passed", "checks", "history=figures", "clients"),
-        *("clients_left_out=left_out", "records", "twice", "generations", "coordinators"),
-        *("failover_s", "kept_generation", "took_s"),
+        CoordinatorRun,
+        *("group", "zookeeper", "kept", "passed", "checks", "history=log_figures", "clients"),
+        *("clients_left_out=left_out", "records=reduction.records", "twice=reduction.twice"),
+        *("generations", "coordinators", "failover_s", "kept_generation", "took_s"),
     ),
 )
 PLANTED = Shape(Planted, "findings", "partition", "owner", "session", "zxid", "before", "after")
 AUDIT_DEMO = Document(
     "demo_audit",
     Shape(
-        AuditDemoReport,
-        *("group", "zookeeper", "kept=folder", "passed", "checks", "planted"),
+        AuditRun,
+        *("group", "zookeeper", "kept", "passed", "checks", "planted"),
         JsonKey(
             "findings",
             object_of(**dict.fromkeys(SEVERITIES, COUNT)),
-            lambda report: {severity: report.severities.get(severity, 0) for severity in SEVERITIES},
+            lambda run: {severity: run.severities.get(severity, 0) for severity in SEVERITIES},
         ),
         "partition",
-        JsonKey("owners", list_of(OWNER.schema), lambda report: [OWNER.json(life) for life in report.owners]),
+        JsonKey("owners", list_of(OWNER.schema), lambda run: [OWNER.json(life) for life in run.owners]),
         *("report", "took_s"),
     ),
 )

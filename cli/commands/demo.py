@@ -24,21 +24,19 @@ from .audit.history import show_owners
 from .audit.incident_text import WIDTH
 
 if TYPE_CHECKING:
-    from zkgroup.demo.audit import AuditDemoReport, Planted
-    from zkgroup.demo.brokers import BrokersDemoReport
+    from zkgroup.demo.audit import AuditRun, Planted
+    from zkgroup.demo.brokers import BrokersRun
+    from zkgroup.demo.checks import CheckResult
     from zkgroup.demo.clients_step import ClientRun
-    from zkgroup.demo.coordinator import ClientResult, CoordinatorDemoReport
+    from zkgroup.demo.coordinator import ClientResult, CoordinatorRun
     from zkgroup.demo.flight_data import AirportDelay
-    from zkgroup.demo.group import GroupDemoReport
-    from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, ProgressEvent, Screen
+    from zkgroup.demo.group import GroupRun
+    from zkgroup.demo.run import DemoOptions, DemoRun, ProgressEvent, Screen
 
     from ..schema import Document
 
 NEED_AN_ENSEMBLE = (*CONNECTION_OPTIONS[1:], "connect_timeout")
 """Shared options that say how to connect to an existing ensemble."""
-
-
-START = "zkgroup zookeeper start"
 
 
 @command("demo")
@@ -73,56 +71,44 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
     from .. import demo_documents
 
     options = shared(ctx)
-    order = (_options if what == "group" else _own_servers)(options, keep)
-    documents: dict[str, Document[Any]] = {
-        "group": demo_documents.GROUP_DEMO,
-        "brokers": demo_documents.BROKERS_DEMO,
-        "coordinator": demo_documents.COORDINATOR_DEMO,
-        "audit": demo_documents.AUDIT_DEMO,
-    }
-    show, left = _OUTPUTS[what]
+    order = _options(what, options, keep)
+    document: Document[DemoRun] = getattr(demo_documents, f"{what.upper()}_DEMO")
+    scenario: type[DemoRun] = getattr(import_module(f"zkgroup.demo.{what}"), f"{what.capitalize()}Run")
     out = options.output()
     with _sigterm_as_ctrl_c(), _screen() as screen:
-        report = import_module(f"zkgroup.demo.{what}").run(order, screen)
-    if not out.document(documents[what].json(report.as_of, report)):
-        show(out, report)
-    for line in left(report):
+        run = scenario.run(order, screen)
+    if not out.document(document.json(run.as_of, run)):
+        _PRINTED[what](out, run)
+    for line in _left(what, run):
         echo_err(line)
-    return 0 if report.passed else EXIT_CHECK_FAILED
+    return 0 if run.passed else EXIT_CHECK_FAILED
 
 
-def _left_by_group(report: GroupDemoReport) -> list[str]:
-    start = [f"inspect it: {START} --data {report.folder}/zookeeper"] if report.embedded else []
-    address = "HOST:PORT" if report.embedded else report.zookeeper
-    return _kept(report, *start, f"then: zkgroup -z {address} offsets show {report.group}")
+def _left(what: str, run: Any) -> Iterator[str]:
+    """Lines that say where the report and the files of a run are and what to do next, if they were left."""
+    if what == "audit" or run.kept is not None:
+        yield ""
+    if what == "audit":
+        yield f"report: {run.report[0]}"
+    if run.kept is None:
+        return
+    yield f"kept: {run.kept}"
+    if what == "audit":
+        yield f"inspect it: zkgroup audit findings --input {run.kept}/zookeeper/server-0"
+        return
+    if run.options.zookeeper is None:
+        servers = f"--servers {run.servers} " if run.servers > 1 else ""
+        yield f"inspect it: zkgroup zookeeper start {servers}--data {run.kept}/zookeeper"
+    address = run.options.zookeeper or "HOST:PORT"
+    yield f"then: zkgroup -z {address} {_NEXT[what].format(group=run.group)}"
 
 
-def _left_by_brokers(report: BrokersDemoReport) -> list[str]:
-    start = f"inspect it: {START} --servers 3 --data {report.folder}/zookeeper"
-    return _kept(report, start, "then: zkgroup -z HOST:PORT controller history")
-
-
-def _left_by_coordinator(report: CoordinatorDemoReport) -> list[str]:
-    start = f"inspect it: {START} --data {report.folder}/zookeeper"
-    return _kept(report, start, f"then: zkgroup -z HOST:PORT coordinator describe {report.group}")
-
-
-def _left_by_audit(report: AuditDemoReport) -> list[str]:
-    inspect = f"inspect it: zkgroup audit findings --input {report.folder}/zookeeper/server-0"
-    return ["", f"report: {report.report[0]}", *_kept(report, inspect)[1:]]
-
-
-def _kept(report: DemoReport, *commands: str) -> list[str]:
-    """Lines that say where the files of a run are and what to do next, if they were left."""
-    return [] if report.folder is None else ["", f"kept: {report.folder}", *commands]
-
-
-def _own_servers(options: Shared, keep: bool) -> DemoOptions:
-    """The options of a demo that has servers of its own."""
-    from zkgroup.demo.stage import DemoOptions
-
-    _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), "it reads the files of its own servers: leave it out")
-    return DemoOptions(keep=keep)
+_NEXT: Final = {
+    "group": "offsets show {group}",
+    "brokers": "controller history",
+    "coordinator": "coordinator describe {group}",
+}
+"""What to look at in the servers of a demo."""
 
 
 def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
@@ -133,11 +119,16 @@ def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
         raise click.UsageError(f"{given}: {why}")
 
 
-def _options(options: Shared, keep: bool) -> DemoOptions:
+def _options(what: str, options: Shared, keep: bool) -> DemoOptions:
     """On an existing ensemble the members connect as this process does; the demo's server has no users."""
-    from zkgroup.demo.stage import DemoOptions
+    from zkgroup.demo.run import DemoOptions
 
-    if options.zookeeper is not None:
+    if what != "group":
+        why = "it reads the files of its own servers: leave it out"
+        _refuse(options, ("zookeeper", *NEED_AN_ENSEMBLE), why)
+    elif options.zookeeper is None:
+        _refuse(options, NEED_AN_ENSEMBLE, "only with -z; without it the demo starts a server of its own")
+    else:
         where = target(options)
         return DemoOptions(
             zookeeper=where.zookeeper,
@@ -145,7 +136,6 @@ def _options(options: Shared, keep: bool) -> DemoOptions:
             answer_timeout_s=where.timeout_s,
             keep=keep,
         )
-    _refuse(options, NEED_AN_ENSEMBLE, "only with -z; without it the demo starts a server of its own")
     return DemoOptions(keep=keep)
 
 
@@ -169,7 +159,7 @@ class _Lines:
     def on_event(self, event: ProgressEvent) -> None:
         echo_err(f"{event.at_s:5.1f} s  {event.text}")
 
-    def show(self, stage: object) -> None:
+    def show(self, run: object) -> None:
         """Only events are printed."""
 
 
@@ -182,9 +172,9 @@ def _screen() -> Iterator[Screen]:
         return
     from rich.console import Console
 
-    from zkgroup.demo.screen import LiveScreen
+    from zkgroup.demo.screen import live_screen
 
-    with LiveScreen(Console(stderr=True)) as screen:
+    with live_screen(Console(stderr=True)) as screen:
         yield screen
 
 
@@ -222,16 +212,18 @@ _PLANTED_COLUMNS: list[TableColumn[Planted]] = [
 ]
 
 
-def print_report(out: Output, report: GroupDemoReport) -> None:
+def print_report(out: Output, run: GroupRun) -> None:
     """The result for a person."""
     out.line(out.paint("Mean delay of flights, the slowest airports", "bold"))
-    out.table(_AIRPORT_COLUMNS, report.airports)
+    out.table(_AIRPORT_COLUMNS, run.airports)
     out.line()
-    check_table(out, report.checks)
-    figures = report.figures
+    check_table(out, run.checks)
+    figures = run.figures
     out.line()
-    out.line(f"{report.records:,} records in {report.took_s:.0f} s, {report.twice:,} of them twice.")
-    out.line(f"The dead member's partitions had an owner again after {report.takeover_s:.1f} s.")
+    out.line(
+        f"{run.reduction.records:,} records in {run.took_s:.0f} s, {run.reduction.twice:,} of them twice."
+    )
+    out.line(f"The dead member's partitions had an owner again after {run.takeover_s:.1f} s.")
     out.line(
         f"In the history: {figures.deliveries:,} deliveries, {figures.commits:,} commits "
         f"({figures.refused_stale_commits:,} stale ones refused), {figures.ownership_changes:,} moves."
@@ -248,63 +240,65 @@ def check_table(out: Output, checks: Sequence[CheckResult]) -> None:
             out.line(one.evidence)
 
 
-def print_brokers_report(out: Output, report: BrokersDemoReport) -> None:
+def print_brokers_report(out: Output, run: BrokersRun) -> None:
     """The result for a person."""
-    figures = report.figures
-    check_table(out, report.checks)
+    figures = run.log_figures
+    check_table(out, run.checks)
     out.line()
-    out.line(f"{counted(report.acknowledged, 'record')} acknowledged in {report.took_s:.0f} s.")
+    out.line(f"{counted(run.acknowledged, 'record')} acknowledged in {run.took_s:.0f} s.")
     out.line(
-        f"{report.consumed:,} in the logs, all consumed: the producer is idempotent, "
-        f"and {report.repeated:,} may be in a log twice."
+        f"{run.reduction.records:,} in the logs, all consumed: the producer is idempotent, "
+        f"and {run.repeated:,} may be in a log twice."
     )
-    took = " and ".join(f"{one:.1f} s" for one in report.failovers_s)
+    took = " and ".join(f"{one:.1f} s" for one in run.failovers_s)
     out.line(f"After each SIGKILL of a controller every partition had a leader again within {took}.")
     out.line(
         f"In ZooKeeper's log: {counted(figures.elections, 'election')}, "
         f"{figures.leader_changes:,} changes of leader, {figures.isr_writes:,} of ISRs, "
         f"{counted(figures.moves_ended, 'move')}, {counted(figures.refused_writes, 'refused write')}."
     )
-    _print_clients(out, report)
+    _print_clients(out, run)
 
 
-def _print_clients(out: Output, report: BrokersDemoReport) -> None:
+def _print_clients(out: Output, run: BrokersRun) -> None:
     """Kafka's clients that took part, those that did not, and a batch of each in the dumped segment."""
     out.line()
     out.line(out.paint("Kafka's own clients, all in one partition", "bold"))
-    out.table(_CLIENT_COLUMNS, report.clients)
-    for one in report.left_out:
+    out.table(_CLIENT_COLUMNS, run.clients)
+    for one in run.left_out:
         out.line(f"left out: {one.client} ({one.reason})")
-    if report.dump is None:
+    if run.dump is None:
         return
-    shown = report.dump.first_batches
+    shown = run.dump.first_batches
     out.line()
-    out.line(out.paint(f"{report.dump.file}, by Kafka's DumpLogSegments", "bold"))
+    out.line(out.paint(f"{run.dump.file}, by Kafka's DumpLogSegments", "bold"))
     for line in shown:
         out.line(line)
-    if more := len(report.dump.batches) - len(shown):
+    if more := len(run.dump.batches) - len(shown):
         out.line(f"and {more} more")
 
 
-def print_coordinator_report(out: Output, report: CoordinatorDemoReport) -> None:
+def print_coordinator_report(out: Output, run: CoordinatorRun) -> None:
     """The result for a person."""
-    check_table(out, report.checks)
+    check_table(out, run.checks)
     out.line()
-    out.line(out.paint(f"Kafka's own clients, in the group {report.group}", "bold"))
-    out.table(_MEMBER_COLUMNS, report.clients)
-    for one in report.left_out:
+    out.line(out.paint(f"Kafka's own clients, in the group {run.group}", "bold"))
+    out.table(_MEMBER_COLUMNS, run.clients)
+    for one in run.left_out:
         out.line(f"left out: {one.client} ({one.reason})")
     out.line()
-    out.line(f"{report.records:,} records in {report.took_s:.0f} s, {report.twice:,} of them twice.")
-    went_on = "went on in their generation" if report.kept_generation else "joined a new generation"
+    out.line(
+        f"{run.reduction.records:,} records in {run.took_s:.0f} s, {run.reduction.twice:,} of them twice."
+    )
+    went_on = "went on in their generation" if run.kept_generation else "joined a new generation"
     out.line(
         f"When the coordinator was killed, the members {went_on}: what they had read was committed after "
-        f"{report.failover_s:.1f} s."
+        f"{run.failover_s:.1f} s."
     )
-    brokers = ", ".join(map(str, report.coordinators))
+    brokers = ", ".join(map(str, run.coordinators))
     out.line(
-        f"In ZooKeeper's log: {counted(report.generations, 'generation')}, coordinated by broker {brokers}; "
-        f"{counted(report.figures.leader_changes, 'change')} of leader."
+        f"In ZooKeeper's log: {counted(run.generations, 'generation')}, coordinated by broker {brokers}; "
+        f"{counted(run.log_figures.leader_changes, 'change')} of leader."
     )
 
 
@@ -312,29 +306,29 @@ NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 """Counts of findings are printed in this order."""
 
 
-def print_audit_report(out: Output, report: AuditDemoReport) -> None:
+def print_audit_report(out: Output, run: AuditRun) -> None:
     """The result for a person."""
     out.line(out.paint("Planted by a client that is no member", "bold"))
-    out.table(_PLANTED_COLUMNS, report.planted)
+    out.table(_PLANTED_COLUMNS, run.planted)
     out.line()
-    out.line(out.paint(f"Who owned partition {report.partition}, whose offset was set back", "bold"))
-    show_owners(out, report.owners, ())
+    out.line(out.paint(f"Who owned partition {run.partition}, whose offset was set back", "bold"))
+    show_owners(out, run.owners, ())
     out.line()
-    check_table(out, report.checks)
+    check_table(out, run.checks)
     out.line()
-    counts = ", ".join(counted(report.severities.get(one, 0), noun) for one, noun in NOUNS.items())
-    out.line(f"{counts} in the files of a run of {report.took_s:.0f} s.")
-    incidents = counted(len(report.incidents), "incident")
-    out.line(f"They are {incidents} and notes{':' if report.incidents else '.'}")
-    for title in report.incidents:
+    counts = ", ".join(counted(run.severities.get(one, 0), noun) for one, noun in NOUNS.items())
+    out.line(f"{counts} in the files of a run of {run.took_s:.0f} s.")
+    incidents = counted(len(run.incidents), "incident")
+    out.line(f"They are {incidents} and notes{':' if run.incidents else '.'}")
+    for title in run.incidents:
         for line in textwrap.wrap(escaped(title), out.width or WIDTH, break_on_hyphens=False):
             out.line(line)
 
 
-_OUTPUTS: Final[Mapping[str, tuple[Callable[[Output, Any], None], Callable[[Any], list[str]]]]] = {
-    "group": (print_report, _left_by_group),
-    "brokers": (print_brokers_report, _left_by_brokers),
-    "coordinator": (print_coordinator_report, _left_by_coordinator),
-    "audit": (print_audit_report, _left_by_audit),
+_PRINTED: Final[Mapping[str, Callable[[Output, Any], None]]] = {
+    "group": print_report,
+    "brokers": print_brokers_report,
+    "coordinator": print_coordinator_report,
+    "audit": print_audit_report,
 }
-"""How the report is printed for a person, and the lines about what a demo has left."""
+"""How the result is printed for a person."""

@@ -22,11 +22,11 @@ from zkgroup_cli.commands.demo import print_coordinator_report as print_coordina
 from zkgroup_cli.commands.demo import print_report as print_group
 from zkgroup_cli.render import Output
 
-from zkgroup.demo import audit, brokers, coordinator, group
-from zkgroup.demo.brokers import BrokersStage
-from zkgroup.demo.coordinator import CoordinatorStage
-from zkgroup.demo.group import DemoGroup
-from zkgroup.demo.stage import DemoOptions, DemoStage, ProgressEvent
+from zkgroup.demo.audit import AuditRun
+from zkgroup.demo.brokers import BrokersRun
+from zkgroup.demo.coordinator import CoordinatorRun
+from zkgroup.demo.group import GroupRun
+from zkgroup.demo.run import DemoOptions, DemoRun, ProgressEvent
 
 PICTURES = Path(__file__).resolve().parent.parent
 WIDTH = 100
@@ -62,44 +62,44 @@ class Album:
     def on_event(self, event: ProgressEvent) -> None:
         """Does nothing: each drawing has the events."""
 
-    def show(self, stage: DemoStage) -> None:
+    def show(self, run: DemoRun) -> None:
         """Draws a state that is to be kept."""
         for number, (moment, is_last) in enumerate(self._moments):
-            if (is_last or number not in self._drawn) and moment(stage):
-                self._drawn[number] = stage.draw(*self._size)
+            if (is_last or number not in self._drawn) and moment(run):
+                self._drawn[number] = run.draw(*self._size)
 
 
-def _dead_owner(stage: DemoGroup) -> bool:
+def _dead_owner(run: GroupRun) -> bool:
     """The dead member's session lives on: it owns partitions still."""
-    dead = [one for one in stage.members if one.ended]
-    return "is dead" in stage.headline and any(stage.partitions_of(one) for one in dead)
+    dead = [one for one in run.members if one.ended]
+    return "is dead" in run.headline and any(run.owned.of(one.name) for one in dead)
 
 
-def _taken_over(stage: DemoGroup) -> bool:
+def _taken_over(run: GroupRun) -> bool:
     """The survivors have taken over, and the new member has its share."""
-    return any("has its share" in one.text for one in stage.events)
+    return any("has its share" in one.text for one in run.events)
 
 
-def _dead_controller(stage: BrokersStage) -> bool:
+def _dead_controller(run: BrokersRun) -> bool:
     """The controller was killed in the middle of a move."""
-    return "is dead" in stage.headline and stage.cluster.open_moves > 0
+    return "is dead" in run.headline and run.cluster.open_moves > 0
 
 
-def _dead_coordinator(stage: CoordinatorStage) -> bool:
+def _dead_coordinator(run: CoordinatorRun) -> bool:
     """The coordinator was killed, and no other has taken the group over yet."""
-    group = stage.coordinated
-    return "the coordinator is dead" in stage.headline and group is not None and group.phase is None
+    group = run.coordinated
+    return "the coordinator is dead" in run.headline and group is not None and group.phase is None
 
 
-def _paused_client(stage: CoordinatorStage) -> bool:
+def _paused_client(run: CoordinatorRun) -> bool:
     """The session of the paused client is about to end."""
-    session_s = stage.session_s(stage.paused)
-    return "is paused" in stage.headline and session_s is not None and session_s < PAUSED_S
+    session_s = run.session_s(run.paused)
+    return "is paused" in run.headline and session_s is not None and session_s < PAUSED_S
 
 
-def _noticed(stage: DemoGroup) -> bool:
+def _noticed(run: GroupRun) -> bool:
     """Whether the foreign client has written twice."""
-    return "the owners detect it" in stage.headline
+    return "the owners detect it" in run.headline
 
 
 def record_group() -> None:
@@ -107,17 +107,17 @@ def record_group() -> None:
     album = Album(WIDTH, HEIGHT)
     album.last(_dead_owner)
     album.first(_taken_over)
-    report = group.run(DemoOptions(), album)
-    _draw("demo", "zkgroup demo", album.drawn, lambda out: print_group(out, report), WIDTH)
+    run = GroupRun.run(DemoOptions(), album)
+    _draw("demo", "zkgroup demo", album.drawn, lambda out: print_group(out, run), WIDTH)
 
 
 def record_brokers() -> None:
     """`zkgroup demo brokers`."""
     album = Album(WIDTH_BROKERS)
     album.last(_dead_controller)
-    report = brokers.run(DemoOptions(), album)
+    run = BrokersRun.run(DemoOptions(), album)
     command = "zkgroup demo brokers"
-    _draw("demo-brokers", command, album.drawn, lambda out: print_brokers(out, report), WIDTH_BROKERS)
+    _draw("demo-brokers", command, album.drawn, lambda out: print_brokers(out, run), WIDTH_BROKERS)
 
 
 def record_coordinator() -> None:
@@ -125,20 +125,20 @@ def record_coordinator() -> None:
     album = Album(WIDTH_BROKERS, HEIGHT)
     album.first(_dead_coordinator)
     album.first(_paused_client)
-    report = coordinator.run(DemoOptions(), album)
+    run = CoordinatorRun.run(DemoOptions(), album)
     command = "zkgroup demo coordinator"
-    _draw("demo-coordinator", command, album.drawn, lambda out: print_coordinator(out, report), WIDTH_BROKERS)
+    _draw("demo-coordinator", command, album.drawn, lambda out: print_coordinator(out, run), WIDTH_BROKERS)
 
 
 def record_audit() -> None:
     """`zkgroup demo audit`; the report that it leaves is of no use here."""
     album = Album(WIDTH)
     album.first(_noticed)
-    report = audit.run(DemoOptions(), album)
-    for path in report.report:
+    run = AuditRun.run(DemoOptions(), album)
+    for path in run.report:
         path.unlink()
-    report.report[0].parent.rmdir()
-    _draw("demo-audit", "zkgroup demo audit", album.drawn, lambda out: print_audit(out, report), WIDTH_AUDIT)
+    run.report[0].parent.rmdir()
+    _draw("demo-audit", "zkgroup demo audit", album.drawn, lambda out: print_audit(out, run), WIDTH_AUDIT)
 
 
 def _draw(

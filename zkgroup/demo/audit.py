@@ -24,22 +24,14 @@ from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Source, require_columns
 from zkgroup.audit.inputs.texts import session_text
-from zkgroup.demo.flight_data import TOPIC, last_of
-from zkgroup.demo.group import NAMES, DemoGroup, GroupDemoReport
-from zkgroup.demo.stage import (
-    CheckResult,
-    DemoOptions,
-    DemoReport,
-    Screen,
-    checked,
-    connected,
-    named,
-    opened,
-)
+from zkgroup.demo.checks import CheckResult, checked
+from zkgroup.demo.flight_data import TOPIC, decode_lines
+from zkgroup.demo.group import NAMES, GroupRun
 from zkgroup.errors import OperationRefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, SetData, Znode
+from zkgroup.model.text import named
 from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.znodes.consumers import Offset, Owner
 
@@ -69,23 +61,6 @@ class Planted:
         return ("offset_regression", "zombie_commit") if self.after < self.before else ("zombie_commit",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditDemoReport(DemoReport):
-    """The report of one run: the checks of the audit, then those of the group."""
-
-    planted: tuple[Planted, ...]
-    severities: Mapping[str, int]
-    """Number of findings of each severity."""
-    incidents: tuple[str, ...]
-    """The titles of those that are more than notes."""
-    partition: int
-    """The partition whose offset was rewound."""
-    owners: tuple[OwnerLife, ...]
-    """The owners of that partition, in order."""
-    report: tuple[Path, ...]
-    """The HTML page, then the files written beside it."""
-
-
 class HeldOffset(NamedTuple):
     """One owned partition as it was read; a write checks the versions of both znodes."""
 
@@ -100,18 +75,40 @@ Choose = Callable[[HeldOffset], int | None]
 
 
 @dataclass(kw_only=True)
-class PlantedGroup(DemoGroup):
+class AuditRun(GroupRun):
     """The group demo, in which a foreign client writes offsets of two of the first three members."""
 
     command: ClassVar[str] = "zkgroup demo audit"
 
     planted: list[Planted] = field(default_factory=list)
+    severities: Mapping[str, int] = field(default_factory=dict)
+    """Number of findings of each severity."""
+    incidents: tuple[str, ...] = ()
+    """The titles of those that are more than notes."""
+    lives: Mapping[int, Sequence[OwnerLife]] = field(default_factory=dict)
+    """The owners of each partition, in order."""
+    report: tuple[Path, ...] = ()
+    """The HTML page, then the files written beside it."""
+
+    @classmethod
+    def require(cls) -> None:
+        require_columns()
+
+    @property
+    def partition(self) -> int:
+        """The partition whose offset was rewound."""
+        return next((one.partition for one in self.planted if one.after < one.before), 0)
+
+    @property
+    def owners(self) -> tuple[OwnerLife, ...]:
+        """The owners of that partition, in order."""
+        return tuple(self.lives.get(self.partition, ()))
 
     def interlude(self) -> None:
         """Makes both writes, to partitions of the two members that are not killed."""
-        self.until("a tenth of the records is committed", lambda: self.committed > self.total // 10)
+        self.until("a tenth of the records is committed", lambda: self.owned.committed > self.total // 10)
         self.headline = "a foreign client writes offsets"
-        with connected(self.zookeeper, self.options) as foreign:
+        with self.connected() as (foreign, _):
             self._plant(foreign, NAMES[0], "commits for", self._late_commit)
             self._plant(foreign, NAMES[2], "rewinds", self._rewind)
         self.headline = "the owners detect it at their next commits"
@@ -122,10 +119,11 @@ class PlantedGroup(DemoGroup):
 
     def _late_commit(self, one: HeldOffset) -> int | None:
         """A zombie's: up to the owner's last processed record, of this ownership, where not committed."""
-        last = last_of(self.members[0].output)
-        if last is None or (last.partition, last.token) != (one.partition, one.owner.stat.czxid):
-            return None
-        return last.offset + 1 if one.committed <= last.offset else None
+        ended = self.members[0].output.read_bytes().split(b"\n")[-2:]  # the last may be incomplete
+        for last in decode_lines(b"\n".join(ended)):
+            if (last.partition, last.token) == (one.partition, one.owner.stat.czxid):
+                return last.offset + 1 if one.committed <= last.offset else None
+        return None
 
     def _rewind(self, one: HeldOffset) -> int | None:
         """Half the committed offset, in a partition with records left: its owner commits again."""
@@ -143,7 +141,7 @@ class PlantedGroup(DemoGroup):
         self.log(f"a foreign client {verb} {where}", "bad")
 
     def _held(self, foreign: Ensemble, name: str) -> Iterator[HeldOffset]:
-        tps = [TopicPartition(TOPIC, n) for n, owner in sorted(self.owned.owners.items()) if owner == name]
+        tps = [TopicPartition(TOPIC, number) for number in self.owned.of(name)]
         found = foreign.zk.read_many([kind.path(self.group, tp) for tp in tps for kind in (Owner, Offset)])
         for tp in tps:
             owner, offset = found[Owner.path(self.group, tp)], found[Offset.path(self.group, tp)]
@@ -171,59 +169,72 @@ class PlantedGroup(DemoGroup):
         self.planted.append(Planted(held.partition, name, session, stat.mzxid, held.committed, after))
         return True
 
+    def judge(self) -> Iterator[CheckResult]:
+        """Stops the server, and audits its files. The report is kept, in a new folder if no files are."""
+        from zkgroup.audit.report.parquet import drafts
+        from zkgroup.audit.report.writing import ReportPlace, report_of, write_report
 
-def run(options: DemoOptions, screen: Screen) -> AuditDemoReport:
-    """Runs the whole demo, always on its own server. Leaves no process behind, whatever happens.
+        shared = [*super().judge()]
+        self.headline = "the server stops"
+        self.screen.show(self)
+        self.stop()
+        inputs = [self.folder / "zookeeper" / "server-0"]
+        self.headline = "auditing the server's files"
+        self.log("the server has stopped; auditing the files that it leaves")
+        self.screen.show(self)
+        source = open_source(inputs)
+        kept = self.folder if self.options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
+        place = ReportPlace.of(kept / REPORT)
+        with drafts(place.folder) as rows:
+            report = report_of(source, inputs, give=rows.add)
+            self.report = tuple(write_report(place, report, rows))
+        found = report.found
+        self.as_of = AsOf(found.facts.end_zxid, found.facts.end_ms)
+        self.severities = Counter(one.severity for one in found.findings)
+        incidents = [one.incident for one in report.incidents.incidents]
+        self.incidents = tuple(one.title for one in incidents if one.severity != "info")
+        self.lives = _owners(source, found, self.group)
+        errors = [one for one in found.findings if one.severity == "error"]
+        yield _check_files(source, inputs)
+        yield _check_errors(self.planted, errors)
+        yield self._check_names(errors)
+        yield self._check_owners()
+        yield from shared
 
-    The report is kept: with all other files if those are kept, else in a new folder. Raises what the group
-    demo raises, and ConfigError where numpy or pyarrow is not installed.
-    """
-    require_columns()
-    with opened(PlantedGroup, options, screen) as stage:
-        shared = stage.play()
-        stage.headline = "the server stops"
-        screen.show(stage)
-        stage.close_all()
-        return _audit(stage, shared)
+    def _check_names(self, findings: Sequence[Finding]) -> CheckResult:
+        """Checks that each error names the partition and the writer's session."""
+        known = {one.zxid: (self.group, TOPIC, one.partition, one.session) for one in self.planted}
+        wrong = [
+            f"wrong: {one.finding} at {zxid:#x}"
+            for one in findings
+            if (zxid := one.from_zxid or 0) in known
+            and known[zxid] != (one.group, one.topic, one.partition, one.session)
+        ]
+        sessions = sorted({session_text(one.session) for one in self.planted})
+        text = (
+            f"partitions {', '.join(str(one.partition) for one in self.planted)}; session {named(sessions)}"
+        )
+        return checked("they name the partitions and the writer", text, wrong, enough=bool(known))
 
-
-def _audit(stage: PlantedGroup, shared: GroupDemoReport) -> AuditDemoReport:
-    """Audits the files of the stopped server, and writes the report."""
-    from zkgroup.audit.report.parquet import drafts
-    from zkgroup.audit.report.writing import ReportPlace, report_of, write_report
-
-    inputs = [stage.folder / "zookeeper" / "server-0"]
-    stage.headline = "auditing the server's files"
-    stage.log("the server has stopped; auditing the files that it leaves")
-    stage.screen.show(stage)
-    source = open_source(inputs)
-    kept = stage.folder if stage.options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
-    place = ReportPlace.of(kept / REPORT)
-    with drafts(place.folder) as rows:
-        report = report_of(source, inputs, give=rows.add)
-        written = write_report(place, report, rows)
-    found = report.found
-    lives = _owners(source, found, stage.group)
-    errors = [one for one in found.findings if one.severity == "error"]
-    checks = (
-        _check_files(source, inputs),
-        _check_errors(stage.planted, errors),
-        _check_names(stage, errors),
-        _check_owners(stage, lives),
-    )
-    partition = next((one.partition for one in stage.planted if one.after < one.before), 0)
-    as_of = AsOf(found.facts.end_zxid, found.facts.end_ms)
-    return AuditDemoReport(
-        planted=tuple(stage.planted),
-        severities=Counter(one.severity for one in found.findings),
-        incidents=tuple(
-            one.incident.title for one in report.incidents.incidents if one.incident.severity != "info"
-        ),
-        partition=partition,
-        owners=tuple(lives.get(partition, ())),
-        report=tuple(written),
-        **{**stage.common((*checks, *shared.checks)), "as_of": as_of},
-    )
+    def _check_owners(self) -> CheckResult:
+        """Compares the members' output with the files: a token is the zxid of a claim (docs/concepts.md)."""
+        worked = Counter(
+            (row.partition, row.token, f"{self.group}_{member}")
+            for member, rows in self.outputs(self.members).items()
+            for row in rows
+        )
+        owned = {
+            (number, life.from_zxid, member_of_thread(life.thread))
+            for number, own in self.lives.items()
+            for life in own
+        }
+        unknown = [
+            f"not in the files: partition {number} under {token:#x} by {member}"
+            for number, token, member in sorted(set(worked) - owned)
+        ]
+        text = f"{worked.total():,} records under {len(worked)} of {len(owned)} ownerships"
+        statement = "each record was processed by the owner in the files"
+        return checked(statement, text, unknown, enough=bool(worked))
 
 
 def _owners(source: Source, found: Found, group: str) -> dict[int, list[OwnerLife]]:
@@ -262,38 +273,3 @@ def _check_errors(planted: Sequence[Planted], findings: Sequence[Finding]) -> Ch
 
 def _texts(findings: Counter[tuple[str, int]]) -> list[str]:
     return [f"{name} at {zxid:#x}" for name, zxid in sorted(findings.elements(), key=lambda one: one[::-1])]
-
-
-def _check_names(stage: PlantedGroup, findings: Sequence[Finding]) -> CheckResult:
-    """Checks that each error names the partition and the writer's session."""
-    known = {one.zxid: (stage.group, TOPIC, one.partition, one.session) for one in stage.planted}
-    wrong = [
-        f"wrong: {one.finding} at {one.from_zxid or 0:#x}"
-        for one in findings
-        if known.get(one.from_zxid or 0, (one.group, one.topic, one.partition, one.session))
-        != (one.group, one.topic, one.partition, one.session)
-    ]
-    sessions = sorted({session_text(one.session) for one in stage.planted})
-    text = f"partitions {', '.join(str(one.partition) for one in stage.planted)}; session {named(sessions)}"
-    return checked("they name the partitions and the writer", text, wrong, enough=bool(known))
-
-
-def _check_owners(stage: PlantedGroup, lives: Mapping[int, Sequence[OwnerLife]]) -> CheckResult:
-    """Compares the members' output with the files: a token is the zxid of a claim (docs/concepts.md)."""
-    worked = Counter(
-        (row.partition, row.token, f"{stage.group}_{member}")
-        for member, rows in stage.outputs(stage.members).items()
-        for row in rows
-    )
-    owned = {
-        (number, life.from_zxid, member_of_thread(life.thread))
-        for number, own in lives.items()
-        for life in own
-    }
-    unknown = [
-        f"not in the files: partition {number} under {token:#x} by {member}"
-        for number, token, member in sorted(set(worked) - owned)
-    ]
-    text = f"{worked.total():,} records under {len(worked)} of {len(owned)} ownerships"
-    statement = "each record was processed by the owner in the files"
-    return checked(statement, text, unknown, enough=bool(worked))

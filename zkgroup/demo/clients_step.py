@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkgroup.admin.topics import creation
-from zkgroup.demo.cluster import REPLICATION, ClusterStage, values_in
+from zkgroup.admin.change import counted
+from zkgroup.demo.checks import CheckResult, checked
+from zkgroup.demo.cluster import REPLICATION, ClusterRun, values_in
 from zkgroup.demo.kafka_clients import ClientRecord, PythonClient
 from zkgroup.demo.kafka_tools import CONSOLE, KafkaTools
-from zkgroup.demo.stage import CheckResult, checked, named
-from zkgroup.errors import SourceError
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 
 TOPIC = "clients"
 """It has one partition, to which all clients produce at once."""
@@ -22,7 +22,7 @@ TP = TopicPartition(TOPIC, 0)
 KafkaClient = PythonClient | KafkaTools
 RECORDS = 250
 """Of each client; a record's key is the client's name."""
-_BATCH = re.compile(r"baseOffset: \d+ lastOffset: \d+ count: (\d+) .* isvalid: (true|false)")
+_BATCH = re.compile(r"baseOffset: \d+ lastOffset: \d+ count: \d+ .* isvalid: (true|false)")
 _PRODUCER = re.compile(r"producerId: (-?\d+)")
 _RECORD = re.compile(r"\| offset: (\d+) .* key: (.*) payload: (.*)")
 _OTHER = ("Dumping ", "Starting offset: ", "Log starting offset: ")
@@ -39,8 +39,8 @@ class ClientRun:
     """The records that it had to produce, in order."""
     offsets: Sequence[int] | None = None
     """The offset of each record, as it was acknowledged; None for a client that does not report them."""
-    read: Mapping[int, ClientRecord] | None = None
-    """Offset to record; None where it did not get that far."""
+    read: Mapping[int, ClientRecord] = field(default_factory=dict)
+    """Offset to record."""
     problem: str = ""
     """The class and the text of the error that it raised."""
 
@@ -52,7 +52,7 @@ class ClientRun:
     @property
     def records_read(self) -> int:
         """Number of records that it has read."""
-        return len(self.read or ())
+        return len(self.read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,130 +74,119 @@ class SegmentDump:
         return tuple(found.values())
 
 
-@dataclass
-class ClientsStep:
-    """Runs the clients at a cluster, and checks what they did."""
+@dataclass(kw_only=True)
+class ClientsRun(ClusterRun):
+    """A run in which Kafka's clients produce and read, and what they did is checked."""
 
-    stage: ClusterStage
-    runs: list[ClientRun] = field(default_factory=list)
+    clients: list[ClientRun] = field(default_factory=list)
     dump: SegmentDump | None = None
     """None where Kafka's tools are not there."""
-    replicas: tuple[int, ...] = ()
+    hosts: tuple[int, ...] = ()
+    """The brokers that have the clients' topic."""
 
-    def run(self) -> None:
+    def run_clients(self) -> None:
         """All clients produce at once; then each reads everything."""
-        stage = self.stage
-        clients: list[KafkaClient] = [*stage.find_clients(f"{CONSOLE} and DumpLogSegments")]
-        clients += [] if stage.tools.reason else [stage.tools]
+        clients: list[KafkaClient] = [*self.find_clients(f"{CONSOLE} and DumpLogSegments")]
+        clients += [] if self.tools.reason else [self.tools]
         names = ", ".join(client.name for client in clients)
-        stage.headline = f"Kafka's own clients: {names}"
-        self.replicas = tuple(sorted(stage.cluster.registered))[:REPLICATION]
-        plan = creation.plan_topic(stage.ensemble, TOPIC, partitions=1, replica_assignment=[self.replicas])
-        creation.create_topic(stage.ensemble, plan)
-        stage.log(f"topic {TOPIC}: one partition on brokers {', '.join(map(str, self.replicas))}")
-        bootstrap = stage.bootstrap()
+        self.headline = f"Kafka's own clients: {names}"
+        self.hosts = tuple(sorted(self.cluster.registered))[:REPLICATION]
+        self.admin.create_topic(TOPIC, replica_assignment=[self.hosts])
+        self.log(f"topic {TOPIC}: one partition on brokers {', '.join(map(str, self.hosts))}")
+        bootstrap = self.bootstrap()
         for number, client in enumerate(clients):
-            lines = stage.lines[number * RECORDS : (number + 1) * RECORDS]
+            lines = self.lines[number * RECORDS : (number + 1) * RECORDS]
             records = [ClientRecord(client.name.encode(), line) for line in lines]
-            self.runs.append(ClientRun(client.name, client.version, records))
-        count = sum(run.produced for run in self.runs)
+            self.clients.append(ClientRun(client.name, client.version, records))
+        count = sum(one.produced for one in self.clients)
 
-        def produce(client: KafkaClient, run: ClientRun) -> None:
-            run.offsets = client.produce(bootstrap, TOPIC, run.records)
+        def produce(client: KafkaClient, result: ClientRun) -> None:
+            result.offsets = client.produce(bootstrap, TOPIC, result.records)
 
-        def read(client: KafkaClient, run: ClientRun) -> None:
-            run.read = client.read(bootstrap, TOPIC, count)
+        def read(client: KafkaClient, result: ClientRun) -> None:
+            result.read = client.read(bootstrap, TOPIC, count)
 
         self._call_each(clients, produce)
-        stage.log(f"{count:,} records in one partition, produced at once by {names}", "good")
+        self.log(f"{count:,} records in one partition, produced at once by {names}", "good")
         self._call_each(clients, read)
-        stage.log(f"each of these clients has read the {count:,} records", "good")
+        self.log(f"each of these clients has read the {count:,} records", "good")
 
     def _call_each(
         self, clients: Sequence[KafkaClient], call: Callable[[KafkaClient, ClientRun], None]
     ) -> None:
         """Calls all clients at once, each in a thread, and waits for the end of each call."""
 
-        def run(client: KafkaClient, own: ClientRun) -> None:
+        def attempt(client: KafkaClient, result: ClientRun) -> None:
             try:
-                call(client, own)
+                call(client, result)
             except Exception as error:  # noqa: BLE001 - clients have errors of their own; a check prints it
-                own.problem = own.problem or f"{type(error).__name__}: {error}"
+                result.problem = result.problem or f"{type(error).__name__}: {error}"
 
-        threads = [
-            threading.Thread(target=run, args=pair, daemon=True)
-            for pair in zip(clients, self.runs, strict=True)
-        ]
+        pairs = zip(clients, self.clients, strict=True)
+        threads = [threading.Thread(target=attempt, args=pair, daemon=True) for pair in pairs]
         for thread in threads:
             thread.start()
-        self.stage.until("Kafka's clients have ended", lambda: not any(one.is_alive() for one in threads))
+        self.until("Kafka's clients have ended", lambda: not any(one.is_alive() for one in threads))
 
-    def checks(self) -> list[CheckResult]:
+    def check_clients(self) -> Iterator[CheckResult]:
         """Reads the files of the brokers, which have stopped, and runs the dump tool on one of them."""
         logs: dict[int, list[ClientRecord]] = {}
-        for broker in self.replicas:
-            kept = values_in(self.stage.data_of(broker), TP)
+        for broker in self.hosts:
+            kept = values_in(self.data_of(broker), TP)
             logs[broker] = [ClientRecord(one.key or b"", one.value or b"") for one in kept]
-        log = dict(enumerate(logs[self.replicas[0]]))
-        checks = [self._check_produced(logs), self._check_read(log)]
-        if not self.stage.tools.reason:
-            checks.append(self._check_dump(log))
-        return checks
+        yield self._check_produced(logs)
+        log = dict(enumerate(logs[self.hosts[0]]))
+        faults = [f"{one.client}: {fault}" for one in self.clients for fault in _differences(log, one.read)]
+        text = f"{len(log):,} by {named(one.client for one in self.clients)}"
+        yield checked("every client reads the same records", faults=faults, proof=text, enough=bool(log))
+        if not self.tools.reason:
+            yield self._check_dump(log)
 
     def _check_produced(self, logs: Mapping[int, Sequence[ClientRecord]]) -> CheckResult:
         """Compares each record with the log of each replica; nothing else may be in there."""
-        faults = [f"{run.client}: {run.problem}" for run in self.runs if run.problem]
-        count = sum(run.produced for run in self.runs)
+        faults = [f"{one.client}: {one.problem}" for one in self.clients if one.problem]
+        count = sum(one.produced for one in self.clients)
         for broker, log in logs.items():
-            faults += [f"broker {broker}: {one}" for run in self.runs for one in _missing(run, log)]
+            faults += [f"broker {broker}: {fault}" for one in self.clients for fault in _missing(one, log)]
             if len(log) != count:
                 faults.append(f"broker {broker} has {len(log):,} records of {count:,}")
-        clients = f"{len(self.runs)} client{'' if len(self.runs) == 1 else 's'}"
-        text = f"{count:,} of {clients} on {len(logs)} brokers"
+        text = f"{count:,} of {counted(len(self.clients), 'client')} on {len(logs)} brokers"
         statement = "every record of Kafka's clients is at its offset on every replica"
         return checked(statement, faults=faults, proof=text, enough=bool(count and logs))
 
-    def _check_read(self, log: Mapping[int, ClientRecord]) -> CheckResult:
-        faults = [f"{run.client}: {one}" for run in self.runs for one in _differences(log, run.read or {})]
-        text = f"{len(log):,} by {named([run.client for run in self.runs])}"
-        statement = "every client reads the same records"
-        return checked(statement, faults=faults, proof=text, enough=bool(log))
-
     def _check_dump(self, log: Mapping[int, ClientRecord]) -> CheckResult:
         """Each line has to be a valid batch, one of the records, or one that the tool always prints."""
-        broker = self.replicas[0]
-        segment = sorted((self.stage.data_of(broker) / str(TP)).glob("*.log"))[0]
-        words = ["--deep-iteration", "--print-data-log", "--files", str(segment)]
-        try:
-            lines = self.stage.tools.run("kafka.tools.DumpLogSegments", *words).splitlines()
-        except SourceError as error:
-            lines = [str(error)]
-        batches = tuple(line for line in lines if _BATCH.match(line))
-        self.dump = SegmentDump(f"broker {broker}'s {TP}/{segment.name}", batches)
+        broker = self.hosts[0]
+        segment = min((self.data_of(broker) / str(TP)).glob("*.log"))
+        batches: list[str] = []
         found: dict[int, ClientRecord] = {}
         faults: list[str] = []
-        for line in lines:
+        for line in self.tools.dump(segment):
             if one := _RECORD.match(line):
                 found[int(one[1])] = ClientRecord(one[2].encode(), one[3].encode())
+            elif batch := _BATCH.match(line):
+                batches.append(line)
+                faults += [] if batch[1] == "true" else [line]
             elif line and not line.startswith(_OTHER):
-                batch = _BATCH.match(line)
-                faults += [] if batch and batch[2] == "true" else [line]
+                faults.append(line)
+        self.dump = SegmentDump(f"broker {broker}'s {TP}/{segment.name}", tuple(batches))
         faults += _differences(log, found)
         text = f"{len(batches)} batches, all valid, in {self.dump.file}"
         statement = "Kafka's DumpLogSegments reads the same records"
         return checked(statement, faults=faults, proof=text, enough=bool(log))
 
 
-def _missing(run: ClientRun, log: Sequence[ClientRecord]) -> list[str]:
+def _missing(result: ClientRun, log: Sequence[ClientRecord]) -> list[str]:
     """Offsets where a record is not; without offsets, whether its records are there once and in order."""
-    if run.offsets is None:
-        own = {record.key for record in run.records}
-        same = [record for record in log if record.key in own] == list(run.records)
-        return [] if same else [f"not each record of {run.client}, once and in order"]
-    if len(run.offsets) != len(run.records):
-        return [f"{run.client}: {len(run.offsets)} of {len(run.records)} acknowledged"]
-    pairs = zip(run.offsets, run.records, strict=True)
-    return [f"not {run.client}'s at {at}" for at, record in pairs if log[at : at + 1] != [record]]
+    name, records, offsets = result.client, result.records, result.offsets
+    if offsets is None:
+        own = {record.key for record in records}
+        same = [record for record in log if record.key in own] == list(records)
+        return [] if same else [f"not each record of {name}, once and in order"]
+    if len(offsets) != len(records):
+        return [f"{name}: {len(offsets)} of {len(records)} acknowledged"]
+    pairs = zip(offsets, records, strict=True)
+    return [f"not {name}'s at {at}" for at, record in pairs if log[at : at + 1] != [record]]
 
 
 def _differences(log: Mapping[int, Any], found: Mapping[int, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Brokers, producers and the state of their cluster, for the demos of brokers and of the coordinator."""
+"""Brokers, a producer and the state of their cluster, for the demos of brokers and of the coordinator."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from zkgroup.admin.cluster.brokers import ClusterReader
-from zkgroup.admin.cluster.controller import describe_controller
-from zkgroup.admin.topics import creation
-from zkgroup.admin.topics.listing import TopicPartitionDescription, describe_topics
+from zkgroup.admin.topics.listing import TopicPartitionDescription
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.log.checkpoints import HIGH_WATERMARK, decode_high_watermark
 from zkgroup.broker.log.data_dir import stored_records
@@ -25,14 +23,19 @@ from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.clients import kafka_python
 from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, RecordProducer
 from zkgroup.demo.flight_data import TOPIC, airport_and_delay, bundled_lines, partition_of
-from zkgroup.demo.kafka_clients import LeftOut, PythonClient, installed
+from zkgroup.demo.kafka_clients import CLIENTS, LeftOut, PythonClient
 from zkgroup.demo.kafka_tools import KafkaTools
-from zkgroup.demo.members import MemberStage
 from zkgroup.demo.processes import Child, Stopping, print_event
-from zkgroup.demo.stage import SMALL_FILES
+from zkgroup.demo.run import DemoRun
 from zkgroup.errors import NotFoundError
-from zkgroup.groups.ensemble import Ensemble
-from zkgroup.history import ClusterOptions, ClusterReport, HistoryRecord, ServerTransaction, check_cluster
+from zkgroup.history import (
+    ClusterFigures,
+    ClusterOptions,
+    ClusterReport,
+    HistoryRecord,
+    ServerTransaction,
+    check_cluster,
+)
 from zkgroup.history.transactions import read_transactions
 from zkgroup.model import TopicPartition
 from zkgroup.wire.record_batch import Record, all_records
@@ -115,45 +118,17 @@ def is_whole(one: TopicPartitionDescription) -> bool:
     return one.leader in (one.isr or ()) and set(one.isr or ()) == set(one.replicas)
 
 
-def read_cluster(ensemble: Ensemble) -> ClusterState:
-    """Reads controller, brokers, the demo's topic and open reassignments."""
-    controller = None
-    partitions: Sequence[TopicPartitionDescription] = ()
-    with suppress(NotFoundError):
-        controller = describe_controller(ensemble)[1]
-    with suppress(NotFoundError):
-        partitions = describe_topics(ensemble, [TOPIC])[1][0].partitions
-    asked = ensemble.zk.find(Reassignment.path())
-    return ClusterState(
-        controller=controller.controller if controller else None,
-        controller_epoch=controller.epoch or 0 if controller else 0,
-        registered=frozenset(ClusterReader(ensemble).brokers()),
-        partitions={one.partition: one for one in partitions},
-        open_moves=len(Reassignment.decode(asked.path, asked.data).moves) if asked else 0,
-    )
-
-
 def values_in(folder: Path, tp: TopicPartition) -> tuple[Record, ...]:
     """Every record of a replica, from a stopped broker's files; none where it has no files."""
     return tuple(all_records(stored_records(DiskStorage(folder), tp)))
 
 
-class LeftFiles(NamedTuple):
-    """The files that the brokers and the servers have left."""
-
-    log: list[ServerTransaction]
-    """ZooKeeper's, until nothing changed any more."""
-    kept: dict[int, tuple[bytes, ...]]
-    """Partition to the values of the records in the log of its final leader."""
-    cluster: ClusterReport
-    """The checker's report on both."""
-
-
 @dataclass(kw_only=True)
-class ClusterStage(MemberStage):
+class ClusterRun(DemoRun):
     """A run with brokers, a producer and the clients of Kafka."""
 
-    java_options: ClassVar[Sequence[str]] = (SMALL_FILES,)
+    java_options: ClassVar[Sequence[str]] = ("-Dzookeeper.preAllocSize=4096",)
+    """Preallocation of a server's log in KiB: small, because the checks read the whole log."""
     broker_ids: ClassVar[Sequence[int]]
 
     lines: tuple[bytes, ...] = field(default_factory=lambda: tuple(bundled_lines()))
@@ -164,20 +139,32 @@ class ClusterStage(MemberStage):
     started: list[tuple[int, Child]] = field(default_factory=list)
     """Every process of a broker."""
     producer: RecordProducer | None = None
-    acknowledged: list[DeliveryReport] = field(default_factory=list)
-    """Every record acknowledged so far, by its line's number; it grows on the producer's thread."""
+    deliveries: list[DeliveryReport] = field(default_factory=list)
+    """Of every record acknowledged so far, with its line's number; it grows on the producer's thread."""
     sent: int = 0
     """Number of lines that were given to the producer."""
     due: Callable[[], float] = field(init=False)
     """Number of lines that are to be sent by now."""
     cluster: ClusterState = field(default_factory=ClusterState)
+    quiet_from_ms: int = 0
+    """Time since when nothing changes, but that records are produced and consumed."""
+    log_read: list[ServerTransaction] = field(default_factory=list)
+    """ZooKeeper's log, until nothing changed any more."""
+    values: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+    """Partition to the values of the records in the log of its final leader."""
+    log_figures: ClusterFigures = field(default_factory=ClusterFigures)
+    """Of ZooKeeper's log."""
+
+    @classmethod
+    def require(cls) -> None:
+        kafka_python.load(cls.command)
 
     def open(self) -> None:
         """Starts Maven and the brokers, which import their modules until they get their settings."""
         super().open()
         self.tools = KafkaTools(self.folder)
         for broker in self.broker_ids:
-            self.spawn(broker)
+            self._spawn(broker)
 
     def close(self) -> None:
         if self.producer is not None:
@@ -185,12 +172,29 @@ class ClusterStage(MemberStage):
         self.tools.close()
         super().close()
 
+    @property
+    def acknowledged(self) -> int:
+        """Number of records that were acknowledged."""
+        return len(self.deliveries)
+
     def read(self) -> None:
         """Reads the cluster and the members' group, and sends the lines that are due.
 
         Raises `RecordsNotAppendedError` if one was not acknowledged.
         """
-        self.cluster = read_cluster(self.ensemble)
+        controller, partitions = None, tuple[TopicPartitionDescription, ...]()
+        with suppress(NotFoundError):
+            controller = self.admin.describe_controller()
+        with suppress(NotFoundError):
+            partitions = self.admin.describe_topics(TOPIC).rows[0].partitions
+        asked = self.ensemble.zk.find(Reassignment.path())
+        self.cluster = ClusterState(
+            controller=controller.controller if controller else None,
+            controller_epoch=controller.epoch or 0 if controller else 0,
+            registered=frozenset(ClusterReader(self.ensemble).brokers()),
+            partitions={one.partition: one for one in partitions},
+            open_moves=len(Reassignment.decode(asked.path, asked.data).moves) if asked else 0,
+        )
         super().read()
         if self.producer is not None:
             due = self.due()
@@ -201,31 +205,31 @@ class ClusterStage(MemberStage):
                 self.producer.send(NewRecord(line, airport.encode("ascii"), partition=number))
             self.producer.check()
 
-    def spawn(self, broker: int) -> None:
+    def _spawn(self, broker: int) -> None:
         """Starts a broker process that waits for its settings; the broker's earlier process has ended."""
-        made = Child(f"broker {broker}", "zkgroup.demo.cluster", self.folder)
-        self.brokers[broker] = made
-        self.started.append((broker, made))
-        self.children.append(made)
+        self.brokers[broker] = self.start(f"broker {broker}", "cluster")
+        self.started.append((broker, self.brokers[broker]))
 
     def start_broker(self, broker: int) -> None:
         """Sends the broker its settings, so that it serves; one that was killed gets another process."""
         if self.brokers[broker].killed:
-            self.spawn(broker)
+            self._spawn(broker)
         given = {"address": self.zookeeper, "broker": broker, "data": str(self.data_of(broker))}
         self.brokers[broker].send(given)
 
     def data_of(self, broker: int) -> Path:
         return self.folder / f"broker-{broker}"
 
+    def await_registered(self) -> None:
+        """Waits until every broker is there."""
+        everybody = frozenset(self.broker_ids)
+        self.until("all brokers are registered", lambda: self.cluster.registered == everybody)
+
     def create_topic(self) -> None:
         """Creates the topic on the first brokers, in turn, and waits until all replicas are in sync."""
         hosts = self.broker_ids[:REPLICATION]
-        lists = [
-            tuple(hosts[(n + i) % REPLICATION] for i in range(REPLICATION)) for n in range(self.partitions)
-        ]
-        plan = creation.plan_topic(self.ensemble, TOPIC, partitions=self.partitions, replica_assignment=lists)
-        creation.create_topic(self.ensemble, plan)
+        lists = [[*hosts[n % REPLICATION :], *hosts[: n % REPLICATION]] for n in range(self.partitions)]
+        self.admin.create_topic(TOPIC, replica_assignment=lists)
         self.until("every partition has its replicas in sync", lambda: self.cluster.is_whole)
         self.log(f"topic {TOPIC}: {self.partitions} partitions x {REPLICATION} replicas, all in sync", "good")
 
@@ -241,12 +245,12 @@ class ClusterStage(MemberStage):
 
     def _on_delivery(self, delivery: DeliveryReport) -> None:
         if delivery.outcome is Outcome.ACKNOWLEDGED:
-            self.acknowledged.append(delivery)
+            self.deliveries.append(delivery)
 
     def finish_producing(self, end: int) -> None:
         """Produces up to this line without a limit, and waits until everything is acknowledged."""
         self.produce(end, math.inf)
-        self.until("every record is acknowledged", lambda: len(self.acknowledged) == end)
+        self.until("every record is acknowledged", lambda: self.acknowledged == end)
 
     def high_watermark(self, number: int) -> int:
         """Returns that of a partition's leader, from its broker's file; 0 where there is no file yet."""
@@ -266,59 +270,57 @@ class ClusterStage(MemberStage):
             self.headline = "Maven fetches Kafka's jars, once"
             self.log(f"{self.headline}, into {self.tools.jars}")
         self.until("Maven has ended", self.tools.has_ended_in_time)
-        found, self.left_out = installed()
+        self.left_out = [
+            LeftOut(one.name, f"not installed: pip install {one.name}")
+            for one in CLIENTS
+            if not one.is_installed
+        ]
         if self.tools.reason:
             self.left_out.append(LeftOut(java, self.tools.reason))
         for one in self.left_out:
             self.log(f"left out: {one.client} ({one.reason})")
-        return found
+        return [one for one in CLIENTS if one.is_installed]
 
-    def read_last(self) -> int:
-        """Reads the state at the end; returns the time since when nothing changes."""
-        quiet_from_ms = self.ensemble.clock.wall_ms()
+    def read_last(self) -> None:
+        """Reads the state at the end."""
         self.headline = "the end"
         self.ensemble.zk.sync("/")
         self.refresh()
-        return quiet_from_ms
 
-    def left_files(self, quiet_from_ms: int) -> LeftFiles:
+    def read_files(self) -> ClusterReport:
         """Kills the brokers, and reads and checks their files and ZooKeeper's log, up to the last read."""
         last_zxid = self.ensemble.as_of().zxid
-        logs = [self.folder / "zookeeper" / f"server-{n}" / "version-2" for n in range(self.servers)]
         self.log("nothing changes any more; reading the brokers' files and ZooKeeper's own log")
         for child in self.brokers.values():
             child.kill()
-        leaders = {n: one.leader for n, one in self.cluster.partitions.items() if one.leader is not None}
-        kept = {
-            number: tuple(
-                record.value or b""
-                for record in values_in(self.data_of(leader), TopicPartition(TOPIC, number))
-            )
-            for number, leader in leaders.items()
-        }
-        log = [one for one in read_transactions(logs) if one.zxid <= last_zxid]
-        options = ClusterOptions(quiet_from_ms=quiet_from_ms, takeover_ms=REST_MS, recovery_ms=REST_MS)
-        report = check_cluster(log, list(self._records(kept, leaders)), options)
-        return LeftFiles(log, kept, report)
+        for number, one in self.cluster.partitions.items():
+            if one.leader is not None:
+                records = values_in(self.data_of(one.leader), TopicPartition(TOPIC, number))
+                self.values[number] = tuple(record.value or b"" for record in records)
+        logs = [self.folder / "zookeeper" / f"server-{n}" / "version-2" for n in range(self.servers)]
+        self.log_read = [one for one in read_transactions(logs) if one.zxid <= last_zxid]
+        options = ClusterOptions(quiet_from_ms=self.quiet_from_ms, takeover_ms=REST_MS, recovery_ms=REST_MS)
+        report = check_cluster(self.log_read, list(self._records()), options)
+        self.log_figures = report.figures
+        return report
 
-    def _records(
-        self, kept: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]
-    ) -> Iterable[HistoryRecord]:
+    def _records(self) -> Iterable[HistoryRecord]:
         """The brokers' records for the checker: the leader of each epoch, what was acknowledged, and kept."""
         numbers = count(1)
 
-        def record(kind: str, partition: int, topic: str = TOPIC, **fields: object) -> HistoryRecord:
-            n, place = next(numbers), {"topic": topic, "partition": partition}
-            return HistoryRecord(n, n, 0, "demo", None, kind, {**place, **fields})
+        def record(kind: str, **fields: object) -> HistoryRecord:
+            n = next(numbers)
+            return HistoryRecord(n, n, 0, "demo", None, kind, {"topic": TOPIC, **fields})
 
         for broker, child in self.started:
             for term in child.reported["leads"]:  # of all topics, as clients create further ones
-                yield record("role.taken", **{**term, "broker": broker, "leader": broker})
-        for one in self.acknowledged:
-            value = _text(self.lines[one.number])
-            yield record("append.ok", one.partition, offset=one.offset, records=[value])
-        for number, values in kept.items():
-            yield record("records.kept", number, broker=leaders[number], records=[*map(_text, values)])
+                yield record("role.taken", **term, broker=broker, leader=broker)
+        for one in self.deliveries:
+            sent = [_text(self.lines[one.number])]
+            yield record("append.ok", partition=one.partition, offset=one.offset, records=sent)
+        for number, values in self.values.items():
+            leader, kept = self.cluster.partitions[number].leader, [*map(_text, values)]
+            yield record("records.kept", partition=number, broker=leader, records=kept)
 
 
 def _text(value: bytes) -> str:

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from importlib.metadata import version
+from itertools import chain, cycle
 from typing import ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from zkgroup.admin.coordinator import CoordinatedGroupDescription, SlotDescription, describe_coordinator
-from zkgroup.clients import kafka_python
+from zkgroup.admin.coordinator import CoordinatedGroupDescription, SlotDescription
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.demo import kafka_tools
-from zkgroup.demo.cluster import SESSION_MS, ClusterStage
-from zkgroup.demo.flight_data import PARTITIONS, TOPIC, Processed, Reduction, reduce
-from zkgroup.demo.kafka_clients import CLIENTS, ClientWork, LeftOut
-from zkgroup.demo.members import behind, check_committed, check_result, history_faults
+from zkgroup.demo.checks import (
+    CheckResult,
+    behind,
+    check_committed,
+    check_work,
+    checked,
+    history_faults,
+    listed,
+)
+from zkgroup.demo.cluster import SESSION_MS, ClusterRun
+from zkgroup.demo.flight_data import PARTITIONS, TOPIC, Processed, ProcessedFile, reduce
+from zkgroup.demo.kafka_clients import CLIENTS, ClientWork
 from zkgroup.demo.processes import Child, Stopping
-from zkgroup.demo.screen import COLORS, beside, frame, progress, state, table
-from zkgroup.demo.stage import CheckResult, DemoOptions, DemoReport, Screen, checked, listed, opened
+from zkgroup.demo.screen import COLORS, Row, beside, frame, progress, state, table
 from zkgroup.demo.stored_group import JAVA, LoggedGroup
 from zkgroup.errors import NotFoundError
-from zkgroup.history import ClusterFigures, ClusterReport
+from zkgroup.history import ClusterReport
 
 BROKERS = (1, 2, 3)
 MEMBERS = ("ada", "ben")
@@ -42,6 +49,8 @@ CLUSTER_MIN = {"elections": 1, "leader_changes": 1, "isr_writes": 1, "acknowledg
 """Least contents of the servers' log, by name of the cluster checker's figures."""
 MEMBERS_MIN = {"claims": 1, "commits": 1, "deliveries": 1}
 """Least contents of the history of the ZooKeeper consumers."""
+EXPIRING = dict.fromkeys(("killed", "paused"), "bold red")
+"""Style of the session of a process in this state."""
 GENERATIONS_MIN = 4
 """The first, without the killed client, without the paused one, with it again."""
 
@@ -52,12 +61,12 @@ def serve(stopping: Stopping, client: str, work: ClientWork, output: str, jars: 
     `client` is its package, or `java`; `output` is the file for the processed records, one line each.
     """
     work.stopping = stopping
-    with open(output, "ab", buffering=0) as work.output:  # noqa: PTH123
-        if client == JAVA:
-            kafka_tools.run_member(work, jars)
-        else:
-            next(one for one in CLIENTS if one.name == client).run_member(work)
-        work.report()
+    work.output = ProcessedFile(output)
+    if client == JAVA:
+        kafka_tools.run_member(work, jars)
+    else:
+        next(one for one in CLIENTS if one.name == client).run_member(work)
+    work.output.report()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,45 +83,19 @@ class ClientResult:
     """As the client reported them; 0 for Java's, which does not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorDemoReport(DemoReport):
-    """The report of one run."""
-
-    clients: tuple[ClientResult, ...]
-    left_out: tuple[LeftOut, ...]
-    records: int
-    """Records that were processed."""
-    twice: int
-    """Of these, processed more than once."""
-    generations: int
-    coordinators: tuple[int, ...]
-    """The brokers that loaded the group's slot, in order."""
-    failover_s: float
-    """From the SIGKILL of the coordinator until all that was produced before it was committed."""
-    kept_generation: bool
-    """True if the members went on in their generation when their coordinator was killed."""
-    figures: ClusterFigures
-
-
-def run(options: DemoOptions, screen: Screen) -> CoordinatorDemoReport:
-    """Runs the whole demo. Leaves no process behind. Raises what the demo of brokers raises."""
-    kafka_python.load("zkgroup demo coordinator")
-    with opened(CoordinatorStage, options, screen) as stage:
-        return stage.play()
-
-
 @dataclass(kw_only=True)
-class CoordinatorStage(ClusterStage):
-    """The steps of the scenario."""
+class CoordinatorRun(ClusterRun):
+    """The steps of the scenario, and their result."""
 
     command: ClassVar[str] = "zkgroup demo coordinator"
     broker_ids: ClassVar[Sequence[int]] = BROKERS
     opening: ClassVar[str] = f"starting a ZooKeeper server and {len(BROKERS)} brokers"
     read_every_s: ClassVar[float] = 0.3
 
-    clients: dict[str, tuple[str, Child]] = field(default_factory=dict)
-    """Name to package and process."""
-    versions: dict[str, str] = field(default_factory=dict)
+    processes: dict[str, Child] = field(default_factory=dict)
+    """Those of Kafka's clients, by their names."""
+    packages: dict[str, str] = field(default_factory=dict)
+    """The package of each client."""
     coordinated: CoordinatedGroupDescription | None = None
     """The group as its coordinator reports it; None before it exists."""
     slots: tuple[SlotDescription, ...] = ()
@@ -120,62 +103,67 @@ class CoordinatorStage(ClusterStage):
     """Partition to the next offset after the acknowledged records."""
     handed_over: Mapping[int, int] = field(default_factory=dict)
     """The offsets when the clients had left."""
-    failover_s: float = 0.0
-    kept_generation: bool = False
+    handover: CheckResult = field(init=False)
+    """The check of that moment."""
     paused: str = ""
+    clients: tuple[ClientResult, ...] = ()
+    generations: int = 0
+    coordinators: tuple[int, ...] = ()
+    """The brokers that loaded the group's slot, in order."""
+    failover_s: float = 0.0
+    """From the SIGKILL of the coordinator until all that was produced before it was committed."""
+    kept_generation: bool = False
+    """True if the members went on in their generation when their coordinator was killed."""
 
     def read(self) -> None:
         """Reads the cluster, the group of either kind, and how far records are acknowledged."""
         super().read()
-        for one in self.acknowledged:
+        for one in self.deliveries:
             self.ends[one.partition] = max(one.offset + 1, self.ends.get(one.partition, 0))
-        if not self.clients:
+        if not self.processes:
             return
         with suppress(NotFoundError):  # no client has asked for a coordinator yet
-            described = describe_coordinator(self.ensemble)
+            described = self.admin.describe_coordinator()
             self.slots = described.slots
             self.coordinated = next(
                 (one for one in described.groups if one.group == self.group), self.coordinated
             )
 
-    def play(self) -> CoordinatorDemoReport:
+    def play(self) -> None:
         self.headline = "three brokers and a topic"
         for broker in BROKERS:
             self.start_broker(broker)
-        self.until("all brokers are registered", lambda: self.cluster.registered == frozenset(BROKERS))
+        self.await_registered()
         self.log(f"the brokers are up; broker {self.cluster.controller} is controller", "good")
         self.create_topic()
         self._start_clients()
         self._kill_the_coordinator()
-        first, second, *_ = (name for name, (client, _) in self.clients.items() if client != JAVA)
+        first, second, *_ = (name for name, package in self.packages.items() if package != JAVA)
         self._kill_a_client(first)
         self._pause_a_client(second)
-        handed_over = self._stop_clients()
+        self._stop_clients()
         self._carry_on()
-        return self._report(handed_over)
+        self.quiet_from_ms = self.ensemble.clock.wall_ms()
+        self.read_last()
 
     def _start_clients(self) -> None:
         """All clients that are there join one group; then records are produced, so that each gets some."""
-        found = self.find_clients("Java console consumer")
-        self.versions = {one.name: one.version for one in found}
-        if not self.tools.reason:
-            self.versions[JAVA] = kafka_tools.RELEASE
-        names = {name: name for name in self.versions}
-        names |= {f"kafka-python-{n}": "kafka-python" for n in range(2, CLIENTS_MIN - len(names) + 2)}
-        addresses, jars = self.bootstrap(), str(self.tools.jars)
-        for name, client in names.items():
+        found = [one.name for one in self.find_clients("Java console consumer")]
+        found += [] if self.tools.reason else [JAVA]
+        self.packages = {name: name for name in found}
+        self.packages |= {f"kafka-python-{n}": "kafka-python" for n in range(2, CLIENTS_MIN - len(found) + 2)}
+        addresses = self.bootstrap()
+        for name, package in self.packages.items():
             work = ClientWork(name, self.group, addresses, session_timeout_ms=CLIENT_SESSION_MS)
             output = str(self.folder / f"{name}.processed.jsonl")
-            settings = {"client": client, "work": work, "output": output, "jars": jars}
-            child = Child(name, "zkgroup.demo.coordinator", self.folder, settings)
-            self.clients[name] = client, child
-            self.children.append(child)
+            given = {"client": package, "work": work, "output": output, "jars": str(self.tools.jars)}
+            self.processes[name] = self.start(name, "coordinator", given)
         self.headline = "Kafka's own clients join one group"
-        self.log(f"{', '.join(names)} join group {self.group}")
-        self._wait_until_shared("the clients share all partitions", self.clients)
+        self.log(f"{', '.join(self.packages)} join group {self.group}")
+        self._wait_until_shared("the clients share all partitions", self.packages)
         self.produce(len(self.lines) - HELD_BACK, RECORDS_PER_S)
         self.log(f"records are produced with acks=all, {RECORDS_PER_S} a second")
-        self.until("records are committed", lambda: self.committed > len(self.lines) // 100)
+        self.until("records are committed", lambda: self.owned.committed > len(self.lines) // 100)
 
     def _wait_until_shared(self, what: str, names: Iterable[str]) -> None:
         """Waits until the group is stable, with exactly these members, and each has partitions."""
@@ -235,20 +223,20 @@ class CoordinatorStage(ClusterStage):
     def _kill_a_client(self, name: str) -> None:
         """Kills a client: the others share its partitions when its session has ended."""
         text = f"SIGKILL to {name}, owner of partitions {listed(self.coordinated_partitions(name))}"
-        self.kill(self.clients[name][1], text, CLIENT_SESSION_MS)
+        self.kill(self.processes[name], text, CLIENT_SESSION_MS)
         self._wait_until_shared("the others share its partitions", self._alive() - {name})
 
     def _alive(self) -> set[str]:
-        return {name for name, (_, child) in self.clients.items() if not child.killed}
+        return {name for name, child in self.processes.items() if not child.killed}
 
     def _pause_a_client(self, name: str) -> None:
         """Pauses a client past its session, and lets it go on: it learns that it is no member, and joins."""
-        _, victim = self.clients[name]
+        victim = self.processes[name]
         self.headline = f"{name} is paused past its session"
         owned, processed = self.coordinated_partitions(name), victim.processed
         self.until(
             "it has read from its partitions, or all that was produced is committed",
-            lambda: victim.processed > processed or self.committed >= sum(self.ends.values()),
+            lambda: victim.processed > processed or self._is_committed(),
         )
         victim.pause()
         self.paused = name
@@ -263,23 +251,36 @@ class CoordinatorStage(ClusterStage):
         if refused := victim.reported["not_committed"][failed:]:
             self.log(f"its commit was refused: {refused[0]['error']}", "good")
 
-    def _stop_clients(self) -> CheckResult:
-        """Lets the clients consume the rest and leave; checks that they committed everything."""
+    def _is_committed(self) -> bool:
+        """Returns whether every record is committed that was acknowledged."""
+        return self.owned.committed >= sum(self.ends.values())
+
+    def _stop_clients(self) -> None:
+        """Lets the clients consume the rest and leave."""
         self.headline = "the rest of the records"
         self.finish_producing(len(self.lines) - HELD_BACK)
-        self.until("every record is committed", lambda: self.committed >= sum(self.ends.values()))
+        self.until("every record is committed", self._is_committed)
         self.until("every replica is in sync", lambda: self.cluster.is_whole)
-        self.log(f"{self.committed:,} records are consumed and committed to the end", "good")
+        self.log(f"{self.owned.committed:,} records are consumed and committed to the end", "good")
         self.verify("clients: ")
         self.headline = "the clients leave"
-        self.end([child for _, child in self.clients.values()], "the clients")
+        self.end(self.processes.values(), "the clients")
         self.until(
             "the group is empty, and its marker is off",
             lambda: bool(self.coordinated and not self.coordinated.members and not self.coordinated.marked),
         )
         self.log("the clients have left; the group is empty", "good")
         self.handed_over = self.owned.offsets
-        return self._check_handed_over()
+        self.handover = self._check_handover()
+
+    def _check_handover(self) -> CheckResult:
+        faults, lines = behind(self.handed_over, self.ends), self.acknowledged
+        total = sum(self.handed_over.values())
+        text = f"{total:,} of {lines:,} records in {len(self.ends)} partitions"
+        if total != lines:
+            faults.append(f"{total:,} of {lines:,} records")
+        statement = "the clients committed everything to its end"
+        return checked(statement, faults=faults, proof=text, enough=bool(self.ends))
 
     def _carry_on(self) -> None:
         """ZooKeeper members go on with the group, at the same offsets."""
@@ -289,64 +290,64 @@ class CoordinatorStage(ClusterStage):
         self.log(f"{' and '.join(MEMBERS)}, ZooKeeper members, join the same group")
         self.until("they share all partitions", lambda: self.is_shared_by(MEMBERS))
         self.finish_producing(len(self.lines))
-        self.until("every record is committed", lambda: self.committed >= sum(self.ends.values()))
+        self.until("every record is committed", self._is_committed)
         self.log(f"they have consumed and committed the last {HELD_BACK:,} records", "good")
         self.verify("ZooKeeper members: ")
         self.stop_members()
 
-    def _report(self, handed_over: CheckResult) -> CoordinatorDemoReport:
+    def judge(self) -> Iterator[CheckResult]:
         """Stops the brokers, and checks their files, the members' files and ZooKeeper's log."""
-        left = self.left_files(self.read_last())
-        clients = self.outputs(child for _, child in self.clients.values())
-        members = self.outputs(self.members)
-        reduction = reduce(clients | members)
+        report = self.read_files()
+        outputs, members = self.outputs(self.processes.values()), self.outputs(self.members)
+        self.reduction = reduce(outputs | members)
         stored = LoggedGroup(self.group, slot_of(self.group, len(self.slots)), TOPIC)
-        for transaction in left.log:
+        for transaction in self.log_read:
             stored.apply(transaction)
-        kept = [left.kept.get(number, ()) for number in range(PARTITIONS)]
-        checks = [
-            *check_result(kept, reduction),
-            _check_starts(clients, reduction, stored),
-            handed_over,
-            _check_owners(stored),
-            _check_commits(stored),
-            _check_kinds(stored),
-            self._check_carried_on(members),
-            check_committed(kept, self.owned.offsets),
-            checked("group verify is clean", faults=self.problems, proof="clients and ZooKeeper members"),
-            self._check_history(left.cluster, stored),
-        ]
-        return CoordinatorDemoReport(
-            clients=tuple(
-                ClientResult(
-                    member=name,
-                    client="Java console consumer" if client == JAVA else client,
-                    version=self.versions[client],
-                    records=len(clients[name]),
-                    ended="paused" if name == self.paused else "killed" if child.killed else "left",
-                    commits_failed=len(child.reported["not_committed"]),
-                )
-                for name, (client, child) in self.clients.items()
-            ),
-            left_out=tuple(self.left_out),
-            records=len(reduction.processed),
-            twice=len(reduction.repeated),
-            generations=len({one.generation for one in stored.generations}),
-            coordinators=tuple(stored.coordinators),
-            failover_s=self.failover_s,
-            kept_generation=self.kept_generation,
-            figures=left.cluster.figures,
-            **self.common(checks),
+        self.generations = len({one.generation for one in stored.generations})
+        self.coordinators = tuple(stored.coordinators)
+        self.clients = tuple(self._result(name, len(records)) for name, records in outputs.items())
+        kept = [self.values.get(number, ()) for number in range(PARTITIONS)]
+        yield from check_work(kept, self.reduction)
+        yield self._check_starts(outputs, stored)
+        yield self.handover
+        yield stored.check_owners(GENERATIONS_MIN)
+        yield stored.check_commits()
+        yield stored.check_kinds(len(MEMBERS))
+        yield self._check_carried_on(members)
+        yield check_committed(kept, self.owned.offsets)
+        yield checked("group verify is clean", faults=self.problems, proof="clients and ZooKeeper members")
+        yield self._check_history(report, stored)
+
+    def _result(self, name: str, records: int) -> ClientResult:
+        package, child = self.packages[name], self.processes[name]
+        is_java = package == JAVA
+        return ClientResult(
+            member=name,
+            client="Java console consumer" if is_java else package,
+            version=kafka_tools.RELEASE if is_java else version(package),
+            records=records,
+            ended="paused" if name == self.paused else "killed" if child.killed else "left",
+            commits_failed=len(child.reported["not_committed"]),
         )
 
-    def _check_handed_over(self) -> CheckResult:
-        faults, lines = behind(self.handed_over, self.ends), len(self.acknowledged)
-        total = sum(self.handed_over.values())
-        text = f"{total:,} of {lines:,} records in {len(self.ends)} partitions"
-        if total != lines:
-            faults.append(f"{total:,} of {lines:,} records")
-        statement = "the clients committed everything to its end"
-        return checked(statement, faults=faults, proof=text, enough=bool(self.ends))
+    def _check_starts(self, outputs: Mapping[str, Sequence[Processed]], stored: LoggedGroup) -> CheckResult:
+        """Each client begins a partition at a committed offset, not below what earlier ones committed."""
+        starts: dict[tuple[int, int, str], int] = {}
+        for member, records in outputs.items():
+            for record in records:
+                starts.setdefault((record.token, record.partition, member), record.offset)
+        faults = []
+        for (token, partition, member), first in sorted(starts.items()):
+            own = [one for one in stored.commits if one.partition == partition and one.client is not None]
+            before = max((one.offset for one in own if 0 < one.token < token), default=0)
+            if first < before:
+                faults.append(f"{member} began {partition} at {first}, committed was {before}")
+            elif first and first not in {one.offset for one in own}:
+                faults.append(f"{member} began {partition} at {first}, which was not committed")
+        repeated = sum(count - 1 for count in self.reduction.repeated.values())
+        text = f"{repeated:,} twice; {len(starts)} starts, each at the committed offset"
+        statement = "nothing twice but what was not committed"
+        return checked(statement, faults=faults, proof=text, enough=bool(starts))
 
     def _check_carried_on(self, members: Mapping[str, Sequence[Processed]]) -> CheckResult:
         """The ZooKeeper consumers began where the clients had stopped."""
@@ -375,7 +376,7 @@ class CoordinatorStage(ClusterStage):
             "markers set": stored.markers,
         }
         faults += [f"{name}: none" for name, seen in happened.items() if not seen]
-        acknowledged = len({one.number for one in self.acknowledged})
+        acknowledged = len({one.number for one in self.deliveries})
         if acknowledged != len(self.lines):
             faults.append(f"acknowledged: {acknowledged:,} of {len(self.lines):,}")
         text = f"{cluster.figures.transactions:,} transactions, {members.figures.records:,} events"
@@ -385,14 +386,14 @@ class CoordinatorStage(ClusterStage):
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Brokers; the group with its coordinator, phase and generation; members of both kinds; progress."""
-        clients = [(one, name, self.coordinated_partitions(name)) for name, (_, one) in self.clients.items()]
-        members = [(one, f"{one.name} (ZooKeeper)", self.partitions_of(one)) for one in self.members]
-        rows = [self._row(number, *one) for number, one in enumerate([*clients, *members])]
-        produced, total = len(self.acknowledged), len(self.lines)
-        cells = progress({"produced": produced, "committed": self.committed}, total, 20)
-        cells.append(Text(f"lag {max(produced - self.committed, 0):,}"))
+        shown = [(one, name, self.coordinated_partitions(name)) for name, one in self.processes.items()]
+        shown += [(one, f"{one.name} (ZooKeeper)", self.owned.of(one.name)) for one in self.members]
+        rows = [self._row(color, *one) for color, one in zip(cycle(COLORS), shown, strict=False)]
+        produced, committed = self.acknowledged, self.owned.committed
+        cells = progress({"produced": produced, "committed": committed}, len(self.lines), 20)
+        cells.append(f"lag {max(produced - committed, 0):,}")
         parts: list[RenderableType] = [
-            table(">broker,>pid,state,>leads,>slots,", [self._broker_row(n) for n in sorted(self.brokers)]),
+            table(">broker,>pid,state,>leads,>slots,", map(self._broker_row, sorted(self.brokers))),
             Text(),
             self._group(),
             table("member,>pid,process,>session,>records,>lag,partitions", rows),
@@ -400,28 +401,26 @@ class CoordinatorStage(ClusterStage):
         ]
         return frame(self, parts, len(self.brokers) + len(rows) + 5, width, height)
 
-    def _broker_row(self, number: int) -> list[RenderableType]:
+    def _broker_row(self, number: int) -> Row:
         process = self.brokers[number]
         roles = ["coordinator"] if self._coordinator() == number else []
         roles += ["controller"] if self.cluster.controller == number else []
         slots = sum(slot.leader == number for slot in self.slots)
         counts = (str(self.cluster.leads(number)), str(slots))
-        role = Text(", ".join(roles), style="bold green")
+        role = (", ".join(roles), "bold green")
         return [str(number), str(process.pid), state(process.state), *counts, role]
 
     def _group(self) -> Text:
-        text = Text.assemble("group ", (self.group, "bold"))
-        one = None if self.members else self.coordinated
+        text = Text.assemble("group ", (self.group, "bold"), "   ")
+        one, zookeeper = self.coordinated, self.owned.state
         if self.members:
-            return text.append(
-                f"   {self.owned.state}", style="green" if self.owned.state == "stable" else "yellow"
-            )
+            return text.append(zookeeper, style="green" if zookeeper == "stable" else "yellow")
         if one is None:
-            return text.append("   no member yet", style="yellow")
+            return text.append("no member yet", style="yellow")
         if one.phase is None:
-            text.append("   the coordinator does not answer", style="bold red")
+            text.append("the coordinator does not answer", style="bold red")
         else:
-            text.append(f"   {one.phase}", style="green" if one.phase == STABLE else "yellow")
+            text.append(one.phase, style="green" if one.phase == STABLE else "yellow")
         if one.phase_ends_in_ms is not None:
             text.append(f", ends in {one.phase_ends_in_ms / 1000:.1f} s", style="yellow")
         if one.leader is not None:
@@ -436,82 +435,15 @@ class CoordinatorStage(ClusterStage):
         found = [one.session_expires_in_ms for one in members if one.client_id == name]
         return found[0] / 1000 if found and found[0] is not None else None
 
-    def _row(self, number: int, one: Child, name: str, partitions: Sequence[int]) -> list[RenderableType]:
-        session_s = self.session_s(name)
-        color = "dim" if one.ended else COLORS[number % len(COLORS)]
+    def _row(self, color: str, one: Child, name: str, partitions: Sequence[int]) -> Row:
+        session_s, faded = self.session_s(name), "dim" if one.ended else ""
         lag = sum(max(self.ends.get(n, 0) - max(self.owned.offsets.get(n, 0), 0), 0) for n in partitions)
         return [
-            Text(name, style=color),
-            Text(str(one.pid), style="dim" if one.ended else ""),
+            (name, faded or color),
+            (str(one.pid), faded),
             state(one.state),
-            Text(
-                "" if session_s is None else f"{session_s:.1f} s",
-                style="bold red" if one.state in ("killed", "paused") else "",
-            ),
+            ("" if session_s is None else f"{session_s:.1f} s", EXPIRING.get(one.state, "")),
             f"{one.processed:,}",
             f"{lag:,}" if partitions else "",
-            Text(listed(partitions, " "), style=color),
+            (listed(partitions, " "), faded or color),
         ]
-
-
-def _check_starts(
-    outputs: Mapping[str, Sequence[Processed]], reduction: Reduction, stored: LoggedGroup
-) -> CheckResult:
-    """Each client begins a partition at a committed offset, not below what earlier assignments committed."""
-    starts: dict[tuple[int, int, str], int] = {}
-    for member, records in outputs.items():
-        for record in records:
-            starts.setdefault((record.token, record.partition, member), record.offset)
-    faults = []
-    for (token, partition, member), first in sorted(starts.items()):
-        own = [one for one in stored.commits if one.partition == partition and one.client is not None]
-        before = max((one.offset for one in own if 0 < one.token < token), default=0)
-        if first < before:
-            faults.append(f"{member} began {partition} at {first}, committed was {before}")
-        elif first and first not in {one.offset for one in own}:
-            faults.append(f"{member} began {partition} at {first}, which was not committed")
-    repeated = sum(count - 1 for count in reduction.repeated.values())
-    text = f"{repeated:,} twice; {len(starts)} starts, each at the committed offset"
-    statement = "nothing twice but what was not committed"
-    return checked(statement, faults=faults, proof=text, enough=bool(starts))
-
-
-def _check_owners(stored: LoggedGroup) -> CheckResult:
-    """No stored generation gives a partition to two members, and no number is given to two assignments."""
-    faults = [
-        f"generation {one.generation}: {number} belongs to {' and '.join(owners)}"
-        for one in stored.generations
-        for number, owners in sorted(one.owners.items())
-        if len(owners) > 1
-    ]
-    for before, after in zip(stored.generations, stored.generations[1:], strict=False):
-        if after.generation < before.generation:
-            faults.append(f"generation {after.generation} after {before.generation}")
-        elif after.generation == before.generation and after.owners != before.owners:
-            faults.append(f"generation {after.generation} has two assignments")
-    numbers = sorted({one.generation for one in stored.generations})
-    text = f"{len(numbers)} generations, {numbers[0]} to {numbers[-1]}" if numbers else "no generation"
-    enough = len(numbers) >= GENERATIONS_MIN
-    statement = "no two members of a generation own one partition"
-    return checked(statement, faults=faults, proof=text, enough=enough)
-
-
-def _check_commits(stored: LoggedGroup) -> CheckResult:
-    """Each stored commit is of the member that owns the partition in the generation stored last."""
-    commits = [one for one in stored.commits if one.client is not None]
-    faults = [
-        f"zxid {one.zxid:#x}: {one.partition}:{one.offset} by {one.client or 'Java'}"
-        for one in commits
-        if (one.client or JAVA) not in one.owners
-    ]
-    text = f"{len(commits):,} commits of clients in ZooKeeper's log, all of owners"
-    statement = "no commit of an old generation was accepted"
-    return checked(statement, faults=faults, proof=text, enough=bool(commits))
-
-
-def _check_kinds(stored: LoggedGroup) -> CheckResult:
-    """The log's decision: no ZooKeeper consumer was registered while Kafka's protocol was marked."""
-    mixed = [one for one in stored.violations if one.invariant == "S27"]
-    text = f"{stored.registrations} ZooKeeper consumers, after the last client had left"
-    enough = stored.registrations >= len(MEMBERS) and stored.markers > 0
-    return checked("one kind of members at a time", faults=mixed, proof=text, enough=enough)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from zkgroup.demo.processes import print_event
+
 TOPIC = "flights"
 PARTITIONS = 12
 FLIGHTS_MIN = 100
+PROGRESS_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,39 +53,32 @@ def partition_of(airport: str, partitions: int = PARTITIONS) -> int:
     return crc32(airport.encode("ascii")) % partitions
 
 
-def distribute(lines: Iterable[bytes]) -> list[list[bytes]]:
-    """The lines of each partition, in their order; a line's index is its offset."""
-    input_lines: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-    for line in lines:
-        input_lines[partition_of(airport_and_delay(line)[0])].append(line)
-    return input_lines
+def write_topic(folder: Path) -> list[list[bytes]]:
+    """Writes the bundled records to `<folder>/<topic>/<partition>.jsonl`, as `FileSource` reads them.
 
-
-def write_topic(folder: Path, input_lines: Sequence[Sequence[bytes]]) -> None:
-    """Writes `<folder>/<topic>/<partition>.jsonl`, as `FileSource` reads it."""
+    Returns the lines of each partition, in their order; a line's index is its offset.
+    """
+    partitions: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    for line in bundled_lines():
+        partitions[partition_of(airport_and_delay(line)[0])].append(line)
     (folder / TOPIC).mkdir(parents=True)
-    for partition, lines in enumerate(input_lines):
-        (folder / TOPIC / f"{partition}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    for number, lines in enumerate(partitions):
+        (folder / TOPIC / f"{number}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    return partitions
 
 
 def delays(pairs: Iterable[tuple[str, int]]) -> Mapping[str, AirportDelay]:
     """Flights and delays of each airport, from (airport, delay) pairs."""
-    flights: Counter[str] = Counter()
-    sums: Counter[str] = Counter()
+    found: defaultdict[str, list[int]] = defaultdict(list)
     for airport, delay in pairs:
-        flights[airport] += 1
-        sums[airport] += delay
-    return {name: AirportDelay(name, flights[name], sums[name]) for name in sorted(flights)}
+        found[airport].append(delay)
+    return {name: AirportDelay(name, len(own), sum(own)) for name, own in sorted(found.items())}
 
 
 def slowest(airports: Mapping[str, AirportDelay], count: int) -> list[AirportDelay]:
     """The airports with the greatest mean delay, among those with at least `FLIGHTS_MIN` flights."""
     counted = [one for one in airports.values() if one.flights >= FLIGHTS_MIN]
     return sorted(counted, key=lambda one: (-one.mean, one.airport))[:count]
-
-
-TAIL_BYTES = 4096
-"""Bytes read from the end of a file: far more than the longest line."""
 
 
 class Processed(NamedTuple):
@@ -108,10 +105,35 @@ class Reduction:
     """Records that two lines describe differently; a correct run has none."""
     airports: Mapping[str, AirportDelay]
 
+    @property
+    def records(self) -> int:
+        """Number of records that were processed."""
+        return len(self.processed)
 
-def encode_line(record: Processed) -> bytes:
-    """One line, newline included."""
-    return json.dumps(record._asdict(), separators=(",", ":")).encode() + b"\n"
+    @property
+    def twice(self) -> int:
+        """Number of these that were processed more than once."""
+        return len(self.repeated)
+
+
+class ProcessedFile:
+    """The file to which a member writes one line for each record, in one write; it prints its progress."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._count = 0
+        self._printed_s = 0.0
+
+    def write(self, partition: int, offset: int, value: bytes, token: int) -> None:
+        record = Processed(partition, offset, *airport_and_delay(value), token)
+        os.write(self._file, json.dumps(record._asdict(), separators=(",", ":")).encode() + b"\n")
+        self._count += 1
+        if time.monotonic() - self._printed_s > PROGRESS_EVERY_S:
+            self.report()
+
+    def report(self) -> None:
+        self._printed_s = time.monotonic()
+        print_event("progress", processed=self._count)
 
 
 def decode_lines(data: bytes) -> list[Processed]:
@@ -120,17 +142,6 @@ def decode_lines(data: bytes) -> list[Processed]:
     Raises ValueError for any other line that is no record.
     """
     return [Processed(**json.loads(line)) for line in data.split(b"\n")[:-1]]
-
-
-def last_of(file: Path) -> Processed | None:
-    """The last record in a member's file, which may be growing; None where there is none, or no file yet."""
-    try:
-        with file.open("rb") as opened:
-            opened.seek(max(opened.seek(0, os.SEEK_END) - TAIL_BYTES, 0))
-            *lines, _ = opened.read().split(b"\n")
-    except FileNotFoundError:
-        return None
-    return Processed(**json.loads(lines[-1])) if lines else None
 
 
 def reduce(outputs: Mapping[str, Iterable[Processed]], moved: Collection[int] = ()) -> Reduction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar
@@ -11,25 +11,13 @@ from typing import Any, ClassVar
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from zkgroup.admin import groups
-from zkgroup.admin.topics import creation, deletion, listing
-from zkgroup.demo.flight_data import (
-    PARTITIONS,
-    TOPIC,
-    AirportDelay,
-    bundled_lines,
-    distribute,
-    reduce,
-    slowest,
-    write_topic,
-)
-from zkgroup.demo.members import MemberStage
+from zkgroup.demo.checks import CheckResult, listed
+from zkgroup.demo.flight_data import PARTITIONS, TOPIC, AirportDelay, slowest, write_topic
 from zkgroup.demo.processes import Child
-from zkgroup.demo.screen import COLORS, bar, beside, frame, state, table
-from zkgroup.demo.stage import DemoOptions, DemoReport, Screen, listed, opened
+from zkgroup.demo.run import DemoRun
+from zkgroup.demo.screen import COLORS, Row, bar, beside, frame, state, table
 from zkgroup.errors import ConflictError, ZkGroupError
 from zkgroup.groups.reader import group_names
-from zkgroup.history import Figures
 
 NAMES = ("ada", "ben", "cleo", "dan")
 """The first three start; the second is killed; the last joins afterwards."""
@@ -43,35 +31,9 @@ EVENT_LINES_MIN = 8
 BAR = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDemoReport(DemoReport):
-    """The report of one run."""
-
-    airports: tuple[AirportDelay, ...]
-    """The slowest ones."""
-    records: int
-    twice: int
-    figures: Figures
-    """Figures of the recorded history."""
-    takeover_s: float
-    """From the SIGKILL until running members owned every partition again."""
-    embedded: bool
-
-
-def run(options: DemoOptions, screen: Screen) -> GroupDemoReport:
-    """Runs the whole demo. Leaves no process behind, whatever happens.
-
-    Raises `StableTimeoutError` when the group does not reach an expected state in time,
-    `EmbeddedServerError` when there is no server to start, and what the first read of an existing
-    ensemble raises.
-    """
-    with opened(DemoGroup, options, screen) as stage:
-        return stage.play()
-
-
 @dataclass(kw_only=True)
-class DemoGroup(MemberStage):
-    """One run: its members, and the steps of the scenario."""
+class GroupRun(DemoRun):
+    """The steps of the scenario, and their result."""
 
     command: ClassVar[str] = "zkgroup demo"
 
@@ -79,14 +41,19 @@ class DemoGroup(MemberStage):
     """The records of each partition."""
     made_topic: bool = False
     takeover_s: float = 0.0
+    """From the SIGKILL until running members owned every partition again."""
 
-    def play(self) -> GroupDemoReport:
+    @property
+    def airports(self) -> tuple[AirportDelay, ...]:
+        """The slowest ones."""
+        return tuple(slowest(self.reduction.airports, count=8))
+
+    def play(self) -> None:
         """Runs the scenario until all members have left, and removes what it has created elsewhere."""
         self._prepare()
         try:
             self._share()
             self._leave()
-            return self.report()
         finally:
             self.close()
             if not self.options.keep and self.options.zookeeper is not None:
@@ -94,16 +61,14 @@ class DemoGroup(MemberStage):
 
     def _prepare(self) -> None:
         """Creates the topic and the files with its records. Raises ConflictError for another topic."""
-        self.lines = distribute(bundled_lines())
-        write_topic(self.folder / "records", self.lines)
-        self.made_topic = not listing.topic_exists(self.ensemble, TOPIC)
+        self.lines = write_topic(self.folder / "records")
+        topics = {row.topic: row.partitions for row in self.admin.list_topics()}
+        self.made_topic = TOPIC not in topics
         if self.made_topic:
-            plan = creation.plan_topic(self.ensemble, TOPIC, partitions=PARTITIONS)
-            creation.create_topic(self.ensemble, plan)
-        found = {row.topic: row.partitions for row in listing.list_topics(self.ensemble)[1]}[TOPIC]
-        if found != PARTITIONS:
+            self.admin.create_topic(TOPIC, PARTITIONS)
+        elif topics[TOPIC] != PARTITIONS:
             raise ConflictError(
-                f"topic {TOPIC}: expected {PARTITIONS} partitions or no such topic, found {found}; "
+                f"topic {TOPIC}: expected {PARTITIONS} partitions or no such topic, found {topics[TOPIC]}; "
                 "give the demo a chroot of its own: --zookeeper HOST:PORT/demo"
             )
         taken = set(group_names(self.ensemble))  # with old offsets
@@ -113,9 +78,9 @@ class DemoGroup(MemberStage):
 
     def _clear(self) -> None:
         try:
-            groups.delete_group(self.ensemble, groups.plan_deletion(self.ensemble, self.group))
+            self.admin.delete_group(self.group)
             if self.made_topic:
-                deletion.delete_topic(self.ensemble, deletion.plan_topic_deletion(self.ensemble, TOPIC))
+                self.admin.delete_topic(TOPIC)
         except ZkGroupError as error:
             self.log(f"could not clean up: {error}", "bad")
 
@@ -126,7 +91,7 @@ class DemoGroup(MemberStage):
         self.until("the first three members share all partitions", lambda: self.is_shared_by(NAMES[:3]))
         self.log("every partition has an owner", "good")
         self.interlude()
-        self.until("a third of the records is committed", lambda: self.committed > self.total / 3)
+        self.until("a third of the records is committed", lambda: self.owned.committed > self.total / 3)
         self._kill(self.members[1])
         self.headline = "a new member joins"
         self._start(NAMES[3])
@@ -149,12 +114,11 @@ class DemoGroup(MemberStage):
         return sum(map(len, self.lines))
 
     def _start(self, name: str) -> None:
-        source = str(self.folder / "records")
-        member = self.start_member(name, source, RECORDS_PER_S, SESSION_MS)
+        member = self.start_member(name, str(self.folder / "records"), RECORDS_PER_S, SESSION_MS)
         self.log(f"{name} starts (process {member.pid})")
 
     def _kill(self, victim: Child) -> None:
-        text = f"SIGKILL to {victim.name}, owner of partitions {listed(self.partitions_of(victim))}"
+        text = f"SIGKILL to {victim.name}, owner of partitions {listed(self.owned.of(victim.name))}"
         killed_s = self.kill(victim, text, SESSION_MS)
         alive = [one.name for one in self.members if not one.killed]
         self.until("the survivors own everything", lambda: self.is_shared_by(alive))
@@ -163,7 +127,7 @@ class DemoGroup(MemberStage):
 
     def _leave(self) -> None:
         self.headline = "draining to the end"
-        self.until("every record is committed", lambda: self.committed >= self.total)
+        self.until("every record is committed", lambda: self.owned.committed >= self.total)
         self.log("every record is committed; running group verify", "good")
         self.verify()
         self.headline = "leaving"
@@ -178,20 +142,8 @@ class DemoGroup(MemberStage):
             text = f"{child.name} {verb} {listed(event['partitions'])}"
             self.log(text, "bad" if verb == "loses" else "plain")
 
-    def report(self) -> GroupDemoReport:
-        """The report, after all members have left."""
-        reduction = reduce(self.outputs(self.members), self.moved)
-        history = self.history()
-        checks = self.check_members(self.lines, reduction, history, EVENTS_MIN, self.moved)
-        return GroupDemoReport(
-            airports=tuple(slowest(reduction.airports, count=8)),
-            records=len(reduction.processed),
-            twice=len(reduction.repeated),
-            figures=history.figures,
-            takeover_s=self.takeover_s,
-            embedded=self.options.zookeeper is None,
-            **self.common(checks),
-        )
+    def judge(self) -> Iterable[CheckResult]:
+        return self.check_members(self.lines, EVENTS_MIN, self.moved)
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Members and partitions; a low terminal shows the partitions in two columns."""
@@ -206,39 +158,38 @@ class DemoGroup(MemberStage):
         drawn = self._partitions(colors, width, tall=tall)
         return frame(self, [members, Text(), drawn], lines + rows, width, height)
 
-    def _row(self, one: Child, color: str) -> list[Text]:
+    def _row(self, one: Child, color: str) -> Row:
         faded = "dim" if one.ended else ""
         return [
-            Text(one.name, style=faded or color),
-            Text(str(one.pid), style=faded),
+            (one.name, faded or color),
+            (str(one.pid), faded),
             state(one.state),
-            Text(f"{one.processed:,}", style=faded),
-            Text(listed(self.partitions_of(one), " "), style=color),
+            (f"{one.processed:,}", faded),
+            (listed(self.owned.of(one.name), " "), color),
         ]
 
-    def _partitions(self, colors: dict[str, str], width: int, *, tall: bool) -> RenderableType:
+    def _partitions(self, colors: Mapping[str, str], width: int, *, tall: bool) -> RenderableType:
         size = BAR if tall else max(0, min(BAR, width // 2 - 36))
         rows = [self._partition(number, colors, size) for number in range(len(self.lines))]
-        done, total = self.committed, self.total
+        done, total = self.owned.committed, self.total
         if tall:
             rows.append(["", "", "", f"{done:,}", f"{total - done:,}", bar(done, total, BAR)])
             return table(">partition,owner,>token,>offset,>lag,", rows)
         rows = [[*row[:2], *row[3:]] for row in rows]
         half = (len(rows) + 1) // 2
         tables = [table(">partition,owner,>offset,>lag,", some) for some in (rows[:half], rows[half:])]
-        text = f"{done:,} of {total:,} committed"
-        return Group(beside(tables), beside([Text(text), bar(done, total, BAR)]))
+        return Group(beside(tables), beside([f"{done:,} of {total:,} committed", bar(done, total, BAR)]))
 
-    def _partition(self, number: int, colors: dict[str, str], size: int) -> list[RenderableType]:
+    def _partition(self, number: int, colors: Mapping[str, str], size: int) -> Row:
         """Number, owner, token, offset, lag and progress of a partition."""
         owner = self.owned.owners.get(number)
         missing = "bold red" if any(not one.ended for one in self.members) else "dim"
         end, offset = len(self.lines[number]), max(self.owned.offsets.get(number, 0), 0)
         return [
-            Text(str(number)),
-            Text(owner, style=colors.get(owner, "")) if owner else Text("none", style=missing),
-            Text(str(self.owned.tokens.get(number, "")), style="dim"),
-            Text(f"{offset:,}"),
-            Text(f"{end - offset:,}", style="" if end > offset else "dim"),
+            str(number),
+            (owner, colors.get(owner, "")) if owner else ("none", missing),
+            (str(self.owned.tokens.get(number, "")), "dim"),
+            f"{offset:,}",
+            (f"{end - offset:,}", "" if end > offset else "dim"),
             bar(offset, end, size),
         ]

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import metadata, util
 from itertools import chain
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zkgroup.clients import kafka_python
-from zkgroup.demo.flight_data import TOPIC, Processed, airport_and_delay, encode_line
+from zkgroup.demo.flight_data import TOPIC, ProcessedFile
 from zkgroup.demo.processes import Stopping, print_event
 from zkgroup.errors import SourceError
 
@@ -63,63 +62,46 @@ class ClientWork:
     bootstrap: str
     topic: str = TOPIC
     session_timeout_ms: int = 6_000
-    output: BinaryIO = field(init=False)
+    output: ProcessedFile = field(init=False)
     stopping: Stopping = field(init=False)
-    _next: dict[int, int] = field(default_factory=dict)
-    _committed: Mapping[int, int] = field(default_factory=dict)
-    _assigned: frozenset[int] = frozenset()
-    _token: int = 0
+    positions: dict[int, int] = field(default_factory=dict)
+    """Partition to the offset of the next record."""
     _tokens: dict[int, int] = field(default_factory=dict)
-    """Of partitions whose assignment was not reported."""
-    _processed: int = 0
+    """Of the assignment of each partition."""
+    _is_committed: bool = True
     _committed_s: float = 0.0
 
     def assigned(self, partitions: Collection[int]) -> None:
         """Begins a new assignment; its token is greater than those of all earlier ones of any member."""
-        self._token = _now_ms()
-        self._assigned = frozenset(partitions)
-        self._next.clear()
-        self._committed = {}
-
-    def revoked(self) -> None:
-        self._assigned = frozenset()
-        self._next.clear()
+        self.positions.clear()
+        self._tokens = dict.fromkeys(partitions, _now_ms())
 
     def process(self, partition: int, offset: int, value: bytes) -> None:
-        """Writes one line to the member's own file, in one write."""
-        token = self._token
-        if partition not in self._assigned:
-            if self._next.get(partition) != offset:
-                self._tokens[partition] = _now_ms()
-            token = self._tokens[partition]
-        self.output.write(encode_line(Processed(partition, offset, *airport_and_delay(value), token)))
-        self._next[partition] = offset + 1
-        self._processed += 1
-        if self._processed % 50 == 1:
-            self.report()
+        """Writes one line to the member's own file.
 
-    def report(self) -> None:
-        print_event("progress", processed=self._processed)
+        Where no assignment is reported, a record that does not follow the one before begins a new one.
+        """
+        token = self._tokens.get(partition)
+        if token is None or self.positions.get(partition, offset) != offset:
+            token = self._tokens[partition] = _now_ms()
+        self.output.write(partition, offset, value, token)
+        self.positions[partition] = offset + 1
+        self._is_committed = False
 
-    def due(self) -> Mapping[int, int]:
-        """The positions, at intervals, if they are not committed yet."""
-        if time.monotonic() - self._committed_s < COMMIT_EVERY_S or self._next == self._committed:
-            return {}
-        self._committed_s, self._committed = time.monotonic(), self.positions()
-        return self._committed
+    def is_due(self) -> bool:
+        """Returns whether the positions are to be committed now."""
+        if self._is_committed or time.monotonic() - self._committed_s < COMMIT_EVERY_S:
+            return False
+        self._committed_s, self._is_committed = time.monotonic(), True
+        return bool(self.positions)
 
-    def positions(self) -> Mapping[int, int]:
-        """Every position, for the last commit before the partitions go."""
-        return dict(self._next)
-
-    @property
-    def metadata(self) -> str:
-        """Of each commit: member and token."""
-        return f"{self.client_id} {self._token}"
+    def metadata(self, partition: int) -> str:
+        """Of a commit: member and token."""
+        return f"{self.client_id} {self._tokens.get(partition, 0)}"
 
     def not_committed(self, error: str) -> None:
         """Prints the error of a commit, which is due again."""
-        self._committed = {}
+        self._is_committed = False
         print_event("not_committed", error=error)
 
 
@@ -151,9 +133,9 @@ def _listener(kind: Any, work: ClientWork, commit: Callable[..., Coroutine[Any, 
 
     class Listener(kind):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
-            if positions := work.positions():
-                await commit(positions)
-            work.revoked()
+            if work.positions:
+                await commit()
+            work.assigned(())
 
         async def on_partitions_assigned(self, assigned: Any) -> None:
             work.assigned([each.partition for each in assigned])
@@ -161,10 +143,10 @@ def _listener(kind: Any, work: ClientWork, commit: Callable[..., Coroutine[Any, 
     return Listener()
 
 
-def _offsets(kafka: Any, work: ClientWork, positions: Mapping[int, int], *epoch: int) -> dict[Any, Any]:
+def _offsets(kafka: Any, work: ClientWork, *epoch: int) -> dict[Any, Any]:
     """The positions as kafka-python and aiokafka commit them."""
-    entry, own = kafka.structs.OffsetAndMetadata, work.metadata
-    return {kafka.TopicPartition(work.topic, n): entry(at, own, *epoch) for n, at in positions.items()}
+    entry, tp = kafka.structs.OffsetAndMetadata, kafka.TopicPartition
+    return {tp(work.topic, n): entry(at, work.metadata(n), *epoch) for n, at in list(work.positions.items())}
 
 
 def _produce_kafka_python(bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> list[int]:
@@ -199,17 +181,17 @@ class _KafkaPython:
             return []  # of its request for metadata, to a broker that has just been killed
         return chain.from_iterable(polled.values())
 
-    def commit(self, positions: Mapping[int, int]) -> None:
+    def commit(self) -> None:
         try:
-            offsets = _offsets(self._kafka, self._work, positions, -1)
+            offsets = _offsets(self._kafka, self._work, -1)
             self._consumer.commit(offsets, timeout_ms=COMMIT_S * 1000)
         except self._kafka.errors.KafkaError as error:
             self._work.not_committed(type(error).__name__)
 
-    async def _commit(self, positions: Mapping[int, int]) -> None:
+    async def _commit(self) -> None:
         """For a listener: kafka-python calls it on the thread that has to send its commit."""
         try:
-            await self._consumer.commit_async(_offsets(self._kafka, self._work, positions, -1))
+            await self._consumer.commit_async(_offsets(self._kafka, self._work, -1))
         except self._kafka.errors.KafkaError as error:
             self._work.not_committed(type(error).__name__)
 
@@ -223,20 +205,16 @@ def _produce_confluent_kafka(bootstrap: str, topic: str, records: Sequence[Clien
 
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "compression.type": "gzip"}
     producer = Producer({**settings, "enable.idempotence": True})
-    offsets: dict[int, int] = {}
-    errors: list[str] = []
-
-    def delivered(number: int, error: object, message: Any) -> None:
-        if error is None:
-            offsets[number] = message.offset()
-        else:
-            errors.append(str(error))
-
-    for number, one in enumerate(records):
-        producer.produce(topic, one.value, one.key, 0, on_delivery=partial(delivered, number))
-    if producer.flush(CALL_S) or errors:
-        raise SourceError(f"{len(offsets)} of {len(records)} acknowledged; {', '.join(errors[:1])}")
-    return [offsets[number] for number in range(len(records))]
+    answers: list[tuple[object, Any]] = []
+    """Error and message of each record; those of a partition come in its order."""
+    for one in records:
+        producer.produce(topic, one.value, one.key, 0, on_delivery=lambda *answer: answers.append(answer))
+    unanswered = producer.flush(CALL_S)
+    errors = [str(error) for error, _ in answers if error is not None]
+    if unanswered or errors:
+        count = len(answers) - len(errors)
+        raise SourceError(f"{count} of {len(records)} acknowledged; {', '.join(errors[:1])}")
+    return [message.offset() for _, message in answers]
 
 
 class _ConfluentKafka:
@@ -258,9 +236,9 @@ class _ConfluentKafka:
             work.assigned([each.partition for each in partitions])
 
         def revoked(_: object, partitions: object) -> None:
-            if positions := work.positions():
-                self.commit(positions)
-            work.revoked()
+            if work.positions:
+                self.commit()
+            work.assigned(())
 
         self._consumer.subscribe([work.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
 
@@ -268,18 +246,20 @@ class _ConfluentKafka:
         found = [one for one in self._consumer.consume(RECORDS_AT_ONCE, POLL_S) if one.error() is None]
         return [PolledRecord(one.partition(), one.offset(), one.key(), one.value()) for one in found]
 
-    def commit(self, positions: Mapping[int, int]) -> None:
+    def commit(self) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
-        topic, own = self._work.topic, self._work.metadata
-        offsets = [TopicPartition(topic, number, offset, own) for number, offset in positions.items()]
+        work = self._work
+        offsets = [
+            TopicPartition(work.topic, n, at, work.metadata(n)) for n, at in list(work.positions.items())
+        ]
         try:
             stored = self._consumer.commit(offsets=offsets, asynchronous=False)
+            errors = [one.error for one in stored if one.error is not None]
         except KafkaException as error:
-            self._work.not_committed(error.args[0].name())
-            return
-        for name in {one.error.name() for one in stored if one.error is not None}:
-            self._work.not_committed(name)
+            errors = [error.args[0]]
+        for name in {one.name() for one in errors}:
+            work.not_committed(name)
 
     def close(self) -> None:
         self._consumer.close()
@@ -290,15 +270,10 @@ def _produce_aiokafka(bootstrap: str, topic: str, records: Sequence[ClientRecord
     from aiokafka import AIOKafkaProducer
 
     async def produce() -> list[int]:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap, enable_idempotence=True, compression_type="gzip", linger_ms=5
-        )
-        await producer.start()
-        try:
+        settings = {"enable_idempotence": True, "compression_type": "gzip", "linger_ms": 5}
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, **settings) as producer:
             sent = [await producer.send(topic, one.value, one.key, 0) for one in records]
             return [one.offset for one in await asyncio.gather(*sent)]
-        finally:
-            await producer.stop()
 
     return asyncio.run(asyncio.wait_for(produce(), CALL_S))
 
@@ -309,9 +284,10 @@ class _Aiokafka:
     def __init__(self, work: ClientWork) -> None:
         self._work = work
         self._runner = asyncio.Runner()
-        self._consumer: Any = self._runner.run(self._start())
+        self._consumer: Any = None
+        self._runner.run(self._start())
 
-    async def _start(self) -> object:
+    async def _start(self) -> None:
         from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
         from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
@@ -319,22 +295,20 @@ class _Aiokafka:
         listener = _listener(ConsumerRebalanceListener, self._work, self._commit)
         self._consumer.subscribe([self._work.topic], listener=listener)
         await self._consumer.start()
-        return self._consumer
 
     def poll(self) -> Iterable[Any]:
         wait_ms = int(POLL_S * 1000)
         polled = self._runner.run(self._consumer.getmany(timeout_ms=wait_ms, max_records=RECORDS_AT_ONCE))
         return chain.from_iterable(polled.values())
 
-    def commit(self, positions: Mapping[int, int]) -> None:
-        self._runner.run(self._commit(positions))
+    def commit(self) -> None:
+        self._runner.run(self._commit())
 
-    async def _commit(self, positions: Mapping[int, int]) -> None:
+    async def _commit(self) -> None:
         import aiokafka
 
-        offsets = _offsets(aiokafka, self._work, positions)
         try:
-            await asyncio.wait_for(self._consumer.commit(offsets), COMMIT_S)
+            await asyncio.wait_for(self._consumer.commit(_offsets(aiokafka, self._work)), COMMIT_S)
         except (aiokafka.errors.KafkaError, TimeoutError) as error:
             self._work.not_committed(type(error).__name__)
 
@@ -359,6 +333,10 @@ class PythonClient:
     def version(self) -> str:
         return metadata.version(self.name)
 
+    @property
+    def is_installed(self) -> bool:
+        return util.find_spec(self.module) is not None
+
     def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
         """Reads so many records of a topic of one partition, by their offsets, in a group of its own."""
         consumer = self.consumer(ClientWork(self.name, f"read-{self.name}", bootstrap, topic))
@@ -377,10 +355,10 @@ class PythonClient:
             while not work.stopping.is_requested:
                 for one in consumer.poll():
                     work.process(one.partition, one.offset, one.value)
-                if due := work.due():
-                    consumer.commit(due)
-            if last := work.positions():
-                consumer.commit(last)
+                if work.is_due():
+                    consumer.commit()
+            if work.positions:
+                consumer.commit()
         finally:
             consumer.close()
 
@@ -390,12 +368,3 @@ CLIENTS: Final = (
     PythonClient("confluent-kafka", "confluent_kafka", _produce_confluent_kafka, _ConfluentKafka),
     PythonClient("aiokafka", "aiokafka", _produce_aiokafka, _Aiokafka),
 )
-
-
-def installed() -> tuple[list[PythonClient], list[LeftOut]]:
-    """The clients that are installed, and the others. kafka-python is: the demos need it."""
-    there = [one for one in CLIENTS if util.find_spec(one.module) is not None]
-    left_out = [
-        LeftOut(one.name, f"not installed: pip install {one.name}") for one in CLIENTS if one not in there
-    ]
-    return there, left_out

@@ -45,11 +45,11 @@ class Child:
         self.name = name
         self.log = folder / f"{name.replace(' ', '-')}.log"
         self.output = folder / f"{name}.processed.jsonl"
-        self.state = "starting"
-        self.killed = self.is_stopping = False
-        self.processed = 0
         self.reported: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         """Its events by kind, as `not_committed`, `controller` and `leads`."""
+        self._fate = ""
+        """`killed`, `paused` or `left`: what was done to it last."""
+        self._is_stopping = False
         self._unread = b""
         with self.log.open("ab") as errors:
             self._process = subprocess.Popen(
@@ -73,25 +73,30 @@ class Child:
             _Pickler(self._input).dump(settings)
 
     def poll_events(self) -> list[dict[str, Any]]:
-        """Applies and returns the events since the last call."""
+        """Keeps and returns the events since the last call."""
         *lines, self._unread = (self._unread + (self._printed.read() or b"")).split(b"\n")
         found = [json.loads(line) for line in lines]
         for event in found:
-            self._apply(event)
+            self.reported[event["event"]].append(event)
         return found
 
-    def _apply(self, event: dict[str, Any]) -> None:
-        self.reported[event["event"]].append(event)
-        match event["event"]:
-            case "state":
-                self.state = event["state"]
-            case "progress":
-                self.processed = event["processed"]
-                self.state = "running" if self.state == "starting" else self.state
+    @property
+    def state(self) -> str:
+        """What was done to it, else what it reported last."""
+        if self._fate:
+            return self._fate
+        states = self.reported["state"]
+        return states[-1]["state"] if states else "running" if self.reported["progress"] else "starting"
+
+    @property
+    def processed(self) -> int:
+        """Number of records, as it reported last."""
+        progress = self.reported["progress"]
+        return progress[-1]["processed"] if progress else 0
 
     def check(self) -> None:
         """Raises `MemberFailedError` where the process ended by itself."""
-        if self.ended and not (self.killed or self.is_stopping or self.state in ("left", "closed")):
+        if self.ended and not self._is_stopping and self.state not in ("killed", "left", "closed"):
             log = self.log.read_text(errors="replace").strip().splitlines() or ["nothing in its log"]
             raise MemberFailedError(f"{self.name} ended with exit code {self.exit_code}: {log[-1]}")
 
@@ -104,59 +109,55 @@ class Child:
         """Exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
+    @property
+    def killed(self) -> bool:
+        return self._fate == "killed"
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(KILL_WAIT_S)
-        self.killed, self.state = True, "killed"
+        self._fate = "killed"
 
     def terminate(self) -> None:
         """Sends SIGTERM, on which it leaves in order."""
-        self.is_stopping, self.state = True, "leaving"
         self._process.send_signal(signal.SIGTERM)
+        self._is_stopping = True
+        self.reported["state"].append({"state": "leaving"})
+
+    def has_left(self) -> bool:
+        """Returns whether it has ended after `terminate`."""
+        if self.ended and not self.killed:
+            self._fate = "left"
+        return self.ended
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
-        self.state = "paused"
+        self._fate = "paused"
 
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
-        self.state = "running"
-
-    def wait(self, timeout_s: float) -> bool:
-        """Waits for the end of the process; False when it did not end in time."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout_s)
-        if self.ended and not self.killed:
-            self.state = "left"
-        return self.ended
+        self._fate = ""
 
     def close(self) -> None:
         """Kills the process if it runs, and releases its pipes."""
-        if not self.ended:
-            self._process.kill()
+        self._process.kill()
         self._process.wait(KILL_WAIT_S)
         self._input.close()
         self._printed.close()
 
 
 class Stopping:
-    """In a process of a demo: whether it is to end, by SIGTERM."""
+    """In a process of a demo: whether it is to end, by SIGTERM; then `stop` is called."""
 
     def __init__(self) -> None:
         """Begins to listen."""
         self.is_requested = False
-        self._then: Callable[[], None] = lambda: None
+        self.stop: Callable[[], None] = lambda: None
         signal.signal(signal.SIGTERM, self._request)
-
-    def then(self, then: Callable[[], None]) -> None:
-        """Has something called when the process is to end, at once where it is already."""
-        self._then = then
-        if self.is_requested:
-            then()
 
     def _request(self, *_: object) -> None:
         self.is_requested = True
-        self._then()
+        self.stop()
 
 
 def print_event(event: str, **fields: object) -> None:
@@ -170,9 +171,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     module = importlib.import_module(sys.argv[1])
     given = sys.stdin.buffer.read()
-    if given and os.getppid() == int(
-        sys.argv[2]
-    ):  # not where the demo ended before the line above took effect
+    has_parent = os.getppid() == int(sys.argv[2])  # else the demo ended before the line above took effect
+    if given and has_parent:
         module.serve(Stopping(), **pickle.loads(given))  # noqa: S301 - from the demo
 
 

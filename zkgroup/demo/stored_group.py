@@ -8,11 +8,13 @@ an offset is removed (S30, S31).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from zkgroup.assignment.consumer_protocol import decode_assignment
+from zkgroup.demo.checks import CheckResult, checked
 from zkgroup.history import Change, ServerTransaction, Violation
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Offset, ids_path, offsets_path, offsets_topic_path
@@ -44,14 +46,13 @@ class StoredCommit(NamedTuple):
     zxid: int
     partition: int
     offset: int
-    client: str | None
+    stored: StoredGeneration
+    """The generation that was stored last."""
+    metadata: str = ""
+    client: str | None = None
     """Client id, from the metadata; empty for none, None for a ZooKeeper consumer."""
-    token: int
+    token: int = 0
     """Of the assignment, from the metadata; 0 for none."""
-    owners: tuple[str, ...]
-    """Client ids of the owners in the generation that was stored last."""
-    generation: int
-    metadata: str
 
 
 @dataclass(slots=True)
@@ -70,8 +71,9 @@ class LoggedGroup:
     markers: int = 0
     """Times that the group was marked as one of Kafka's protocol."""
     violations: list[Violation] = field(default_factory=list)
-    _chunks: dict[str, bytes] = field(default_factory=dict)
     _header: GroupHeader | None = None
+    _chunks: dict[str, bytes] = field(default_factory=dict)
+    """All that were ever written."""
     _ids: set[str] = field(default_factory=set)
     """The registered ZooKeeper consumers."""
     _is_marked: bool = False
@@ -86,15 +88,15 @@ class LoggedGroup:
         """Applies and checks one transaction, if the servers accepted it."""
         if transaction.refusal is not None:
             return
-        written = [change for change in transaction.changes if change.action != "check"]
-        for change in written:
+        changes = [change for change in transaction.changes if change.action != "check"]
+        for change in changes:
             self._apply(transaction, change)
-        for change in written:  # the header's chunks may be behind it
-            if change.path == self._header_path:
-                self._header = GroupHeader.decode(change.path, change.data) if change.data else None
-                self._store()
-        self._check_kinds(transaction)
-        for commit in self._commits(transaction):
+        written = {change.path: change for change in changes}
+        if header := written.get(self._header_path):  # its chunks may be behind it
+            self._header = GroupHeader.decode(header.path, header.data) if header.data else None
+            self._store()
+        self._check_transaction(transaction)
+        for commit in self._commits(transaction.zxid, written):
             self._check_commit(commit)
             self.commits.append(commit)
 
@@ -149,7 +151,8 @@ class LoggedGroup:
                 owners[tp.partition] = (*owners.get(tp.partition, ()), member.client_id)
         self.generations.append(StoredGeneration(header.generation, owners))
 
-    def _check_kinds(self, transaction: ServerTransaction) -> None:
+    def _check_transaction(self, transaction: ServerTransaction) -> None:
+        """The group has one kind of members."""
         kinds = (ids_path(self.group), ProtocolMarker.path(self.group), self._header_path)
         if not any(change.path.startswith(kinds) for change in transaction.changes):
             return
@@ -159,46 +162,76 @@ class LoggedGroup:
         if self.has_members and not self._is_marked:
             self._violated("S27", "stored members without the marker", transaction.zxid)
 
-    def _commits(self, transaction: ServerTransaction) -> Sequence[StoredCommit]:
-        metadata = _children(transaction, meta_topic_path(self.slot, self.group, self.topic))
+    def _commits(self, zxid: int, written: Mapping[str, Change]) -> Iterator[StoredCommit]:
+        """The offsets that a transaction has written."""
         last = self.generations[-1] if self.generations else StoredGeneration()
-        found = []
-        for number, change in _children(transaction, offsets_topic_path(self.group, self.topic)).items():
-            client, token, text = None, 0, ""
-            if number in metadata:
-                text = OffsetAndMetadata.decode(metadata[number].path, metadata[number].data).metadata
-                client, _, rest = text.rstrip("\0").partition(" ")  # confluent-kafka sends a 0
-                token = int(rest or 0)
-            at = Offset.decode(change.path, change.data).value
-            owners = last.owners.get(number, ())
-            found.append(
-                StoredCommit(transaction.zxid, number, at, client, token, owners, last.generation, text)
-            )
-        return found
+        metadata = meta_topic_path(self.slot, self.group, self.topic)
+        for path, change in written.items():
+            parent, _, name = path.rpartition("/")
+            if parent != offsets_topic_path(self.group, self.topic) or not change.data:
+                continue
+            commit = StoredCommit(zxid, int(name), Offset.decode(path, change.data).value, last)
+            of_client = written.get(f"{metadata}/{name}")
+            if of_client is not None and of_client.data:
+                text = OffsetAndMetadata.decode(of_client.path, of_client.data).metadata
+                client, _, token = text.rstrip("\0").partition(" ")  # confluent-kafka sends a 0
+                commit = commit._replace(metadata=text, client=client, token=int(token or 0))
+            yield commit
 
     def _check_commit(self, commit: StoredCommit) -> None:
         """The metadata of a commit are those of one assignment: it belongs to one generation."""
         if commit.client is not None and not commit.token:
             return  # of Java
-        zxid, number, is_same = commit.zxid, commit.partition, False
+        number, stored, is_same = commit.partition, commit.stored.generation, False
         before = self._last.get(number)
         if commit.client is not None:
-            generation = self._first.setdefault(commit.metadata, commit.generation)
-            if not self.has_members or generation != commit.generation:
+            generation = self._first.setdefault(commit.metadata, stored)
+            if not self.has_members or generation != stored:
                 detail = f"commit {commit.metadata!r} of generation {generation} is stored"
-                self._violated("S25", f"{detail} in generation {commit.generation}", zxid, number)
+                self._violated("S25", f"{detail} in generation {stored}", commit.zxid, number)
             if before is not None and before.client == commit.client:
                 is_same = self._first[before.metadata] == generation  # its requests may change places
         if before is not None and commit.offset < before.offset and not is_same:
             detail = f"goes back from {before.offset} ({before.metadata!r}) to {commit.offset}"
-            self._violated("S28", f"{detail} ({commit.metadata!r})", zxid, number)
+            self._violated("S28", f"{detail} ({commit.metadata!r})", commit.zxid, number)
         self._last[number] = commit
 
+    def check_owners(self, least: int) -> CheckResult:
+        """No stored generation gives a partition to two members, and no number is given to two assignments.
 
-def _children(transaction: ServerTransaction, parent: str) -> dict[int, Change]:
-    """The written children of a znode, by number."""
-    return {
-        int(change.path.rpartition("/")[2]): change
-        for change in transaction.changes
-        if change.path.startswith(f"{parent}/") and change.action in ("create", "set") and change.data
-    }
+        `least` is the number of generations that have to be there.
+        """
+        faults = [
+            f"generation {one.generation}: {number} belongs to {' and '.join(owners)}"
+            for one in self.generations
+            for number, owners in sorted(one.owners.items())
+            if len(owners) > 1
+        ]
+        for before, after in pairwise(self.generations):
+            if after.generation < before.generation:
+                faults.append(f"generation {after.generation} after {before.generation}")
+            elif after.generation == before.generation and after.owners != before.owners:
+                faults.append(f"generation {after.generation} has two assignments")
+        numbers = sorted({one.generation for one in self.generations})
+        text = f"{len(numbers)} generations, {numbers[0]} to {numbers[-1]}" if numbers else "no generation"
+        statement = "no two members of a generation own one partition"
+        return checked(statement, faults=faults, proof=text, enough=len(numbers) >= least)
+
+    def check_commits(self) -> CheckResult:
+        """Each stored commit is of the member that owns the partition in the generation stored last."""
+        commits = [one for one in self.commits if one.client is not None]
+        faults = [
+            f"zxid {one.zxid:#x}: {one.partition}:{one.offset} by {one.client or 'Java'}"
+            for one in commits
+            if (one.client or JAVA) not in one.stored.owners.get(one.partition, ())
+        ]
+        text = f"{len(commits):,} commits of clients in ZooKeeper's log, all of owners"
+        statement = "no commit of an old generation was accepted"
+        return checked(statement, faults=faults, proof=text, enough=bool(commits))
+
+    def check_kinds(self, least: int) -> CheckResult:
+        """No ZooKeeper consumer was registered while Kafka's protocol was marked; so many were later."""
+        mixed = [one for one in self.violations if one.invariant == "S27"]
+        text = f"{self.registrations} ZooKeeper consumers, after the last client had left"
+        enough = self.registrations >= least and self.markers > 0
+        return checked("one kind of members at a time", faults=mixed, proof=text, enough=enough)

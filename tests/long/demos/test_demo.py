@@ -15,8 +15,8 @@ import pytest
 
 from tests.worlds.shell import Shell
 from zkgroup.demo import group
-from zkgroup.demo.group import DemoGroup
-from zkgroup.demo.stage import DemoOptions, ProgressEvent
+from zkgroup.demo.group import GroupRun
+from zkgroup.demo.run import DemoOptions, ProgressEvent
 from zkgroup.model.requests import SetData
 from zkgroup.zookeeper import ClientSettings, Digest, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
@@ -95,9 +95,9 @@ class ForeignHand:
         self._until_end = until_end
         self._zk: Blocking | None = None
 
-    def show(self, stage: DemoGroup) -> None:
+    def show(self, run: GroupRun) -> None:
         if self._zk is None:
-            self._zk = self._until_end.enter_context(blocking(stage.zookeeper))
+            self._zk = self._until_end.enter_context(blocking(run.zookeeper))
 
     def on_event(self, event: ProgressEvent) -> None:
         if event.text == "every partition has an owner":
@@ -114,7 +114,7 @@ def test_demo_that_lost_records_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(group, "RECORDS_PER_S", 1_000)
 
     with ExitStack() as until_end:
-        report = group.run(DemoOptions(keep=True), ForeignHand(until_end))
+        report = GroupRun.run(DemoOptions(keep=True), ForeignHand(until_end))
 
     assert not report.passed
     wrong = {check.statement: check.evidence for check in report.checks if not check.holds}

@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from zkgroup_cli.schemas import SCHEMAS
@@ -20,12 +16,8 @@ from tests.worlds.processes import violations
 from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.demo import audit as audit_demo
-from zkgroup.demo.audit import PlantedGroup
-from zkgroup.demo.stage import DemoOptions, ProgressEvent
-
-if TYPE_CHECKING:
-    from zkgroup.groups.ensemble import Ensemble
+from zkgroup.demo.audit import AuditRun
+from zkgroup.demo.run import DemoOptions, ProgressEvent
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
@@ -71,35 +63,23 @@ class Unwatched:
     def on_event(self, event: ProgressEvent) -> None:
         pass
 
-    def show(self, stage: PlantedGroup) -> None:
+    def show(self, run: AuditRun) -> None:
         pass
 
 
 def test_only_the_report_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --keep only the report stays, in a folder of its own. The run is one that was recorded."""
 
-    def recorded(stage: PlantedGroup) -> SimpleNamespace:
-        shutil.copytree(folder(INCIDENTS), stage.folder / "zookeeper" / "server-0")
-        stage.group = "g"
-        return SimpleNamespace(checks=())
-
-    @contextmanager
-    def opened(*given: Any) -> Iterator[PlantedGroup]:
-        _, options, screen = given
-        files = tmp_path / "files"
-        stage = PlantedGroup(options=options, screen=screen, folder=files)
-        stage.ensemble = cast("Ensemble", SimpleNamespace(as_of=lambda: None))
-        stage.close_all = lambda: None
-        yield stage
-        shutil.rmtree(files)
-
+    files = tmp_path / "files"
+    run = AuditRun(options=DemoOptions(), screen=Unwatched(), folder=files, group="g")
+    run.stop = lambda: None
+    shutil.copytree(folder(INCIDENTS), files / "zookeeper" / "server-0")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(audit_demo, "opened", opened)
-    monkeypatch.setattr(PlantedGroup, "play", recorded)
 
-    report = audit_demo.run(DemoOptions(), Unwatched())
+    list(run.judge())
 
+    shutil.rmtree(files)
     (left,) = tmp_path.iterdir()
-    assert report.folder is None
-    assert report.report[0] == left / "report.html"
+    assert run.kept is None
+    assert run.report[0] == left / "report.html"
     assert {"report.html", "findings.json"} <= {path.name for path in left.iterdir()}

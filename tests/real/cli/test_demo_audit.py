@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.real.cli.staged_demos import staged
+from tests.real.cli.staged_demos import ended, staged
 from tests.worlds.shell import Shell
 from zkgroup.audit.answers.owner_lives import OwnerLife
-from zkgroup.demo import audit
-from zkgroup.demo.audit import AuditDemoReport, Planted
-from zkgroup.demo.stage import CheckResult
-from zkgroup.groups.ensemble import AsOf
+from zkgroup.demo.audit import AuditRun, Planted
+from zkgroup.demo.checks import CheckResult
 
 RIGHT = CheckResult("the audit's errors are exactly what was planted", True, "zombie_commit at 0x41")
 TITLE = "00:00:02 session …bc, which is no member, set the offset of demo's orders-9 back: offsets 292 → 146"
@@ -28,27 +26,24 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def report(check: CheckResult, page: Path, folder: Path | None = None) -> AuditDemoReport:
+def report(check: CheckResult, page: Path, folder: Path | None = None) -> AuditRun:
     """A run with two planted writes and this verdict."""
-    return AuditDemoReport(
+    return ended(
+        AuditRun,
+        folder=folder,
         checks=(check,),
-        planted=(Planted(1, "ada", 0xABC, 0x41, 255, 275), Planted(9, "cleo", 0xABC, 0x47, 292, 146)),
+        planted=[Planted(1, "ada", 0xABC, 0x41, 255, 275), Planted(9, "cleo", 0xABC, 0x47, 292, 146)],
         severities={"error": 3, "info": 1},
         incidents=(TITLE,),
-        partition=9,
-        owners=(OwnerLife("demo_cleo-0", 0xDEF, 0x26, 1_000, 0x89, 2_000, "release", 0xDEF),),
+        lives={9: [OwnerLife("demo_cleo-0", 0xDEF, 0x26, 1_000, 0x89, 2_000, "release", 0xDEF)]},
         report=(page,),
         took_s=43.2,
-        as_of=AsOf(0xB5, 2_500),
-        group="demo",
-        zookeeper="127.0.0.1:1",
-        folder=folder,
     )
 
 
-def stage(monkeypatch: pytest.MonkeyPatch, found: AuditDemoReport) -> list[Any]:
-    """The demo returns this report."""
-    return staged(monkeypatch, audit, found, "a foreign client writes")
+def stage(monkeypatch: pytest.MonkeyPatch, found: AuditRun) -> list[Any]:
+    """The demo returns this run."""
+    return staged(monkeypatch, found, "a foreign client writes")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

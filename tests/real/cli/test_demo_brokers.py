@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.real.cli.staged_demos import staged
+from tests.real.cli.staged_demos import ended, staged
 from tests.worlds.shell import Shell
-from zkgroup.demo import brokers as scenario
-from zkgroup.demo.brokers import BrokersDemoReport
+from zkgroup.clients.producer import DeliveryReport, Outcome
+from zkgroup.demo.brokers import BrokersRun
+from zkgroup.demo.checks import CheckResult
 from zkgroup.demo.clients_step import ClientRun, SegmentDump
+from zkgroup.demo.flight_data import Processed, reduce
 from zkgroup.demo.kafka_clients import ClientRecord, LeftOut
-from zkgroup.demo.stage import CheckResult
-from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import ClusterFigures
 
 RIGHT = CheckResult("nothing is stuck", True, "all led")
@@ -34,31 +34,30 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def report(*checks: CheckResult, folder: Path | None = None) -> BrokersDemoReport:
+def report(*checks: CheckResult, folder: Path | None = None) -> BrokersRun:
     figures = ClusterFigures(transactions=500, elections=3, moves_begun=48, moves_ended=48)
-    return BrokersDemoReport(
+    return ended(
+        BrokersRun,
+        folder=folder,
         checks=checks,
-        figures=figures,
-        acknowledged=20_000,
-        repeated=7,
-        consumed=20_008,
+        log_figures=figures,
+        deliveries=[
+            DeliveryReport(number, 0, Outcome.ACKNOWLEDGED, number, number < 7) for number in range(20_000)
+        ],
+        reduction=reduce({"ada": [Processed(0, offset, "ORD", 1, 1) for offset in range(20_008)]}),
         epochs=3,
-        clients=(CLIENT,),
-        left_out=(LeftOut("aiokafka", "not installed: pip install aiokafka"),),
+        clients=[CLIENT],
+        left_out=[LeftOut("aiokafka", "not installed: pip install aiokafka")],
         dump=SegmentDump("broker 1's clients-0/0.log", BATCHES),
-        group="demo",
         took_s=55.5,
         failovers_s=(4.25, 4.5),
         moved=48,
-        as_of=AsOf(1, 1),
-        zookeeper="127.0.0.1:1",
-        folder=folder,
     )
 
 
-def stage(monkeypatch: pytest.MonkeyPatch, found: BrokersDemoReport) -> list[Any]:
-    """The demo returns this report."""
-    return staged(monkeypatch, scenario, found, "a broker starts")
+def stage(monkeypatch: pytest.MonkeyPatch, found: BrokersRun) -> list[Any]:
+    """The demo returns this run."""
+    return staged(monkeypatch, found, "a broker starts")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.real.cli.staged_demos import staged
+from tests.real.cli.staged_demos import ended, staged
 from tests.worlds.shell import Shell
-from zkgroup.demo import coordinator as scenario
-from zkgroup.demo.coordinator import ClientResult, CoordinatorDemoReport
+from zkgroup.demo.checks import CheckResult
+from zkgroup.demo.coordinator import ClientResult, CoordinatorRun
+from zkgroup.demo.flight_data import Processed, reduce
 from zkgroup.demo.kafka_clients import LeftOut
-from zkgroup.demo.stage import CheckResult
-from zkgroup.groups.ensemble import AsOf
 from zkgroup.history import ClusterFigures
 
 RIGHT = CheckResult("one kind of members at a time", True, "2 ZooKeeper consumers")
@@ -26,32 +25,30 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def report(*checks: CheckResult, folder: Path | None = None) -> CoordinatorDemoReport:
-    return CoordinatorDemoReport(
+def report(*checks: CheckResult, folder: Path | None = None) -> CoordinatorRun:
+    records = [Processed(0, offset, "ORD", 1, 1) for offset in range(20_000)]
+    return ended(
+        CoordinatorRun,
+        folder=folder,
         checks=checks,
         clients=(
             ClientResult("kafka-python", "kafka-python", "3.0.12", 2_631, "killed", 0),
             ClientResult("confluent-kafka", "confluent-kafka", "2.16.1", 2_731, "paused", 1),
         ),
-        left_out=(LeftOut("aiokafka", "not installed: pip install aiokafka"),),
-        records=20_000,
-        twice=45,
+        left_out=[LeftOut("aiokafka", "not installed: pip install aiokafka")],
+        reduction=reduce({"one": records, "another": records[:45]}),
         generations=4,
         coordinators=(3, 1),
         failover_s=5.25,
         kept_generation=True,
-        figures=ClusterFigures(transactions=500, leader_changes=21),
+        log_figures=ClusterFigures(transactions=500, leader_changes=21),
         took_s=50.5,
-        as_of=AsOf(1, 1),
-        group="demo",
-        zookeeper="127.0.0.1:1",
-        folder=folder,
     )
 
 
-def stage(monkeypatch: pytest.MonkeyPatch, found: CoordinatorDemoReport) -> list[Any]:
-    """The demo returns this report."""
-    return staged(monkeypatch, scenario, found, "a client joins")
+def stage(monkeypatch: pytest.MonkeyPatch, found: CoordinatorRun) -> list[Any]:
+    """The demo returns this run."""
+    return staged(monkeypatch, found, "a client joins")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.real.cli.staged_demos import staged
+from tests.real.cli.staged_demos import ended, staged
 from tests.worlds.shell import Shell
-from zkgroup.demo import group as scenario
-from zkgroup.demo.flight_data import AirportDelay
-from zkgroup.demo.group import GroupDemoReport
-from zkgroup.demo.stage import CheckResult
-from zkgroup.groups.ensemble import AsOf
+from zkgroup.demo.checks import CheckResult
+from zkgroup.demo.flight_data import Processed, reduce
+from zkgroup.demo.group import GroupRun
 from zkgroup.history import Figures
 
 RIGHT = CheckResult("every record was processed", True, "20,000 of 20,000")
@@ -26,26 +24,23 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def report(*checks: CheckResult, folder: Path | None = None, embedded: bool = True) -> GroupDemoReport:
-    return GroupDemoReport(
+def report(*checks: CheckResult, folder: Path | None = None, given: str | None = None) -> GroupRun:
+    records = [Processed(0, offset, "ORD", 15, 1) for offset in range(20_000)]
+    return ended(
+        GroupRun,
+        folder=folder,
+        given=given,
         checks=checks,
-        airports=(AirportDelay("ORD", 10, 155),),
-        records=20_000,
-        twice=7,
+        reduction=reduce({"ada": records, "ben": records[:7]}),
         took_s=35.5,
         figures=Figures(deliveries=20_007, commits=300, ownership_changes=20),
         takeover_s=4.25,
-        as_of=AsOf(1, 1),
-        group="demo",
-        zookeeper="127.0.0.1:1",
-        folder=folder,
-        embedded=embedded,
     )
 
 
-def stage(monkeypatch: pytest.MonkeyPatch, found: GroupDemoReport) -> list[Any]:
-    """The demo returns this report."""
-    return staged(monkeypatch, scenario, found, "every partition has an owner")
+def stage(monkeypatch: pytest.MonkeyPatch, found: GroupRun) -> list[Any]:
+    """The demo returns this run."""
+    return staged(monkeypatch, found, "every partition has an owner")
 
 
 def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +50,7 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
 
     assert ran.code == 0
     assert "  1.5 s  every partition has an owner" in ran.err
-    assert ["ORD", "10", "15.5"] in [line.split() for line in ran.lines]
+    assert ["ORD", "20000", "15.0"] in [line.split() for line in ran.lines]
     assert "yes     every record was processed" in ran.out
     assert "20,000 records in 36 s, 7 of them twice." in ran.out
     assert "kept" not in ran.err
@@ -80,7 +75,7 @@ def test_an_existing_ensemble_is_used_as_it_is(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With -z the demo uses that ensemble, and its last lines start no server."""
-    options = stage(monkeypatch, report(RIGHT, folder=tmp_path, embedded=False))
+    options = stage(monkeypatch, report(RIGHT, folder=tmp_path, given="127.0.0.1:1"))
     ran = shell.run("-z", "127.0.0.1:1", "demo", "--keep")
 
     assert ran.code == 0
@@ -98,7 +93,7 @@ def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
     assert [one["holds"] for one in document["checks"]] == [True, False]
     assert (document["records"], document["twice"], document["takeover_ms"]) == (20_000, 7, 4250)
     assert document["history"]["deliveries"] == 20_007
-    assert document["airports"] == [{"airport": "ORD", "flights": 10, "delay_minutes": 155}]
+    assert document["airports"] == [{"airport": "ORD", "flights": 20_000, "delay_minutes": 300_000}]
 
 
 @pytest.mark.parametrize(

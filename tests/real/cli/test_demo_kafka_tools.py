@@ -16,8 +16,8 @@ from zkgroup.errors import SourceError
 
 Install = Callable[[str, str], None]
 FETCHING = """
-for word in "$@"; do case "$word" in -DoutputDirectory=*) out=${word#*=};; *pom.xml) pom=$word;; esac; done
-mkdir "$(dirname "$pom")/$out"; touch "$(dirname "$pom")/$out/kafka.jar"
+for word in "$@"; do case "$word" in -DoutputDirectory=*) out=${word#*=};; esac; done
+cat pom.xml >/dev/null && mkdir "$out" && touch "$out/kafka.jar"
 """
 
 
@@ -26,7 +26,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Puts a shell script of a name on the PATH, on which nothing else is but sh and its tools."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("sh", "mkdir", "touch", "dirname", "sleep", "cat"):
+    for name in ("sh", "mkdir", "touch", "sleep", "cat"):
         (folder / name).symlink_to(f"/bin/{name}")
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -19,7 +19,7 @@ def test_every_client_reads_what_each_has_produced(
     """Each returns the offsets of its records, and all read the same."""
     caplog.set_level(logging.CRITICAL)
     kafka_cluster.create_topic("t")
-    clients, left_out = kafka_clients.installed()
+    clients = [one for one in kafka_clients.CLIENTS if one.is_installed]
     log: dict[int, ClientRecord] = {}
     for client in clients:
         records = [ClientRecord(client.name.encode(), b"value %d" % number) for number in range(40)]
@@ -28,7 +28,6 @@ def test_every_client_reads_what_each_has_produced(
         log.update(zip(offsets, records, strict=True))
     read = [client.read(kafka_cluster.bootstrap_servers, "t", len(log)) for client in clients]
 
-    assert left_out == []
     assert [client.name for client in clients] == ["kafka-python", "confluent-kafka", "aiokafka"]
     assert sorted(log) == list(range(120))
     assert read == [log] * 3
