@@ -16,7 +16,7 @@ from zkgroup.audit.answers.partition_rows import partition_rows
 from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.answers.session_rows import session_views
 from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.bounded import BoundedRows, RowLimits
+from zkgroup.audit.findings.buckets import AuditedRows, RowLimits
 from zkgroup.audit.findings.rules import Bounds
 from zkgroup.audit.findings.screening import find_screened
 from zkgroup.audit.inputs.opening import open_source
@@ -45,7 +45,7 @@ def assert_same(rows: Rows, bounds: Mapping[str, Bounds], what: str) -> Counter[
         seen, some = partition_rows(rows, group, TIGHT.rows_per_part)
         assert (seen, groups_of(some)) == (facts, groups_of(events)), what
         assert rows_by_partition(some, group) == rows_by_partition(events, group), what
-    with closing(BoundedRows(rows, None, TIGHT)) as bounded:
+    with closing(AuditedRows(rows, None, TIGHT)) as bounded:
         assert (what, bounded.written > 0) == (what, (~columns.seed).sum() > TIGHT.most_rows)
         assert bounded.facts == facts, what
         found = Counter(bounded.find(RULES, bounds))

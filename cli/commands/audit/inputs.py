@@ -15,13 +15,14 @@ from typing import Any
 import click
 
 from zkgroup.audit.inputs.manifest import is_converted
-from zkgroup.audit.inputs.opening import OneTree, inconsistency_of, open_source, path_of, require_source
+from zkgroup.audit.inputs.opening import OneTree, open_source, path_of, require_source
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, require_columns
 from zkgroup.audit.spark.collector import without_collector
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped
 from zkgroup.zkfiles.names import list_files
+from zkgroup.zookeeper.settings import Address
 
 from ...app import Command, shared
 from ...context import connected, target
@@ -233,21 +234,15 @@ def echo_notes(notes: Sequence[str], damages: Sequence[str]) -> None:
 def _live(inputs: Inputs, report: Progress) -> Source:
     inputs.require_live()
     try:
-        target(shared())
+        asked = target(shared())
     except click.UsageError as error:
         raise click.UsageError(f"name folders with --input, or a live ensemble: {error.message}") from None
     from zkgroup.audit.inputs.live import walk
 
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=report)
-        now_ms = ensemble.clock.wall_ms()
-    return OneTree(
-        znodes=lambda: (znode.stored() for znode in tree.znodes),
-        zxid=tree.zxid_before,
-        time_ms=now_ms,
-        is_exact=not tree.changed and not tree.unreadable,
-        detail=inconsistency_of(tree.changed, tree.unreadable, tree.zxid_after),
-    )
+        header = tree.header(ensemble.clock.wall_ms(), Address.parse(asked.zookeeper))
+    return OneTree(header, lambda: (znode.stored() for znode in tree.znodes))
 
 
 _DECIMAL = re.compile(r"[0-9]+")

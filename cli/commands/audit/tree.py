@@ -265,7 +265,7 @@ def export(
     else:
         inputs.require_live()
         header, written, code = _of_live(file, rounds, overwrite=overwrite)
-    detail = header.detail or inconsistency_of(header.changed, header.unreadable, header.zxid_after)
+    detail = inconsistency_of(header)
     echo_err(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
     last = LastTransaction.of(header.zxid_before, header.time_ms)
     if not EXPORT.print(out, last, WrittenExport(file, written, header)):
@@ -281,15 +281,7 @@ def _of_live(file: Path, rounds: int, *, overwrite: bool) -> Made:
     with progress() as report, connected() as ensemble:
         found = walk(ensemble.zk, rounds=rounds, progress=report)
         address = Address.parse(target(shared()).zookeeper)
-        header = ExportHeader(
-            time_ms=ensemble.clock.wall_ms(),
-            source=address.servers,
-            chroot=address.chroot,
-            zxid_before=found.zxid_before,
-            zxid_after=found.zxid_after,
-            changed=found.changed,
-            unreadable=found.unreadable,
-        )
+        header = found.header(ensemble.clock.wall_ms(), address)
         written = _write(file, header, found.znodes, report, overwrite=overwrite)
     return header, written, EXIT_PARTLY_DONE if header.unreadable else 0
 

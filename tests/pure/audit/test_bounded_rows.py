@@ -18,7 +18,7 @@ from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
 from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import bounds_for, events_in
 from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.bounded import BoundedRows, RowLimits
+from zkgroup.audit.findings.buckets import AuditedRows, RowLimits
 from zkgroup.audit.findings.engine import bounds_of
 from zkgroup.audit.findings.rules import Bounds
 from zkgroup.audit.inputs import buckets
@@ -42,9 +42,9 @@ def test_random_histories_have_the_findings_of_all_rows(tmp_path: Path) -> None:
 def test_findings_of_one_group_are_those_of_its_rows(tmp_path: Path) -> None:
     """Rows of other groups are left out part by part; all names are known."""
     source = open_source([write_logs(tmp_path / "day", 12_000, 2, groups=3)])
-    with closing(BoundedRows(source.rows(), "group-1")) as whole:
+    with closing(AuditedRows(source.rows(), "group-1")) as whole:
         expected = Counter(whole.find(RULES, BOUNDS))
-    with closing(BoundedRows(source.rows(), "group-1", TIGHT._replace(rows_per_part=4_000))) as bounded:
+    with closing(AuditedRows(source.rows(), "group-1", TIGHT._replace(rows_per_part=4_000))) as bounded:
         assert bounded.written
         assert bounded.groups == whole.groups == {"group-0", "group-1", "group-2"}
         assert Counter(bounded.find(RULES, BOUNDS)) == expected
@@ -59,7 +59,7 @@ def test_a_damage_behind_rows_that_were_written(tmp_path: Path) -> None:
     place = random.Random(1).randrange(len(whole) // 2, len(whole) - 100)
     log.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
     rows = open_source([day]).rows()
-    with closing(BoundedRows(rows, None, TIGHT._replace(rows_per_part=1_000))) as bounded:
+    with closing(AuditedRows(rows, None, TIGHT._replace(rows_per_part=1_000))) as bounded:
         assert bounded.written
         assert bounded.facts == facts_of(events_in(rows))
         assert Counter(bounded.find(RULES, BOUNDS)) == Counter(find(RULES, lambda: events_in(rows)))
@@ -72,11 +72,11 @@ def test_a_short_history_is_not_written(tmp_path: Path, monkeypatch: pytest.Monk
     expected = assert_same(rows, BOUNDS, "history 7")
     monkeypatch.setattr(buckets, "TemporaryFile", None)
 
-    with closing(BoundedRows(rows, None, RowLimits(logged, 40, 3))) as bounded:
+    with closing(AuditedRows(rows, None, RowLimits(logged, 40, 3))) as bounded:
         assert bounded.written == 0
         assert Counter(one.finding for one in bounded.find(RULES, BOUNDS)) == expected
     with pytest.raises(TypeError):
-        BoundedRows(rows, None, RowLimits(logged - 1, 40, 3))
+        AuditedRows(rows, None, RowLimits(logged - 1, 40, 3))
 
 
 def test_what_is_written_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_what_is_written_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    bounded = BoundedRows(rows_of(tmp_path / "files", 7), None, TIGHT)
+    bounded = AuditedRows(rows_of(tmp_path / "files", 7), None, TIGHT)
     assert bounded.written
     assert [name.endswith("(deleted)") for name in open_below(place)] == [True]
     assert list(place.iterdir()) == []
@@ -110,7 +110,7 @@ def test_a_full_disk_is_told_with_the_folder(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     monkeypatch.setattr(buckets, "TemporaryFile", lambda prefix: Path("/dev/full").open("r+b"))  # noqa: SIM115
     with pytest.raises(ConfigError, match=f"{place}: .*No space left on device; TMPDIR names another"):
-        BoundedRows(rows_of(tmp_path / "files", 7), None, TIGHT)
+        AuditedRows(rows_of(tmp_path / "files", 7), None, TIGHT)
 
 
 def test_rows_that_are_gone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder, source
 from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
-from zkgroup.audit.findings.bounded import BoundedRows
+from zkgroup.audit.findings.buckets import AuditedRows
 from zkgroup.audit.findings.engine import audit, bounds_of
 from zkgroup.audit.findings.rules import Bounds, Find, Finding, KeyRows, Rule, WholeRule
 from zkgroup.audit.inputs.facts import Facts
@@ -20,6 +20,7 @@ from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, 
 from zkgroup.audit.inputs.opening import OneTree, open_source
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError
+from zkgroup.zkfiles.exports import ExportHeader
 
 
 def rows(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -90,7 +91,7 @@ def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
 
 def test_what_the_input_is_not_enough_for_is_named() -> None:
     """One tree answers what a snapshot can; the others say what they lack."""
-    tree = OneTree(znodes=tuple, zxid=5, time_ms=None, is_exact=True)
+    tree = OneTree(ExportHeader(time_ms=None, source="", zxid_before=5, zxid_after=5), tuple)
     needs_tree = _rule(bare, needs=("snapshot",))
     of_files = WholeRule(whole, question="?", act="", needs=("snapshot",))
 
@@ -104,9 +105,9 @@ def test_what_the_input_is_not_enough_for_is_named() -> None:
 
 def test_what_stands_in_one_tree_has_stood_until_it_was_read() -> None:
     """Its end is not its last change: in a cluster where nothing happens any more, things last on."""
-    rows = OneTree(znodes=tuple, zxid=5, time_ms=7_000, is_exact=True).rows()
+    rows = OneTree(ExportHeader(time_ms=7_000, source="", zxid_before=5, zxid_after=5), tuple).rows()
 
-    facts = BoundedRows(rows, None).facts
+    facts = AuditedRows(rows, None).facts
 
     assert (facts.end_zxid, facts.end_ms, facts.has_log) == (5, 7_000, False)
 

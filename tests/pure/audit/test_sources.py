@@ -204,7 +204,7 @@ def test_one_tree_has_no_history(tmp_path: Path) -> None:
     assert {event.seed for event in events_in(rows)} == {True}
     assert (rows.seen.is_exact, source.damages()) == (False, [])
     assert source.notes() == ["1 paths changed while it was read, up to 0x3e7: /a"]
-    assert source.tree(PointInTime(zxid=source.zxid)).zxid == source.zxid
+    assert source.tree(PointInTime(zxid=rows.seen.zxid)).zxid == rows.seen.zxid
     for moment in (PointInTime(zxid=1), PointInTime(time_ms=1)):
         with pytest.raises(NotFoundError, match="nothing but the tree"):
             source.tree(moment)

@@ -1,7 +1,8 @@
-"""Asks the rules of a history whose rows are in buckets: of each bucket alone, then of all together.
+"""The rows of an audit, and rules about them: all in memory, or in buckets where they are too many.
 
-Rules about sessions and about the whole tree have rows in several buckets. The former read the known rows of
-all (`known_rows`), the latter the rows that make up the tree, and those by which rights were changed.
+A bucket is asked alone. Rules about sessions and about the whole tree have rows in several buckets. The
+former read the known rows of all (`known_rows`), the latter the rows that make up the tree, and those by
+which rights were changed.
 """
 
 from __future__ import annotations
@@ -12,13 +13,26 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from zkgroup.audit.findings.load import ACLS, open_acl
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screened
-from zkgroup.audit.findings.screening import AuditedColumns, find_screened
+from zkgroup.audit.findings.rules import Bounds, Finding, Rule
+from zkgroup.audit.findings.screening import AuditedColumns, find_screened, of_one_group
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.findings.tree_columns import TreeTable
+from zkgroup.audit.inputs.buckets import CLUSTER, TemporaryBuckets, known_rows
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import BY_SESSION, BY_SUBTREE, Key
-from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, in_order, joined
+from zkgroup.audit.inputs.keys import BY_SESSION, BY_SUBTREE
+from zkgroup.audit.inputs.rows import (
+    ROWS_PER_PART,
+    Columns,
+    Flags,
+    Numbers,
+    apart,
+    closes_in,
+    compact,
+    facts_in,
+    in_order,
+    joined,
+)
+from zkgroup.audit.inputs.source import Rows
 
 SESSION_KEYS: Final = frozenset({BY_SESSION.name})
 TREE_KEYS: Final = frozenset({BY_SUBTREE.name, ACLS.name})
@@ -29,36 +43,6 @@ SPANNING: Final = SESSION_KEYS | TREE_KEYS
 def rules_by(rules: Iterable[Rule], keys: frozenset[str]) -> list[Rule]:
     """Those of these rules that have such keys."""
     return [rule for rule in rules if rule.keys.name in keys]
-
-
-def _tree_rows(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Finds nothing."""
-    return iter(())
-
-
-class TreeRows:
-    """Collects, while rules are asked of a bucket, what the rules of TREE_KEYS cannot do without.
-
-    That is whatever the other buckets have: all that makes up the tree, and all by which rights changed.
-    """
-
-    def __init__(self) -> None:
-        self.rows: Numbers = np.zeros(0, np.int64)
-        """The numbers of these rows of the bucket."""
-        self.rule: Final = Rule(_tree_rows, question="", act="", keys=BY_SUBTREE, screen=self._collect)
-        """Asked beside the others, finds nothing: it shares their tables."""
-
-    def _collect(self, tables: ScreenTables, bounds: Bounds) -> Screened:
-        rows = tables.of(BY_SUBTREE)
-        matters: Flags = np.zeros(len(tables.columns), np.bool_)
-        if len(rows.rows):
-            tree = TreeTable(tables, rows)
-            for places in (tree.change, tree.write):
-                matters[rows.rows[places]] = True
-        assert open_acl.screen is not None
-        matters[open_acl.screen(tables, open_acl.bounds).rows.rows] = True
-        self.rows = np.flatnonzero(matters)
-        return Screened(rows.none())
 
 
 class FoundInBucket(NamedTuple):
@@ -79,15 +63,25 @@ def find_in_bucket(
     """Asks those of the rules whose keys are in one bucket; `then` gets what was computed for them."""
     if not len(columns):
         return FoundInBucket([], columns)
-    tree = TreeRows()
-    asked = [rule for rule in rules if rule.keys.name not in SPANNING]
-    if rules_by(rules, TREE_KEYS):
-        asked.append(tree.rule)
     audited = AuditedColumns(columns, facts)
-    found = list(audited.find(asked, {**bounds, tree.rule.name: {}}))
+    found = list(audited.find([rule for rule in rules if rule.keys.name not in SPANNING], bounds))
+    tree = _tree_rows(audited.tables) if rules_by(rules, TREE_KEYS) else np.zeros(0, np.int64)
     if then is not None:
         then(audited)
-    return FoundInBucket(found, columns.take(tree.rows))
+    return FoundInBucket(found, columns.take(tree))
+
+
+def _tree_rows(tables: ScreenTables) -> Numbers:
+    """The rows that make up the tree, and by which rights changed, whatever other buckets have."""
+    rows = tables.of(BY_SUBTREE)
+    matters: Flags = np.zeros(len(tables.columns), np.bool_)
+    if len(rows.rows):
+        tree = TreeTable(tables, rows)
+        for places in (tree.change, tree.write):
+            matters[rows.rows[places]] = True
+    assert open_acl.screen is not None
+    matters[open_acl.screen(tables, open_acl.bounds).rows.rows] = True
+    return np.flatnonzero(matters)
 
 
 def find_in_sessions(
@@ -105,3 +99,94 @@ def find_in_tree(
     whole = in_order(joined(trees))
     if asked and len(whole):
         yield from find_screened(asked, whole, facts, bounds)
+
+
+class RowLimits(NamedTuple):
+    """Says how many rows are in memory at a time."""
+
+    most_rows: int = 1_500_000
+    """Of a history with more all are written by bucket."""
+    rows_per_part: int = ROWS_PER_PART
+    """So many are read and written at a time, and those of one transaction more."""
+    buckets: int = 32
+    """For groups. How long the history is shows only when it has been read."""
+
+
+LIMITS: Final = RowLimits()
+
+
+class AuditedRows:
+    """The rows of an audit, of one group where one is named. Close it when all is found."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        group: str | None,
+        limits: RowLimits = LIMITS,
+        watch: Callable[[Columns], None] | None = None,
+        then: Callable[[AuditedColumns], None] | None = None,
+    ) -> None:
+        """`watch` gets each part of the rows while they are read, what stood before first; `then` what rules
+        have computed of all rows, or of those of one bucket after the other."""
+        self.rows, self.group, self._limits = rows, group, limits
+        self._watch, self._then = watch, then
+        self.groups: set[str] = set()
+        """The names of all groups, where one is asked for."""
+        self._kept: TemporaryBuckets | None = None
+        try:
+            self._columns = self._all()
+        except BaseException:
+            self.close()
+            raise
+        self.facts = rows.ended(facts_in(self._columns))
+
+    @property
+    def written(self) -> int:
+        """Bytes that were written to the disk."""
+        return 0 if self._kept is None else self._kept.tables.size
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+        """Yields what the rules find."""
+        if self._kept is None:
+            audited = AuditedColumns(self._columns, self.facts)
+            yield from audited.find(rules, bounds)
+            if self._then is not None:
+                self._then(audited)
+            return
+        yield from find_in_sessions(rules, self._columns, self.facts, bounds)
+        closes, trees, names = closes_in(self._columns), [], self._kept.names
+        for number, name in enumerate(names):
+            self.rows.progress("searching for findings in buckets", number, len(names))
+            before, logged = apart(self._kept.columns(name))
+            if name != CLUSTER:
+                logged = in_order(joined([logged, closes]))
+            found = find_in_bucket(rules, joined([before, logged]), self.facts, bounds, self._then)
+            trees.append(found.tree)
+            yield from found.findings
+        yield from find_in_tree(rules, trees, self.facts, bounds)
+
+    def close(self) -> None:
+        """Gives what was written back."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _all(self) -> Columns:
+        """All rows; of more than may be in memory those that have to be seen together."""
+        held: list[Columns] = []
+        known: list[Columns] = []
+        size = 0
+        for rows in self.rows.parts(self._limits.rows_per_part):
+            part = of_one_group(rows, self.group, self.groups)
+            if self._watch is not None:
+                self._watch(part)
+            held.append(part)
+            size += int((~part.seed).sum())
+            if self._kept is None and size > self._limits.most_rows:
+                self._kept = TemporaryBuckets(self._limits.buckets)
+            if self._kept is not None:
+                for each in held:
+                    self._kept.add(each)
+                    known.append(compact(each.take(known_rows(each))))
+                held.clear()
+        return joined(known or held)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import require_group
-from zkgroup.audit.inputs.source import PointInTime, Rows, Source, require_columns
+from zkgroup.audit.inputs.source import PointInTime, Source, require_columns
 from zkgroup.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zkgroup.audit.findings.buckets import AuditedRows
 
 
 class Skipped(NamedTuple):
@@ -50,19 +53,19 @@ def audit(
     """
     bounds_of(rules, bounds or {})
     require_columns()
-    from zkgroup.audit.findings.bounded import BoundedRows
+    from zkgroup.audit.findings.buckets import AuditedRows
 
-    with closing(BoundedRows(source.rows(start, end), group)) as table:
-        return audit_rows(source, table, rules, bounds)
+    with closing(AuditedRows(source.rows(start, end), group)) as audited:
+        return audit_rows(source, audited, rules, bounds)
 
 
 def audit_rows(
-    source: Source, table: AskedRows, rules: Sequence[AnyRule], bounds: Mapping[str, float] | None = None
+    source: Source, audited: AuditedRows, rules: Sequence[AnyRule], bounds: Mapping[str, float] | None = None
 ) -> Found:
     """`audit` of rows that are read already, and are to be used for more."""
     chosen = bounds_of(rules, bounds or {})
-    rows, group, facts = table.rows, table.group, table.facts
-    require_group(group, table.groups)
+    rows, group, facts = audited.rows, audited.group, audited.facts
+    require_group(group, audited.groups)
     skipped = [
         Skipped(rule, reason)
         for rule in rules
@@ -78,24 +81,10 @@ def audit_rows(
                 reported = rule.find(source.history, facts, chosen[rule.name])
                 found += within(reported, rows.seen.zxid, rows.to_zxid)
     rows.progress("searching for findings")
-    found += table.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
+    found += audited.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts)
-
-
-class AskedRows(Protocol):
-    """The rows of an audit as columns."""
-
-    rows: Rows
-    """As the source gave them."""
-    group: str | None
-    """The only group that is asked about."""
-    facts: Facts
-    groups: set[str]
-    """The names of all groups, where one is asked for."""
-
-    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterable[Finding]: ...
 
 
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:

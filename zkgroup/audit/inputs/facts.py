@@ -6,19 +6,21 @@ Spark they are collected and sent to each worker. Nothing that grows with commit
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from zkgroup.audit.inputs.events import Event
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.coordinated_groups import SlotConfig
-from zkgroup.znodes.paths import PathKind, path_kind
+from zkgroup.znodes.paths import Kind, PathKind, path_kind
+
+_Item = TypeVar("_Item")
 
 
 class Life(NamedTuple):
@@ -166,21 +168,24 @@ class FactBuilder:
         self._end_ms = 0
         self._has_seeds = False
         self._sessions: dict[int, SessionLife] = {}
+        self._lives: defaultdict[Kind, dict[str, list[Life]]] = defaultdict(dict)
+        """By the kind of path, and by name."""
         self._open: dict[str, int] = {}
-        """Of what lives: the place of its life among those of its kind."""
-        self._controllers: list[Life] = []
-        self._epochs: list[DataChange] = []
-        self._brokers: dict[str, list[Life]] = {}
-        self._topics: dict[str, list[DataChange]] = {}
+        """Of what lives: the place of its life among those of its kind and name."""
+        self._changes: defaultdict[Kind, dict[str, list[DataChange]]] = defaultdict(dict)
         self._asked: dict[TopicPartition, int] = {}
         """Moves that are asked for, each with the zxid since which it is."""
         self._slots_zxid: int | None = None
         self._moves: dict[str, list[Requested]] = {}
-        self._members: dict[str, list[Life]] = {}
         self._acts: dict[str, set[int]] = {}
 
     def see(self, event: Event) -> None:
-        self._span(event)
+        if event.seed:
+            self._has_seeds = True
+        elif self._start is None:
+            self._start = event.zxid, event.time_ms
+        self._end_zxid = max(self._end_zxid, event.zxid)
+        self._end_ms = max(self._end_ms, event.time_ms, event.mtime_ms or 0)
         if event.session:
             self._session(event)
         if event.applied and event.op in ("create", "set", "delete"):
@@ -192,6 +197,10 @@ class FactBuilder:
 
     def facts(self) -> Facts:
         start_zxid, start_ms = self._start or (0, 0)
+        lives, changes = self._lives, self._changes
+        moves = {topic: list(ended) for topic, ended in self._moves.items()}
+        for partition, since in self._asked.items():
+            moves.setdefault(partition.topic, []).append(Requested(partition.partition, since))
         return Facts(
             start_zxid=start_zxid,
             start_ms=start_ms,
@@ -203,23 +212,15 @@ class FactBuilder:
             open_by_server=Counter(
                 server_of(life.session) for life in self._sessions.values() if life.to_zxid is None
             ),
-            controllers=tuple(self._controllers),
-            controller_epochs=tuple(self._epochs),
-            brokers={name: tuple(lives) for name, lives in self._brokers.items()},
-            topics={name: tuple(changes) for name, changes in self._topics.items()},
+            controllers=tuple(*lives["controller"].values()),
+            controller_epochs=tuple(*changes["controller_epoch"].values()),
+            brokers=_tuples(lives["broker"]),
+            topics=_tuples(changes["topic"]),
             slots_zxid=self._slots_zxid,
-            moves=self._all_moves(),
-            members={name: tuple(lives) for name, lives in self._members.items()},
+            moves=_tuples(moves),
+            members=_tuples(lives["member"]),
             operator_acts={name: frozenset(zxids) for name, zxids in self._acts.items()},
         )
-
-    def _span(self, event: Event) -> None:
-        if event.seed:
-            self._has_seeds = True
-        elif self._start is None:
-            self._start = event.zxid, event.time_ms
-        self._end_zxid = max(self._end_zxid, event.zxid)
-        self._end_ms = max(self._end_ms, event.time_ms, event.mtime_ms or 0)
 
     def _session(self, event: Event) -> None:
         session, known = event.session, self._sessions.get(event.session)
@@ -235,16 +236,12 @@ class FactBuilder:
 
     def _znode(self, event: Event, place: PathKind) -> None:
         match place.kind:
-            case "member":
-                self._life(event, self._members.setdefault(place.name, []))
-            case "broker":
-                self._life(event, self._brokers.setdefault(place.name, []))
-            case "controller":
-                self._life(event, self._controllers)
-            case "controller_epoch":
-                self._epochs.append(_change(event))
-            case "topic":
-                self._topics.setdefault(place.name, []).append(_change(event))
+            case "member" | "broker" | "controller":
+                self._life(event, self._lives[place.kind].setdefault(place.name, []))
+            case "controller_epoch" | "topic":
+                data = None if event.op == "delete" else event.data
+                change = DataChange(event.zxid, event.time_ms, event.session, data)
+                self._changes[place.kind].setdefault(place.name, []).append(change)
             case "admin":
                 self._request(event)
             case _:  # the number of slots, which is written once
@@ -263,12 +260,6 @@ class FactBuilder:
                 self._moves.setdefault(partition.topic, []).append(ended)
         self._asked = asked
 
-    def _all_moves(self) -> dict[str, tuple[Requested, ...]]:
-        moves = {topic: list(ended) for topic, ended in self._moves.items()}
-        for partition, since in self._asked.items():
-            moves.setdefault(partition.topic, []).append(Requested(partition.partition, since))
-        return {topic: tuple(of_topic) for topic, of_topic in moves.items()}
-
     def _life(self, event: Event, lives: list[Life]) -> None:
         """Lives are listed from their beginning; where the log has a hole, a create may end one, too."""
         if event.op == "set":
@@ -282,6 +273,5 @@ class FactBuilder:
             lives.append(Life(event.path, event.session, event.data, event.zxid, event.time_ms))
 
 
-def _change(event: Event) -> DataChange:
-    data = None if event.op == "delete" else event.data
-    return DataChange(event.zxid, event.time_ms, event.session, data)
+def _tuples(lists: Mapping[str, list[_Item]]) -> dict[str, tuple[_Item, ...]]:
+    return {name: tuple(items) for name, items in lists.items()}

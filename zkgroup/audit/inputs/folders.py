@@ -16,7 +16,6 @@ from zkgroup.audit.inputs.source import (
     Rows,
     SeenTree,
     empty_chroot_text,
-    few,
     outside_notes,
     quiet,
     standing_text,
@@ -24,6 +23,7 @@ from zkgroup.audit.inputs.source import (
     zxid_of,
     zxid_range,
 )
+from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.log_lists import LeftOutWrites
@@ -153,7 +153,7 @@ class Folders:
                 f"servers have different records at {_some(decided)}; what most of them have is taken"
             )
         if undecided:
-            taken = few([str(folder) for folder in dict.fromkeys(chain(*undecided.values()))])
+            taken = first_of([*map(str, dict.fromkeys(chain(*undecided.values())))], 5)
             found.append(
                 f"servers have different records at {_some(undecided)}, and none is that of most; "
                 f"what {taken} has, which goes furthest, is taken"
@@ -284,4 +284,4 @@ def _seen(past: PastTree) -> SeenTree:
 
 
 def _some(zxids: Iterable[int]) -> str:
-    return few([f"{zxid:#x}" for zxid in sorted(zxids)])
+    return first_of([f"{zxid:#x}" for zxid in sorted(zxids)], 5)

@@ -8,35 +8,41 @@ differs is read again, until it stays the same or the rounds are over; it is of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from zkgroup.audit.inputs.source import Progress, quiet
 from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl, ZnodeStat
-from zkgroup.zkfiles.exports import ExportedZnode
+from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader
 from zkgroup.zookeeper.blocking import Blocking
+from zkgroup.zookeeper.settings import Address
 
 PATHS_AT_ONCE = 5000
 ROUNDS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class LiveTree:
-    """Holds what a walk found."""
+class LiveTree(NamedTuple):
+    """A walked tree; the first four are as of `ExportHeader`."""
 
     zxid_before: int
-    """Everything outside `changed` is as it was at this zxid, and stood still until it was looked at
-    again."""
     zxid_after: int
-    """Nothing in it is newer."""
+    changed: tuple[str, ...]
+    unreadable: tuple[str, ...]
     znodes: tuple[ExportedZnode, ...]
     """Depth first, parents before children, children by name."""
-    changed: tuple[str, ...]
-    """Created, changed or deleted between the two zxids: as at some moment between them, or gone.
-    A child that came and went before anybody looked is not named, but its parent is."""
-    unreadable: tuple[str, ...]
-    """Their ACL does not let us; they, and what is below them, are left out."""
+
+    def header(self, time_ms: int, address: Address) -> ExportHeader:
+        """Of an export of it; when and where it was walked."""
+        return ExportHeader(
+            time_ms=time_ms,
+            source=address.servers,
+            chroot=address.chroot,
+            zxid_before=self.zxid_before,
+            zxid_after=self.zxid_after,
+            changed=self.changed,
+            unreadable=self.unreadable,
+        )
 
 
 def walk(

@@ -17,12 +17,12 @@ from zkgroup.audit.inputs.source import (
     SeenTree,
     Source,
     empty_chroot_text,
-    few,
     quiet,
     require_columns,
 )
+from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import ConfigError, NotFoundError
-from zkgroup.zkfiles.exports import ExportReader, is_export
+from zkgroup.zkfiles.exports import ExportHeader, ExportReader, is_export
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
 class OneTree:
     """One tree: an export, or what a walk found."""
 
+    header: ExportHeader
     znodes: Callable[[], Iterable[StoredZnode]]
-    zxid: int
-    time_ms: int | None
-    is_exact: bool
-    detail: str = ""
     chroot: str = ""
     history: History | None = None
     _is_chroot_empty: bool = False
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
-        self._require(at)
-        tree = Tree.from_znodes(self.znodes(), zxid=self.zxid, digests=False)
-        return SeenTree(tree, self.zxid, self.time_ms, self.is_exact, False, self.detail)
+        header, zxid = self.header, self.header.zxid_before
+        if at is not None and at.zxid != zxid:
+            raise NotFoundError(
+                f"nothing but the tree at zxid {zxid:#x} is known; other moments need the folders of servers"
+            )
+        tree = Tree.from_znodes(self.znodes(), zxid=zxid, digests=False)
+        return SeenTree(tree, zxid, header.time_ms, header.is_exact, False, inconsistency_of(header))
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         self.zxids(start, end)
         seen = self.tree()
-        seeds = seen.tree
-        self._is_chroot_empty = bool(self.chroot) and not seeds.paths(self.chroot)
+        self._is_chroot_empty = bool(self.chroot) and not seen.tree.paths(self.chroot)
 
         def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
             from zkgroup.audit.inputs.rows import columns_of
 
-            yield columns_of(seeds_of(seeds, self.chroot))
+            yield columns_of(seeds_of(seen.tree, self.chroot))
 
         return Rows(parts, seen, None, is_one_tree=True)
 
@@ -74,24 +74,20 @@ class OneTree:
         return []
 
     def notes(self) -> list[str]:
-        details = [self.detail] if self.detail else []
-        return [*details, empty_chroot_text(self.chroot)] if self._is_chroot_empty else details
-
-    def _require(self, at: PointInTime | None) -> None:
-        if at is None or at.zxid == self.zxid:
-            return
-        raise NotFoundError(
-            f"nothing but the tree at zxid {self.zxid:#x} is known; other moments need the folders of servers"
-        )
+        notes = (inconsistency_of(self.header), empty_chroot_text(self.chroot) * self._is_chroot_empty)
+        return [note for note in notes if note]
 
 
-def inconsistency_of(changed: Sequence[str], unreadable: Sequence[str], zxid_after: int) -> str:
-    """Returns what keeps a walked tree from being one moment's; empty where nothing does."""
-    found = []
+def inconsistency_of(header: ExportHeader) -> str:
+    """Returns what keeps a tree from being exact; empty where nothing does."""
+    if header.detail:
+        return header.detail
+    found, changed, unreadable = [], header.changed, header.unreadable
     if changed:
-        found.append(f"{len(changed)} paths changed while it was read, up to {zxid_after:#x}: {few(changed)}")
+        until = f"while it was read, up to {header.zxid_after:#x}"
+        found.append(f"{len(changed)} paths changed {until}: {first_of(changed, 5)}")
     if unreadable:
-        found.append(f"{len(unreadable)} paths could not be read: {few(unreadable)}")
+        found.append(f"{len(unreadable)} paths could not be read: {first_of(unreadable, 5)}")
     return "; ".join(found)
 
 
@@ -138,12 +134,4 @@ def open_source(
     if len(paths) > 1:
         raise ConfigError(f"{exports[0]} is an export, which is asked alone: expected nothing beside it")
     reader = ExportReader(exports[0])
-    header = reader.header
-    return OneTree(
-        znodes=reader.znodes,
-        zxid=header.zxid_before,
-        time_ms=header.time_ms,
-        is_exact=header.is_exact,
-        detail=header.detail or inconsistency_of(header.changed, header.unreadable, header.zxid_after),
-        chroot=chroot,
-    )
+    return OneTree(reader.header, reader.znodes, chroot)

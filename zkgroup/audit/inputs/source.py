@@ -268,8 +268,3 @@ def standing_text(zxid: int, detail: str) -> str:
 def empty_chroot_text(chroot: str) -> str:
     """That nothing ever was in a chroot, which may be misspelt."""
     return f"the files have no znode at or below the chroot {chroot}"
-
-
-def few(paths: Sequence[str]) -> str:
-    """The first five, and how many more there are."""
-    return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")

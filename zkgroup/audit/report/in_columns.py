@@ -16,11 +16,10 @@ import pyarrow as pa
 from zkgroup.audit.answers.owner_lives import EndedBy, OwnerLife
 from zkgroup.audit.answers.session_rows import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.findings.bounded import LIMITS, BoundedRows, RowLimits
+from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits
 from zkgroup.audit.findings.cluster import partition_stretches
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
-from zkgroup.audit.findings.rules import Bounds, Finding, Rule
 from zkgroup.audit.findings.screening import AuditedColumns
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import CREATE
@@ -88,14 +87,13 @@ class ColumnsDrawing:
         row_limits: RowLimits = LIMITS,
     ) -> None:
         seen = self._seen = _FirstReading()
-        self._bounded = BoundedRows(rows, group, row_limits, seen.add)
-        self.rows, self.group, self.groups = rows, group, self._bounded.groups
-        facts = self.facts = self._bounded.facts
+        self.audited = AuditedRows(rows, group, row_limits, seen.add, self._add)
+        facts = self.audited.facts
         self._limits, self._give = limits, give
         self._is_asked = False
         self._owned = {row: rank for rank, row in enumerate(islice(seen.owned, limits.partitions))}
         self._used = set(islice(seen.used, limits.partitions))
-        at_once = not self._bounded.written
+        at_once = not self.audited.written
         self._offset_table = OrderedTable(partial(give, "offsets"), seen.ends, at_once=at_once)
         self._owner_table = OrderedTable(partial(give, "owners"), seen.ends, at_once=at_once)
         self._rebalances = AllRebalances(limits)
@@ -104,17 +102,12 @@ class ColumnsDrawing:
         self._offsets = AllOffsets(facts, limits)
         self._owners: Timeline[Partition] = timeline_of(facts, limits)
 
-    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        """Yields what the rules find. The sections are drawn of what was computed for them, once."""
-        self._is_asked = True
-        yield from self._bounded.find(rules, bounds, self._add)
-
     def drawn(self) -> Drawn:
-        """All sections, once the rules were asked."""
+        """All sections, of what was computed for rules that were asked; if none were, it is computed here."""
         if not self._is_asked:
-            for _ in self.find((), {}):
+            for _ in self.audited.find((), {}):
                 pass
-        sessions = self._seen.sessions(self.facts)
+        sessions = self._seen.sessions(self.audited.facts)
         self._give("sessions", table_of(SESSIONS, session_lists(sessions)))
         self._offset_table.finish()
         self._owner_table.finish()
@@ -125,22 +118,23 @@ class ColumnsDrawing:
             self._give("rebalances", rebalances)
         self._load.end()
         offsets = self._offsets.drawn(len(self._seen.used) - len(self._used))
-        faults = replication(self._replica_faults, self.facts, self._limits)
+        faults = replication(self._replica_faults, self.audited.facts, self._limits)
         return Drawn(self._owners, self._rebalances, offsets, faults, sessions, self._load)
 
     def close(self) -> None:
         """Gives back what was kept."""
-        self._bounded.close()
+        self.audited.close()
         self._offset_table.close()
         self._owner_table.close()
 
     def _add(self, audited: AuditedColumns) -> None:
         """Takes all rows, or those of one bucket. What rules have computed of them is used, then freed."""
+        self._is_asked = True
         tables = audited.tables
         for key, of_group in audited.by_key(BY_MEMBERSHIP):
-            self._rebalances.keep(of_group.once(group_rebalances, key, self.facts, QUIET_MS))
+            self._rebalances.keep(of_group.once(group_rebalances, key, self.audited.facts, QUIET_MS))
         for key, of_topic in audited.by_key(BY_TOPIC):
-            stretches = of_topic.once(partition_stretches, key, self.facts)
+            stretches = of_topic.once(partition_stretches, key, self.audited.facts)
             self._replica_faults += replica_faults(key[0], stretches)
         audited.forget_rows()
         _count_load(tables, self._load)
@@ -154,7 +148,7 @@ class ColumnsDrawing:
     def _add_owners(self, tables: ScreenTables) -> None:
         """Ownerships come in the order in which they ended, and then those that did not."""
         rows, zxids, subs = [], [], []
-        for row, life, sub in _owner_lives(tables, self.facts, self._owned):
+        for row, life, sub in _owner_lives(tables, self.audited.facts, self._owned):
             ends = (life.from_zxid, life.to_zxid)
             self._owners.add(
                 row, Span(life.from_ms, life.to_ms, life.thread, life.session, *ends, life.ended_by)

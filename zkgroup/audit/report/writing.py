@@ -126,9 +126,9 @@ def report_of(
     """
     limits = limits or ReportLimits()
     with closing(ColumnsDrawing(source.rows(start, end), group, limits, give)) as drawing:
-        found = audit_rows(source, drawing, ALL_RULES) if found is None else found
+        found = audit_rows(source, drawing.audited, ALL_RULES) if found is None else found
         progress("shaping the report")
-        seen, drawn = drawing.rows.seen, drawing.drawn()
+        seen, drawn = drawing.audited.rows.seen, drawing.drawn()
         about = About(  # behind the rows: reading them shows what is damaged
             inputs=[str(path) for path in inputs] or ["the live ensemble"],
             files=list(health_of(map(Path, inputs), source.history) if files is None else files()),

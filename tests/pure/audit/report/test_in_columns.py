@@ -63,7 +63,7 @@ def check_equal(rows: Rows, group: str | None = None, limits: ReportLimits | Non
     for kind in KINDS.values():
         taken = Taken()
         with closing(kind(rows, group, limits or ReportLimits(), taken.add)) as drawing:
-            nothing = Found([], [], drawing.facts)
+            nothing = Found([], [], drawing.audited.facts)
             drawn = drawing.drawn()
         found.append((report_data(drawn, nothing, numbered(nothing), ABOUT, limits), taken.rows))
     (at_once, tables), (in_turn, tables_in_turn) = found
