@@ -22,6 +22,7 @@ from zkgroup.audit.incidents.incident import (
 )
 from zkgroup.audit.incidents.titles import Titles
 from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.texts import is_member
 
 APART_MS = 600_000
 """Findings with one cause that are further apart are two incidents."""
@@ -63,7 +64,9 @@ _WRITES: frozenset[CauseKind] = frozenset(("foreign write", "operator reset", "o
 
 def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
     """The incidents, errors first, then by time. Each finding is in exactly one of them."""
-    found = incidents_by_cause(attributed(findings, facts), facts)
+    ordered = sorted(findings, key=order)
+    causes = Causes(ordered, facts)
+    found = incidents_by_cause(((one, causes.of(one)) for one in ordered), facts)
     return sorted((one for _, one in found), key=incident_order)
 
 
@@ -81,14 +84,6 @@ def incidents_by_cause(
     for cause, each in by_cause.items():
         for run in _runs(cause, each):
             yield cause, _incident(cause, run, facts, titles)
-
-
-def attributed(findings: Iterable[Finding], facts: Facts) -> Iterator[tuple[Finding, Cause]]:
-    """Each finding with its cause, in the order of the audit."""
-    ordered = sorted(findings, key=order)
-    causes = Causes(ordered, facts)
-    for one in ordered:
-        yield one, causes.of(one)
 
 
 def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
@@ -114,11 +109,12 @@ def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts, titles: T
     cause = _with_place(cause, findings)
     span = _span(cause, findings)
     damage = damage_of(findings, facts)
+    groups = {one.group for one in findings} if cause.group is None else {cause.group}
     return Incident(
         titles.title(cause, findings, damage, span[2]),
         _severity(cause, findings, facts),
         cause,
-        cause.group if cause.group is not None else _only(one.group for one in findings),
+        groups.pop() if len(groups) == 1 else None,
         *span,
         damage,
         _act(cause, findings, facts),
@@ -143,22 +139,19 @@ _Number = int | None
 
 def _span(cause: Cause, findings: Sequence[Finding]) -> tuple[_Number, _Number, _Number, _Number]:
     """Zxids, then times, from the first finding to the last; with the cause, unless that was long before."""
-    ends = [_end(one) for one in findings]
-    starts = [one.from_zxid for one in findings if one.from_zxid is not None]
-    start_times = [one.from_ms for one in findings if one.from_ms is not None]
+    starts, ends = [(one.from_zxid, one.from_ms) for one in findings], list(map(_end, findings))
     lasts = any(zxid is None for zxid, _ in ends)
-    to_zxids = [zxid for zxid, _ in ends if zxid is not None]
-    to_times = [ms for _, ms in ends if ms is not None]
-    zxid, ms = cause.zxid, cause.time_ms
-    if starts and start_times and zxid is not None and ms is not None and min(start_times) - ms <= APART_MS:
-        starts, start_times = [*starts, zxid], [*start_times, ms]
-        to_zxids, to_times = [*to_zxids, zxid], [*to_times, ms]
-    return (
-        min(starts, default=None),
-        None if lasts else max(to_zxids, default=None),
-        min(start_times, default=None),
-        None if lasts else max(to_times, default=None),
-    )
+    zxid, ms, first_ms = cause.zxid, cause.time_ms, min(_known(ms for _, ms in starts), default=None)
+    if zxid is not None and ms is not None and first_ms is not None and first_ms - ms <= APART_MS:
+        starts.append((zxid, ms))
+        ends.append((zxid, ms))
+    from_zxid, from_ms = (min(_known(each), default=None) for each in zip(*starts, strict=True))
+    to_zxid, to_ms = (None if lasts else max(_known(each), default=None) for each in zip(*ends, strict=True))
+    return from_zxid, to_zxid, from_ms, to_ms
+
+
+def _known(numbers: Iterable[_Number]) -> list[int]:
+    return [number for number in numbers if number is not None]
 
 
 def _end(one: Finding) -> tuple[int | None, int | None]:
@@ -173,13 +166,11 @@ def _severity(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Severi
     worst = min((one.severity for one in findings), key=SEVERITIES.index)
     if cause.kind in ("restart", "membership change") and worst == "warning":
         is_short = all(
-            one.severity == "info"
-            or (
-                one.finding == "unowned_interval"
-                and one.to_zxid is not None
-                and length_ms(one, facts) <= REBALANCE_MS
-            )
+            one.finding == "unowned_interval"
+            and one.to_zxid is not None
+            and length_ms(one, facts) <= REBALANCE_MS
             for one in findings
+            if one.severity != "info"
         )
         return "info" if is_short else worst
     if cause.kind == "foreign write" and cause.what == CONTROLLER and worst == "info":
@@ -190,20 +181,12 @@ def _severity(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Severi
 def _act(cause: Cause, findings: Sequence[Finding], facts: Facts) -> str:
     if cause.what == CONTROLLER:
         return _CONTROLLER_ACT
-    if cause.what == "offsets" and any(
-        life.session == cause.session for life in facts.members.get(cause.group or "", ())
-    ):
+    if cause.what == "offsets" and is_member(facts, cause.group or "", cause.session or 0):
         return _MEMBER_ACT
-    known = _ACTS.get(cause.kind)
-    if known is not None:
-        return known
+    if cause.kind in _ACTS:
+        return _ACTS[cause.kind]
     first = min(findings, key=lambda one: SEVERITIES.index(one.severity))
     return next((rule.act for rule in ALL_RULES if rule.name == first.finding), "")
-
-
-def _only(groups: Iterable[str | None]) -> str | None:
-    known = set(groups)
-    return known.pop() if len(known) == 1 else None
 
 
 def incident_order(one: Incident) -> tuple[int, int, str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from zkgroup.audit.findings.membership import member_of
 from zkgroup.audit.findings.rules import SEVERITIES
 from zkgroup.audit.incidents.incident import Incident
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, Life
 
 
 class SummaryRow(NamedTuple):
@@ -35,35 +34,22 @@ def summaries(incidents: Iterable[Incident], facts: Facts) -> list[SummaryRow]:
     for one in incidents:
         of_group[one.group].append(one)
     names = sorted({*facts.members, *(name for name in of_group if name is not None)})
-    rows = [_group(name, of_group[name], facts) for name in names]
+    rows = [_row(name, facts.members.get(name, ()), of_group[name], facts) for name in names]
     rows.sort(key=lambda row: (-row.errors, -row.warnings, row.group))
-    return [*rows, _cluster(of_group[None], facts)]
+    brokers = [life for lives in facts.brokers.values() for life in lives]
+    return [*rows, _row(None, brokers, of_group[None], facts)]
 
 
-def _group(name: str, incidents: list[Incident], facts: Facts) -> SummaryRow:
-    lives = facts.members.get(name, ())
-    members = len({member_of(life) for life in lives if life.to_zxid is None})
-    sessions = {life.session for life in lives}
-    return _row(name, members, _expired(facts, sessions), incidents, "rebalance")
-
-
-def _cluster(incidents: list[Incident], facts: Facts) -> SummaryRow:
-    lives = [life for each in facts.brokers.values() for life in each]
-    brokers = sum(life.to_zxid is None for life in lives)
-    expired = _expired(facts, {life.session for life in lives})
-    return _row(None, brokers, expired, incidents, "controller_election")
-
-
-def _row(name: str | None, there: int, expired: int, incidents: list[Incident], kind: str) -> SummaryRow:
+def _row(name: str | None, lives: Sequence[Life], incidents: Sequence[Incident], facts: Facts) -> SummaryRow:
+    there = {life.path for life in lives if life.to_zxid is None}
+    sessions = [facts.sessions[session] for session in {life.session for life in lives} & set(facts.sessions)]
+    counted = "controller_election" if name is None else "rebalance"
+    times = sum(one.finding == counted for each in incidents for one in each.findings)
     counts = Counter(one.severity for one in incidents)
-    times = sum(one.finding == kind for each in incidents for one in each.findings)
     bad = [one for one in incidents if one.severity != "info"]
     worst = min(bad, key=lambda one: SEVERITIES.index(one.severity), default=None)
     return SummaryRow(
-        *(name, there, times, expired, counts["error"], counts["warning"], counts["info"]),
+        *(name, len(there), times, sum(life.expired is True for life in sessions)),
+        *(counts["error"], counts["warning"], counts["info"]),
         None if worst is None else worst.title,
     )
-
-
-def _expired(facts: Facts, sessions: set[int]) -> int:
-    return sum(session in facts.sessions and facts.sessions[session].expired is True for session in sessions)

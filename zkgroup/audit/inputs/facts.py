@@ -28,9 +28,9 @@ class Life(NamedTuple):
 
     path: str
     session: int
-    """Names who created it; for an ephemeral its owner."""
+    """The session that created it; for an ephemeral its owner."""
     data: bytes | None
-    """Holds what it was created with."""
+    """The data that it was created with."""
     from_zxid: int
     from_ms: int
     to_zxid: int | None = None
@@ -63,7 +63,7 @@ class Requested(NamedTuple):
 
 
 class DataChange(NamedTuple):
-    """Holds what a znode held from a zxid on; None for its deletion."""
+    """The data of a znode from a zxid on; None for its deletion."""
 
     zxid: int
     time_ms: int
@@ -76,7 +76,7 @@ class Facts:
     """The small things of one history. All sequences are ordered by zxid."""
 
     start_zxid: int = 0
-    """Says where the log begins; seeds are before it."""
+    """The first record of the log; seeds are before it."""
     start_ms: int = 0
     end_zxid: int = 0
     end_ms: int = 0
@@ -87,14 +87,14 @@ class Facts:
     """False where what stood before the log is not known: no snapshot, nor the ensemble's first record."""
     sessions: Mapping[int, SessionLife] = field(default_factory=dict)
     open_by_server: Mapping[int, int] = field(default_factory=dict)
-    """Says how many sessions live at the end, by the `myid` of the server that issued them."""
+    """The number of sessions that live at the end, by the `myid` of the server that issued them."""
     controllers: tuple[Life, ...] = ()
     """The lives of `/controller`."""
     controller_epochs: tuple[DataChange, ...] = ()
     brokers: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
     """The lives of `/brokers/ids/<id>`, by id."""
     topics: Mapping[str, tuple[DataChange, ...]] = field(default_factory=dict)
-    """Holds what `/brokers/topics/<topic>` held, by topic."""
+    """The data of `/brokers/topics/<topic>`, by topic."""
     slots_zxid: int | None = None
     """Since when `__consumer_offsets` has the slots of zkgroup's group coordinators; None: never."""
     moves: Mapping[str, tuple[Requested, ...]] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Facts:
     operator_acts: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By group, the zxids of transactions with a reset marker or an audit record (recipes 6 and 18)."""
     derived: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
-    """Holds what rules computed of the other fields, kept for the next one that needs it."""
+    """Results that rules computed of the other fields, kept for the next one that needs them."""
 
 
 def server_of(session: int) -> int:
@@ -118,68 +118,60 @@ _FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
 
 def facts_of(events: Iterable[Event]) -> Facts:
     """The facts of a history, from its rows in order."""
-    builder = FactBuilder()
+    seen = _FactRows()
     for event in events:
-        builder.see(event)
-    return builder.facts()
+        seen.add(event)
+    return seen.facts()
 
 
 @lru_cache(maxsize=1 << 18)
 def is_fact_path(path: str) -> bool:
-    """Returns whether what is applied to a path changes facts. Results are cached: logs have the same
-    paths."""
+    """True if what is applied to a path changes facts. Results are cached: logs have the same paths."""
     return _kept(path) is not None or _acted_on(path) is not None
 
 
 def _kept(path: str) -> PathKind | None:
-    """Returns what a path is of, where its lives or contents are facts."""
+    """The kind of a path whose lives or contents are facts."""
     place = path_kind(path)
     match place.kind:
         case "member" | "controller" | "controller_epoch":
             return place
         case "broker" | "topic" if path.count("/") == 3:
             return place
-        case "admin" if path == Reassignment.path():
-            return place
         case "owner" | "offset" | "partition_state":  # nearly all paths of a log
             return None
-    if path == SlotConfig.path():
-        return place
-    return None
+    return place if path in (Reassignment.path(), SlotConfig.path()) else None
 
 
 def _acted_on(path: str) -> str | None:
     """The group whose offsets an operator set, where this is a reset marker or an audit record."""
     if path_kind(path).kind in ("owner", "offset", "partition_state"):
         return None
-    names = path.split("/")
-    match names:
+    match path.split("/"):
         case ["", "consumers", group, "resets", _] | ["", "zkgroup", "audit", group]:
             return group
     return None
 
 
-class FactBuilder:
+_Of = tuple[Kind, str]
+"""Kind of a path, and the group, topic or broker that it belongs to."""
+
+
+class _FactRows:
     """Takes rows in order."""
 
     def __init__(self) -> None:
         self._start: tuple[int, int] | None = None
-        self._end_zxid = 0
-        self._end_ms = 0
+        self._end_zxid = self._end_ms = 0
         self._has_seeds = False
         self._sessions: dict[int, SessionLife] = {}
-        self._lives: defaultdict[Kind, dict[str, list[Life]]] = defaultdict(dict)
-        """By the kind of path, and by name."""
         self._open: dict[str, int] = {}
-        """Of what lives: the place of its life among those of its kind and name."""
-        self._changes: defaultdict[Kind, dict[str, list[DataChange]]] = defaultdict(dict)
-        self._asked: dict[TopicPartition, int] = {}
-        """Moves that are asked for, each with the zxid since which it is."""
-        self._slots_zxid: int | None = None
-        self._moves: dict[str, list[Requested]] = {}
-        self._acts: dict[str, set[int]] = {}
+        """Of what lives: the place of its life among those of its kind."""
+        self._lives: dict[_Of, list[Life]] = defaultdict(list)
+        self._changes: dict[_Of, list[DataChange]] = defaultdict(list)
+        self._acts: dict[str, set[int]] = defaultdict(set)
 
-    def see(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         if event.seed:
             self._has_seeds = True
         elif self._start is None:
@@ -190,17 +182,20 @@ class FactBuilder:
             self._session(event)
         if event.applied and event.op in ("create", "set", "delete"):
             place = _kept(event.path)
-            if place is not None:
-                self._znode(event, place)
-            elif not event.seed and (group := _acted_on(event.path)) is not None:
-                self._acts.setdefault(group, set()).add(event.zxid)
+            if place is None:
+                if not event.seed and (group := _acted_on(event.path)) is not None:
+                    self._acts[group].add(event.zxid)
+            elif place.kind in ("member", "broker", "controller"):
+                self._life(event, self._lives[place.kind, place.name])
+            else:
+                data = None if event.op == "delete" else event.data
+                change = DataChange(event.zxid, event.time_ms, event.session, data)
+                self._changes[place.kind, place.name].append(change)
 
     def facts(self) -> Facts:
         start_zxid, start_ms = self._start or (0, 0)
-        lives, changes = self._lives, self._changes
-        moves = {topic: list(ended) for topic, ended in self._moves.items()}
-        for partition, since in self._asked.items():
-            moves.setdefault(partition.topic, []).append(Requested(partition.partition, since))
+        living = (life.session for life in self._sessions.values() if life.to_zxid is None)
+        path = path_kind(SlotConfig.path())
         return Facts(
             start_zxid=start_zxid,
             start_ms=start_ms,
@@ -208,24 +203,21 @@ class FactBuilder:
             end_ms=self._end_ms,
             has_log=self._start is not None,
             is_whole=self._has_seeds or start_zxid in _FIRST_ZXIDS,
-            sessions=dict(self._sessions),
-            open_by_server=Counter(
-                server_of(life.session) for life in self._sessions.values() if life.to_zxid is None
-            ),
-            controllers=tuple(*lives["controller"].values()),
-            controller_epochs=tuple(*changes["controller_epoch"].values()),
-            brokers=_tuples(lives["broker"]),
-            topics=_tuples(changes["topic"]),
-            slots_zxid=self._slots_zxid,
-            moves=_tuples(moves),
-            members=_tuples(lives["member"]),
+            sessions=self._sessions,
+            open_by_server=Counter(map(server_of, living)),
+            controllers=tuple(self._lives["controller", ""]),
+            controller_epochs=tuple(self._changes["controller_epoch", ""]),
+            brokers=_named(self._lives, "broker"),
+            topics=_named(self._changes, "topic"),
+            slots_zxid=min((change.zxid for change in self._changes[path.kind, path.name]), default=None),
+            moves=_moves(self._changes["admin", path_kind(Reassignment.path()).name]),
+            members=_named(self._lives, "member"),
             operator_acts={name: frozenset(zxids) for name, zxids in self._acts.items()},
         )
 
     def _session(self, event: Event) -> None:
-        session, known = event.session, self._sessions.get(event.session)
-        if known is None:
-            known = self._sessions[session] = SessionLife(session, None, None, None)
+        session = event.session
+        known = self._sessions.setdefault(session, SessionLife(session, None, None, None))
         if event.op == "createSession":
             zxid, time_ms = (None, None) if event.seed else (event.zxid, event.time_ms)
             self._sessions[session] = SessionLife(session, event.timeout_ms, zxid, time_ms)
@@ -233,32 +225,6 @@ class FactBuilder:
             self._sessions[session] = known._replace(
                 to_zxid=event.zxid, to_ms=event.time_ms, expired=event.cxid == 0
             )
-
-    def _znode(self, event: Event, place: PathKind) -> None:
-        match place.kind:
-            case "member" | "broker" | "controller":
-                self._life(event, self._lives[place.kind].setdefault(place.name, []))
-            case "controller_epoch" | "topic":
-                data = None if event.op == "delete" else event.data
-                change = DataChange(event.zxid, event.time_ms, event.session, data)
-                self._changes[place.kind].setdefault(place.name, []).append(change)
-            case "admin":
-                self._request(event)
-            case _:  # the number of slots, which is written once
-                self._slots_zxid = event.zxid if self._slots_zxid is None else self._slots_zxid
-
-    def _request(self, event: Event) -> None:
-        """A request that cannot be read asks for nothing."""
-        targets: Iterable[TopicPartition] = ()
-        if event.op != "delete":
-            with suppress(CorruptZnodeError):
-                targets = Reassignment.decode(event.path, event.data).targets
-        asked = {partition: self._asked.get(partition, event.zxid) for partition in targets}
-        for partition, since in self._asked.items():
-            if partition not in asked:
-                ended = Requested(partition.partition, since, event.zxid)
-                self._moves.setdefault(partition.topic, []).append(ended)
-        self._asked = asked
 
     def _life(self, event: Event, lives: list[Life]) -> None:
         """Lives are listed from their beginning; where the log has a hole, a create may end one, too."""
@@ -273,5 +239,24 @@ class FactBuilder:
             lives.append(Life(event.path, event.session, event.data, event.zxid, event.time_ms))
 
 
-def _tuples(lists: Mapping[str, list[_Item]]) -> dict[str, tuple[_Item, ...]]:
-    return {name: tuple(items) for name, items in lists.items()}
+def _named(lists: Mapping[_Of, list[_Item]], kind: Kind) -> dict[str, tuple[_Item, ...]]:
+    return {name: tuple(items) for (of_kind, name), items in lists.items() if of_kind == kind}
+
+
+def _moves(requests: Iterable[DataChange]) -> dict[str, tuple[Requested, ...]]:
+    """By topic the moves that were asked for; a request that cannot be read asks for nothing."""
+    moves: dict[str, list[Requested]] = defaultdict(list)
+    asked: dict[TopicPartition, int] = {}
+    """Since which zxid each is."""
+    for request in requests:
+        now: dict[TopicPartition, int] = {}
+        with suppress(CorruptZnodeError):
+            targets = Reassignment.decode(Reassignment.path(), request.data).targets
+            now = {partition: asked.get(partition, request.zxid) for partition in targets}
+        for (topic, number), since in asked.items():
+            if (topic, number) not in now:
+                moves[topic].append(Requested(number, since, request.zxid))
+        asked = now
+    for (topic, number), since in asked.items():
+        moves[topic].append(Requested(number, since))
+    return {topic: tuple(of_topic) for topic, of_topic in moves.items()}

@@ -6,7 +6,8 @@ from tests.worlds.audit_log import AuditLog, registration
 from tests.worlds.plain_findings import find
 from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.rules import Finding
-from zkgroup.audit.incidents.attribution import APART_MS, REBALANCE_MS, attributed, incidents_of
+from zkgroup.audit.incidents.attribution import APART_MS, REBALANCE_MS, incidents_of
+from zkgroup.audit.incidents.causes import Causes
 from zkgroup.audit.incidents.incident import Incident
 from zkgroup.audit.incidents.titles import NOTES
 
@@ -128,7 +129,7 @@ def test_one_session_long_after_is_another_incident() -> None:
 def test_an_operators_reset_is_no_foreign_write() -> None:
     """Severity info by its marker."""
     marked = Finding("offset_regression", "info", "g", "t", 0, FOREIGN, 5, 5, 1, 1, "9 -> 2 by session 0xf")
-    ((_, cause),) = attributed([marked], group(AuditLog()).facts())
+    cause = Causes([marked], group(AuditLog()).facts()).of(marked)
 
     assert (cause.kind, cause.session) == ("operator reset", FOREIGN)
 

@@ -8,11 +8,11 @@ from tests.worlds.audit_log import START_MS, AuditLog, registration
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import (
     DataChange,
-    FactBuilder,
     Facts,
     Life,
     Requested,
     SessionLife,
+    facts_of,
     is_fact_path,
 )
 from zkgroup.zkfiles.records import Operation, TransactionType
@@ -142,7 +142,7 @@ def test_what_failed_is_no_fact() -> None:
 
 def test_nothing_at_all_has_no_log() -> None:
     """No rows give facts that have no log and are not whole."""
-    assert FactBuilder().facts() == Facts(has_log=False, is_whole=False)
+    assert facts_of(()) == Facts(has_log=False, is_whole=False)
 
 
 def is_fact(event: Event) -> bool:
