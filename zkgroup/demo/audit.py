@@ -242,9 +242,7 @@ def _owners(source: Source, found: Found, group: str) -> dict[int, list[OwnerLif
     from zkgroup.audit.answers.partition_rows import partition_rows
 
     rows = rows_by_partition(partition_rows(source.rows(), group)[1], group)
-    return {
-        where.topic_partition.partition: owners_of(mine, found.facts, *where) for where, mine in rows.items()
-    }
+    return {where.topic_partition.partition: owners_of(mine, found.facts) for where, mine in rows.items()}
 
 
 def _check_files(source: Source, inputs: Sequence[Path]) -> CheckResult:

@@ -207,7 +207,7 @@ def owners(
         lives = [
             PartitionOwner(where.topic_partition, life)
             for where, events in sorted(mine.items())
-            for life in owners_of(events, facts, *where)
+            for life in owners_of(events, facts)
             if is_within(life.from_zxid, life.to_zxid, zxids)
         ]
     if not OWNERS.print(
@@ -288,7 +288,7 @@ def offsets(
             PartitionOffset(where, row)
             for where, events in mine.items()
             if partition in (None, where.topic_partition)
-            for row in offsets_of(events, facts, *where)
+            for row in offsets_of(events, facts, where.group)
         ]
     found = sorted(
         (one for one in found if one.write.is_rewind or not rewinds), key=lambda one: one.write.zxid

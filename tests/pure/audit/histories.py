@@ -36,7 +36,7 @@ from tests.pure.audit.cluster import Cluster, controller, state_text
 from tests.worlds.audit_log import START_MS, registration
 from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import rows_of_events
-from zkgroup.audit.answers.partitions import offsets_of, owners_of
+from zkgroup.audit.answers.partitions import GroupPartition, offsets_of, owners_of, rows_by_partition
 from zkgroup.audit.answers.session_rows import session_views
 from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.rules import Finding, Interval
@@ -51,7 +51,7 @@ from zkgroup.zkfiles.tree import Tree
 _RULES = {"all": RULES, **{rule.name: (rule,) for rule in RULES}}
 _NAMES = {rule.name for rule in ALL_RULES} | {"owners", "offsets", "sessions"}
 """What can be asked for."""
-T0 = TopicPartition("t", 0)
+T0_OF_G = GroupPartition("g", TopicPartition("t", 0))
 _INDENT = "    "
 _ACLS = {
     "open": (AclEntry(31, "world", "anyone"),),
@@ -225,12 +225,12 @@ class History:
             yield f"{_since(interval.from_ms)}..{_since(interval.to_ms)}"
 
     def owners(self, events: list[Event], facts: Facts) -> Iterator[Iterable[str]]:
-        for life in owners_of(events, facts, "g", T0):
+        for life in owners_of(rows_by_partition(events).get(T0_OF_G, []), facts):
             ender = [] if life.ender is None else [f"by {session_text(life.ender)}"]
             yield life.thread, session_text(life.session), *self.time(life), life.ended_by, *ender
 
     def offsets(self, events: list[Event], facts: Facts) -> Iterator[Iterable[str]]:
-        for row in offsets_of(events, facts, "g", T0):
+        for row in offsets_of(rows_by_partition(events).get(T0_OF_G, []), facts, "g"):
             moment = Finding(
                 "", "info", from_zxid=row.zxid, to_zxid=row.zxid, from_ms=row.time_ms, to_ms=row.time_ms
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from zkgroup.audit.answers.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.answers.partition_offsets import OffsetWrite, PartitionOffsets
+from zkgroup.audit.answers.owner_lives import OwnerLife, owner_lives
+from zkgroup.audit.answers.partition_offsets import partition_steps
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import is_of_groups, require_group
@@ -15,7 +15,7 @@ from zkgroup.audit.inputs.texts import first_of, members_of
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.paths import Kind, path_kind
+from zkgroup.znodes.paths import path_kind
 
 _NAMED = 8
 
@@ -62,22 +62,10 @@ def require_partition(partition: TopicPartition, shown: Collection[GroupPartitio
         raise NotFoundError(f"{partition}: no such partition; those of {partition.topic}: {numbers}")
 
 
-def owners_of(
-    events: Iterable[Event], facts: Facts, group: str, topic_partition: TopicPartition
-) -> list[OwnerLife]:
-    """Every ownership of one partition of a group, in order; the last one may be open."""
-    lives, found = OwnerLives(facts), []
-    for event in events:
-        place = path_kind(event.path)
-        if (
-            event.applied
-            and place.kind == "owner"
-            and place.name == group
-            and (place.topic, place.partition) == topic_partition
-            and (over := lives.see(event)) is not None
-        ):
-            found.append(over)
-    return found if lives.current is None else [*found, lives.current]
+def owners_of(events: Iterable[Event], facts: Facts) -> list[OwnerLife]:
+    """Every ownership of one partition, out of its rows in order; the last one may be open."""
+    rows = (event for event in events if event.applied and path_kind(event.path).kind == "owner")
+    return list(owner_lives(rows, (), facts))
 
 
 OffsetKind = Literal["commit", "claim", "reset", "deletion", "snapshot"]
@@ -108,79 +96,36 @@ class OffsetRow(NamedTuple):
     """True if a commit or a reset is lower than what was there."""
 
 
-class OffsetRows:
-    """Sees the rows of one partition's owner and offset, in order.
-
-    `members` of another partition of the same group saves looking them up again.
-    """
-
-    def __init__(self, facts: Facts, group: str, members: Members | None = None) -> None:
-        self._facts, self._group = facts, group
-        self._offsets = PartitionOffsets(group, facts)
-        self.members = Members(facts, group) if members is None else members
-
-    def see(self, event: Event, kind: Kind) -> OffsetRow | None:
-        """Takes a row of this kind of place in; what it wrote, where it wrote the offset."""
-        holder, previous = self._offsets.holder, self._offsets.value
-        write = self._offsets.see(event)
-        if write is not None:
-            return _row(write, self._facts, self._group, self.members)
-        if kind != "offset" or event.op != "delete":
-            return None
-        return OffsetRow(
+def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[OffsetRow]:
+    """The writes of the offset of one partition, out of its rows in order."""
+    members, acts, before = Members(facts, group), facts.operator_acts.get(group, ()), None
+    for step in partition_steps((event for event in events if event.applied), (group,), facts):
+        event, write, holder = step.event, step.write, step.holder
+        previous, before = before, step.value
+        kind: OffsetKind = "commit"
+        if write is None:
+            if step.is_owner or event.op != "delete":
+                continue
+            kind = "deletion"
+        elif event.seed:
+            kind = "snapshot"
+        elif write.is_claim:
+            kind = "claim"
+        elif event.zxid in acts:
+            kind = "reset"
+        is_known = write is None or (write.holder_known and not event.seed)
+        yield OffsetRow(
             event.zxid,
-            event.time_ms,
+            event.time_ms if event.mtime_ms is None else event.mtime_ms,
             event.session,
-            self.members[event.session],
-            "deletion",
-            None,
-            previous,
-            holder is not None and holder.session == event.session,
+            members[event.session],
+            kind,
+            None if write is None else write.offset,
+            previous if write is None else write.previous,
+            (holder is not None and holder.session == event.session) if is_known else None,
             None if holder is None else holder.thread,
-            is_rewind=False,
+            is_rewind=write is not None and write.falls,
         )
-
-
-def offsets_of(
-    events: Iterable[Event], facts: Facts, group: str, topic_partition: TopicPartition
-) -> list[OffsetRow]:
-    """The writes of one partition of a group, in order."""
-    rows, found = OffsetRows(facts, group), []
-    for event in events:
-        place = path_kind(event.path)
-        if (
-            event.applied
-            and place.kind in ("owner", "offset")
-            and place.name == group
-            and (place.topic, place.partition) == topic_partition
-            and (row := rows.see(event, place.kind)) is not None
-        ):
-            found.append(row)
-    return found
-
-
-def _row(write: OffsetWrite, facts: Facts, group: str, members: Members) -> OffsetRow:
-    event, holder = write.event, write.holder
-    kind: OffsetKind = "commit"
-    if event.seed:
-        kind = "snapshot"
-    elif write.is_claim:
-        kind = "claim"
-    elif event.zxid in facts.operator_acts.get(group, ()):
-        kind = "reset"
-    is_known = write.holder_known and not event.seed
-    return OffsetRow(
-        event.zxid,
-        event.time_ms if event.mtime_ms is None else event.mtime_ms,
-        event.session,
-        members[event.session],
-        kind,
-        write.offset,
-        write.previous,
-        (holder is not None and holder.session == event.session) if is_known else None,
-        None if holder is None else holder.thread,
-        is_rewind=write.falls,
-    )
 
 
 class Members(dict[int, tuple[str, ...]]):

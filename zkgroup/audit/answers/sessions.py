@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from zkgroup.audit.inputs.facts import Facts, SessionLife, server_of
-from zkgroup.znodes.paths import path_kind
+from zkgroup.audit.inputs.texts import brokers_of, members_of
 
 SessionEnd = Literal["closed", "expired", "open"]
 
@@ -49,23 +49,6 @@ class SessionCounts:
     lost: int = 0
 
 
-class _Roles:
-    """Holds what each session was, each once, in order."""
-
-    def __init__(self, facts: Facts) -> None:
-        members: dict[int, dict[tuple[str, str], None]] = {}
-        for group, lives in facts.members.items():
-            for life in lives:
-                members.setdefault(life.session, {})[group, path_kind(life.path).member] = None
-        brokers: dict[int, dict[str, None]] = {}
-        for name, lives in facts.brokers.items():
-            for life in lives:
-                brokers.setdefault(life.session, {})[name] = None
-        self.members = {session: tuple(each) for session, each in members.items()}
-        self.brokers = {session: tuple(each) for session, each in brokers.items()}
-        self.controllers = {life.session for life in facts.controllers}
-
-
 def session_rows(
     counts: Mapping[int, SessionCounts], living: Mapping[int, int], facts: Facts
 ) -> list[SessionRow]:
@@ -74,15 +57,17 @@ def session_rows(
     Args:
         living: by session, the ephemerals that it has at the end.
     """
-    roles, nothing = _Roles(facts), SessionCounts()
+    controllers, nothing = {life.session for life in facts.controllers}, SessionCounts()
     rows = (
-        _row(life, counts.get(session, nothing), living.get(session, 0), roles, facts)
+        _row(life, counts.get(session, nothing), living.get(session, 0), session in controllers, facts)
         for session, life in facts.sessions.items()
     )
     return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))
 
 
-def _row(life: SessionLife, counts: SessionCounts, living: int, roles: _Roles, facts: Facts) -> SessionRow:
+def _row(
+    life: SessionLife, counts: SessionCounts, living: int, was_controller: bool, facts: Facts
+) -> SessionRow:
     ended: SessionEnd = "open" if life.to_zxid is None else "expired" if life.expired else "closed"
     end_ms = facts.end_ms if life.to_ms is None else life.to_ms
     return SessionRow(
@@ -98,7 +83,7 @@ def _row(life: SessionLife, counts: SessionCounts, living: int, roles: _Roles, f
         None if counts.last_ms is None else max(end_ms - counts.last_ms, 0),
         living if ended == "open" else counts.lost,
         counts.created,
-        roles.members.get(life.session, ()),
-        roles.brokers.get(life.session, ()),
-        life.session in roles.controllers,
+        members_of(facts, life.session),
+        brokers_of(facts, life.session),
+        was_controller,
     )

@@ -50,15 +50,24 @@ def duration_text(ms: int) -> str:
 
 def members_of(facts: Facts, session: int, group: str | None = None) -> tuple[tuple[str, str], ...]:
     """Group and member id of what a session ever registered, there or anywhere, in order, each once."""
-    groups = facts.members if group is None else (group,)
-    return tuple(
-        dict.fromkeys(
-            (name, path_kind(life.path).member)
-            for name in groups
-            for life in facts.members.get(name, ())
-            if life.session == session
-        )
-    )
+    known = facts.derived.get(("members",))
+    if known is None:
+        known = facts.derived["members",] = {}
+        for name, lives in facts.members.items():
+            for life in lives:
+                known.setdefault(life.session, {})[name, path_kind(life.path).member] = None
+    return tuple(each for each in known.get(session, ()) if group in (None, each[0]))
+
+
+def brokers_of(facts: Facts, session: int) -> tuple[str, ...]:
+    """The ids of brokers that a session registered."""
+    known = facts.derived.get(("brokers",))
+    if known is None:
+        known = facts.derived["brokers",] = {}
+        for name, lives in facts.brokers.items():
+            for life in lives:
+                known.setdefault(life.session, {})[name] = None
+    return tuple(known.get(session, ()))
 
 
 def only_group(facts: Facts, session: int) -> str | None:
@@ -69,16 +78,13 @@ def only_group(facts: Facts, session: int) -> str | None:
 
 def is_member(facts: Facts, group: str, session: int) -> bool:
     """Returns whether a session ever registered in a group."""
-    return any(life.session == session for life in facts.members.get(group, ()))
+    return bool(members_of(facts, session, group))
 
 
 def who(facts: Facts, session: int, group: str | None = None) -> str:
     """A session by what it registered: its members (of this group where one is named), brokers, number."""
-    members = [member for _, member in members_of(facts, session, group)]
-    brokers = [
-        name for name, lives in facts.brokers.items() if any(life.session == session for life in lives)
-    ]
-    names = [*(f"member {name}" for name in members), *(f"broker {name}" for name in brokers)]
+    names = [f"member {member}" for _, member in members_of(facts, session, group)]
+    names += [f"broker {name}" for name in brokers_of(facts, session)]
     if not names:
         return f"session {session_text(session)}"
     return f"{first_of(names)} (session {session_text(session)})"

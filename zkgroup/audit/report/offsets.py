@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.answers.partitions import Members, OffsetKind, OffsetRow, OffsetRows
+from zkgroup.audit.answers.partitions import Members, OffsetKind, OffsetRow, offsets_of
 from zkgroup.audit.findings.partition_columns import before, begins
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.buckets import TemporaryTables
@@ -24,7 +24,6 @@ from zkgroup.audit.inputs.texts import count_text, duration_text, session_text
 from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid, number
 from zkgroup.audit.report.tables import OFFSETS, Partition
 from zkgroup.zkfiles.arrow import moments, schema
-from zkgroup.znodes.paths import path_kind
 
 SIZE: Final = 50_000
 """Rows that are given at a time."""
@@ -265,9 +264,8 @@ class OffsetColumns:
         odd = np.flatnonzero(p.odd[self.codes])
         for places in np.split(odd, np.flatnonzero(np.diff(self.codes[odd])) + 1) if len(odd) else ():
             code = int(self.codes[places[0]])
-            fold = OffsetRows(facts, self.row_of_key[code][0])
             events = columns.events(p.selection.rows[p.selection.codes == code])
-            writes = [w for event in events if (w := fold.see(event, path_kind(event.path).kind)) is not None]
+            writes = offsets_of(events, facts, self.row_of_key[code][0])
             for place, write in zip(places.tolist(), writes, strict=True):
                 self._take(place, write)
 
