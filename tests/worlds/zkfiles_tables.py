@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.arrow import Batch
 from zkgroup.zkfiles.compression import FileBytes
 from zkgroup.zkfiles.records import AclEntry, Operation, StoredZnode, Transaction, TransactionType
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
@@ -89,15 +88,14 @@ WAYS = ("fast", "plain")
 def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the readers take one record after the other, if the way is plain."""
     if way == "plain":
-        monkeypatch.setitem(sys.modules, "zkgroup.zkfiles.compiled", None)
-        monkeypatch.delattr("zkgroup.zkfiles.compiled", raising=False)
+        monkeypatch.setenv("ZKGROUP_KERNEL", "off")
 
 
 def rows_of(batches: Iterable[Batch]) -> list[Row]:
     """All rows, with each value as Python's own type."""
     rows: list[Row] = []
     for batch in batches:
-        columns = {name: batch[name] for name in batch}
+        columns = {column.name: batch[column.name] for column in batch.columns}
         assert {len(values) for values in columns.values()} <= {batch.rows}
         assert batch.rows > 0
         rows += [{name: columns[name][number] for name in columns} for number in range(batch.rows)]

@@ -13,15 +13,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zkgroup.zkfiles import log_lists
-from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.arrow import Batch
 from zkgroup.zkfiles.byte_arrays import Bytes, zxids_of
-from zkgroup.zkfiles.columns import batches_of, fastest_way
+from zkgroup.zkfiles.columns import PIECE_BYTES, Wanted, batch_of, batches_of
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.frames import FRAME, LogChunk
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import JuteError
-from zkgroup.zkfiles.log_lists import Wanted
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import ServerFile
 from zkgroup.zkfiles.operations import transaction_of
@@ -108,11 +106,11 @@ class Piece:
     def batches(self, wanted: Wanted) -> Iterator[Batch]:
         """Their rows as columns. A record that holds what no server writes is passed over, and noted."""
         if not self.held:
-            batch = log_lists.batch_of(self.decoded, wanted)
+            batch = batch_of(self.decoded, wanted)
             if batch is not None:
                 yield batch
             return
-        yield from batches_of(self.held[0].chunk, wanted, fastest_way().take, self._note)
+        yield from batches_of(self.held[0].chunk, wanted, self._note)
 
     def transactions(self, zxids: Numbers | int | None = None) -> Iterator[Transaction]:
         """The records as objects, or those with some zxids, without those that cannot be read."""
@@ -162,16 +160,11 @@ def pieces(ensemble: EnsembleFiles, from_zxid: int = 0, to_zxid: int | None = No
 
 def held_by(server: Server, from_zxid: int = 0, to_zxid: int | None = None) -> Generator[Held]:
     """The records that `Server.transactions` gives; those that cannot be read are still among them."""
-    order, way = LogOrder(server, from_zxid), fastest_way()
+    order = LogOrder(server, from_zxid)
     is_whole = from_zxid <= 1 and to_zxid is None
     for log in server.files.logs_within(from_zxid, to_zxid):
-        reader = LogReader(
-            log.path,
-            resync=True,
-            find=way.find,
-            piece_bytes=way.piece_bytes,
-            oversized=server.oversized_in(log.path),
-        )
+        oversized = server.oversized_in(log.path)
+        reader = LogReader(log.path, resync=True, piece_bytes=PIECE_BYTES, oversized=oversized)
         first, last, records, is_plain = None, None, 0, True
         with server.noting(reader):
             for chunk in reader.chunks():
@@ -187,9 +180,8 @@ def held_by(server: Server, from_zxid: int = 0, to_zxid: int | None = None) -> G
                     break
             else:
                 if is_whole and is_plain and not reader.damages and not server.has_damage(log.path):
-                    oversized = tuple(reader.oversized.values())
                     server.seen_logs[log.path] = SeenRecords(
-                        first, last, records, last, [], [], reader.end, oversized
+                        first, last, records, last, (), (), reader.end, tuple(oversized.values())
                     )
 
 

@@ -1,18 +1,16 @@
-"""Batches as Arrow record batches, with the types of `schemas`. The only module here that imports pyarrow.
-
-Needs pyarrow (the extra `audit`): importing it raises ImportError without.
-"""
+"""Some rows of a table as Arrow arrays, made of numpy's or of Python's values. Needs numpy and pyarrow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same, Slices
+from zkgroup.zkfiles.records import Acl, AclEntry
 from zkgroup.zkfiles.schemas import Column, ColumnType
 
 _TYPES: Final[dict[ColumnType, Any]] = {
@@ -36,8 +34,111 @@ _TYPES: Final[dict[ColumnType, Any]] = {
         )
     ),
 }
+_STORED: Final = _TYPES | {"timestamp": pa.int64()}
+"""The types of a Batch."""
 _LAST_MS: Final = (2**63 - 1) // 1000
 """The last millisecond that fits a timestamp; a file can hold more than that, a clock cannot."""
+
+
+class Records(NamedTuple):
+    """The records of a batch of which rows are left out, those that have rows: numpy arrays."""
+
+    rows: int
+    """Of all of them, those that are left out included."""
+    zxid: Any
+    session: Any
+    time_ms: Any
+    type: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Columns of equal length, at least one row long.
+
+    `arrays` has a pyarrow.Array for each: a dictionary of few different values, or of the type of the schema,
+    with milliseconds since 1970 for a timestamp.
+    """
+
+    columns: tuple[Column, ...]
+    arrays: Mapping[str, Any]
+    records: Records | None = None
+    """None where no row is left out."""
+    is_plain: bool = False
+    """True if the kernel made it: paths are ASCII and begin with a slash, and no record is of a rare kind."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.arrays[self.columns[0].name])
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """Plain values: numbers are int, `binary` is bytes, `acl` a tuple of AclEntry, null is None."""
+        array = self.arrays[name]
+        if name == "acl":
+            acls = acls_of(array)
+            return [acls[code] for code in array.indices.to_pylist()]
+        values: list[Any] = array.to_pylist()
+        return values
+
+
+def batch_of_lists(columns: Sequence[Column], lists: Mapping[str, Sequence[Any]]) -> Batch:
+    """A batch of plain values, as `Batch.__getitem__` gives them."""
+    return Batch(tuple(columns), {each.name: of_values(lists[each.name], each.type) for each in columns})
+
+
+def of_values(values: Sequence[Any], type_: ColumnType) -> Any:
+    """An array of Python's values."""
+    if type_ != "acl":
+        return pa.array(values, _STORED[type_])
+    # By identity: readers give one object for what is the same many times, and hashing it costs more.
+    different = {id(acl): acl for acl in values}
+    places = {number: code for code, number in enumerate(different)}
+    return coded(np.array([places[id(acl)] for acl in values], np.int32), list(different.values()), type_)
+
+
+def numbers(values: Any, type_: ColumnType, present: Any = None) -> Any:
+    """An array of a numpy array of the type's width; a boolean has one byte.
+
+    `present` has one byte for each row, 0 for null; None where no row is null.
+    """
+    if type_ == "boolean":
+        return pa.Array.from_buffers(pa.uint8(), len(values), [None, pa.py_buffer(values)]).cast(pa.bool_())
+    return pa.Array.from_buffers(_STORED[type_], len(values), [_bits(present), pa.py_buffer(values)])
+
+
+def pieces(raw: bytes, bounds: Any, type_: ColumnType, present: Any = None) -> Any:
+    """An array of pieces of one buffer, in its order and apart from each other; texts are UTF-8.
+
+    `bounds` are 32-bit numbers: start and end of the first piece, of the second, and so on.
+    """
+    # These are offsets of an array that has the pieces in its even places, the rest in the odd.
+    count, buffers = len(bounds) // 2, [None, pa.py_buffer(bounds), pa.py_buffer(raw)]
+    found = pa.Array.from_buffers(_TYPES[type_], 2 * count - 1, buffers).take(_even(count))
+    if present is None:
+        return found
+    _, offsets, values = found.buffers()
+    return pa.Array.from_buffers(_TYPES[type_], count, [_bits(present), offsets, values])
+
+
+def coded(codes: Any, values: Sequence[Any], type_: ColumnType) -> Any:
+    """An array of few different values: `codes` are 32-bit numbers, places in `values`."""
+    if type_ == "acl":
+        values = [None if acl is None else [entry._asdict() for entry in acl] for acl in values]
+    indices = pa.Array.from_buffers(pa.int32(), len(codes), [None, pa.py_buffer(codes)])
+    return pa.DictionaryArray.from_arrays(indices, pa.array(values, _TYPES[type_]))
+
+
+def same(value: Any, type_: ColumnType, rows: int) -> Any:
+    """An array that has one value in all rows."""
+    return pa.repeat(pa.scalar(value, _STORED[type_]), rows)
+
+
+def acls_of(array: Any) -> list[Acl | None]:
+    """The different values of a column of ACLs."""
+    return [
+        None if entries is None else tuple(AclEntry(**entry) for entry in entries)
+        for entries in array.dictionary.to_pylist()
+    ]
 
 
 def schema(columns: Sequence[Column]) -> Any:
@@ -48,55 +149,14 @@ def schema(columns: Sequence[Column]) -> Any:
 
 
 def record_batch(batch: Batch) -> Any:
-    """A batch as a pyarrow.RecordBatch with the types of `schema`, whatever way it was read."""
-    arrays = [array_of(batch, column) for column in batch.columns]
+    """A batch as a pyarrow.RecordBatch with the types of `schema`."""
+    arrays = []
+    for column in batch.columns:
+        array = batch.arrays[column.name]
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary.take(array.indices)
+        arrays.append(moments(array) if column.type == "timestamp" else array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema(batch.columns))
-
-
-def array_of(batch: Batch, column: Column) -> Any:
-    """One column of a batch as a pyarrow.Array."""
-    packed, type_ = batch.packed(column.name), _TYPES[column.type]
-    if isinstance(packed, Same):
-        return pa.repeat(pa.scalar(packed.value, type_), batch.rows)
-    if isinstance(packed, Coded):
-        codes = pa.Array.from_buffers(pa.int32(), batch.rows, [None, pa.py_buffer(packed.codes)])
-        return _values(packed.values, column.type).take(codes)
-    if isinstance(packed, Slices):
-        return _pieces(packed, batch.rows, type_)
-    if isinstance(packed, FixedWidth):
-        return _numbers(packed, batch.rows, column.type)
-    return _values(batch[column.name], column.type)
-
-
-def coded(batches: Sequence[Batch], name: str) -> tuple[Any, list[Any]]:
-    """One column of batches as codes, a numpy array, and the list of different values; null is a value."""
-    column = next(each for each in batches[0].columns if each.name == name)
-    whole = pa.concat_arrays([array_of(batch, column) for batch in batches])
-    encoded = whole.dictionary_encode("encode")
-    codes = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(encoded))
-    return codes, encoded.dictionary.to_pylist()
-
-
-def _values(values: Sequence[Any], type_: ColumnType) -> Any:
-    """Of Python's values."""
-    if type_ == "acl":
-        # By identity: readers give one object for what is the same many times, and hashing it costs more.
-        different = {id(acl): acl for acl in values}
-        codes = {number: code for code, number in enumerate(different)}
-        entries = [None if acl is None else [entry._asdict() for entry in acl] for acl in different.values()]
-        return pa.array(entries, _TYPES[type_]).take(pa.array([codes[id(acl)] for acl in values], pa.int32()))
-    if type_ == "timestamp":
-        return moments(pa.array(values, pa.int64()))
-    return pa.array(values, _TYPES[type_])
-
-
-def _numbers(packed: FixedWidth, rows: int, type_: ColumnType) -> Any:
-    values = pa.py_buffer(packed.values)
-    if type_ == "boolean":
-        return pa.Array.from_buffers(pa.uint8(), rows, [_bits(packed.present, rows), values]).cast(pa.bool_())
-    if type_ == "timestamp":
-        return moments(pa.Array.from_buffers(pa.int64(), rows, [None, values]))
-    return pa.Array.from_buffers(_TYPES[type_], rows, [_bits(packed.present, rows), values])
 
 
 def moments(milliseconds: Any) -> Any:
@@ -108,31 +168,16 @@ def moments(milliseconds: Any) -> Any:
         return pa.array(fitting, pa.timestamp("ms", tz="UTC")).cast(_TYPES["timestamp"])
 
 
-def _pieces(packed: Slices, rows: int, type_: Any) -> Any:
-    """The bounds are offsets of an array that has the pieces in its even places, the rest in the odd."""
-    buffers = [None, pa.py_buffer(packed.bounds), pa.py_buffer(packed.raw)]
-    pieces = pa.Array.from_buffers(type_, 2 * rows - 1, buffers).take(_even(rows))
-    if packed.present is None:
-        return pieces
-    _, offsets, values = pieces.buffers()
-    return pa.Array.from_buffers(type_, rows, [_bits(packed.present, rows), offsets, values])
-
-
 def _even(count: int) -> Any:
     return _evens(1 << (count - 1).bit_length())[:count]
 
 
 @cache
 def _evens(count: int) -> Any:
-    """0, 2, 4, and so on; made of a buffer, for `pyarrow.array` imports pandas where it is installed."""
-    numbers = np.arange(0, 2 * count, 2, dtype=np.int32)
-    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(numbers)])
+    """0, 2, 4, and so on."""
+    return pa.array(np.arange(0, 2 * count, 2, dtype=np.int32))
 
 
-def _bits(present: Any, rows: int) -> Any:
+def _bits(present: Any) -> Any:
     """A bitmap of bytes that are 0 or 1."""
-    if present is None:
-        return None
-    return (
-        pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(present)]).cast(pa.bool_()).buffers()[1]
-    )
+    return None if present is None else numbers(present, "boolean").buffers()[1]

@@ -3,8 +3,7 @@
 Only what is plain is done here: every znode that is set or deleted is there, every one that is made is not,
 counts of creates rise, nothing is deleted with children, and the record of a session's end names all its
 ephemerals. Anything else is refused with nothing done.
-Importing it raises ImportError where the kernel was not built or is switched off, without numpy and without
-pyarrow.
+Needs numpy and pyarrow.
 
 Sources: DataTree.java and DigestCalculator.java@3.9.4, as `tree` has them.
 """
@@ -13,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeGuard, TypeVar
+from typing import Any, Final, NamedTuple, TypeGuard
 from zlib import crc32
 
 import numpy as np
+import pyarrow as pa
 
-from zkgroup.zkfiles import compiled as compiled  # for its switch
-from zkgroup.zkfiles.arrow import coded
-from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same, Slices
+from zkgroup.zkfiles.arrow import Batch, acls_of
 from zkgroup.zkfiles.byte_arrays import Flags, Numbers
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import Acl, TransactionType
@@ -69,9 +67,6 @@ _NOT_COUNTED: Final = -1
 _OUTSIDE: Final = "/zookeeper/"
 _MOST_LEVELS, _MOST_PATH = 64, 4096
 _MOST_CREATES: Final = 2**31 - 1
-
-
-_Packed = TypeVar("_Packed", Coded, FixedWidth, Slices)
 
 
 class OddRowsError(Exception):
@@ -151,6 +146,8 @@ class _Rows:
     """Rows of whole records in order. Raises OddRowsError for records of rare kinds."""
 
     def __init__(self, batches: Sequence[Batch]) -> None:
+        if not all(batch.is_plain for batch in batches):
+            raise OddRowsError("records that the kernel does not decode")
         self._batches = batches
         self.zxid, self.session, self.time_ms = (self._numbers(name) for name in ("zxid", "session", "time"))
         self.version, self.digest = self._numbers("version"), self._numbers("digest")
@@ -164,28 +161,26 @@ class _Rows:
         self.count = np.where(self._present("parent_cversion"), self._numbers("parent_cversion"), -1)
         """Of a create: the parent's count of creates after it; -1 where the record does not have it."""
         self.is_ephemeral = np.concatenate([_is_ephemeral(batch) for batch in batches])
-        data = [_of_type(batch, "data", Slices) for batch in batches]
-        self._raws = [each.raw for each in data]
-        self._bounds = np.concatenate([each.bounds.reshape(-1, 2) for each in data])
-        self.has_data = np.concatenate(
-            [_flags(batch.rows, each.present) for batch, each in zip(batches, data, strict=True)]
-        )
-        self._bounds[~self.has_data] = 0
-        places, found = coded(batches, "path")
-        self.paths = _Paths(found)
-        self.path = self.paths.codes[places]
+        self.has_data = self._present("data")
+        found = pa.concat_arrays(self._arrays("path")).dictionary_encode("encode")
+        self.paths = _Paths(found.dictionary.to_pylist())
+        self.path = self.paths.codes[found.indices.to_numpy()]
 
     def __len__(self) -> int:
         return len(self.zxid)
 
+    def _arrays(self, name: str) -> list[Any]:
+        return [batch.arrays[name] for batch in self._batches]
+
     def _numbers(self, name: str) -> Numbers:
         """Null is 0."""
-        values = [_of_type(batch, name, FixedWidth).values for batch in self._batches]
-        return np.concatenate(values).astype(np.int64)
+        whole = pa.concat_arrays(self._arrays(name))
+        values: Numbers = (whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False)
+        return values.astype(np.int64)
 
     def _present(self, name: str) -> Flags:
-        columns = [(batch.rows, _of_type(batch, name, FixedWidth).present) for batch in self._batches]
-        return np.concatenate([_flags(*each) for each in columns])
+        present: Flags = pa.concat_arrays(self._arrays(name)).is_valid().to_numpy(zero_copy_only=False)
+        return present
 
     def tell_sessions(self, sessions: dict[int, int]) -> None:
         """Opens and closes sessions among those of a tree."""
@@ -200,28 +195,22 @@ class _Rows:
     def data_at(self, rows: Numbers) -> Iterator[bytes]:
         """The data of some rows, in their order; each is copied when its turn comes, and null is empty."""
         ends = np.cumsum([batch.rows for batch in self._batches])
-        for raw, some in zip(self._raws, np.split(rows, np.searchsorted(rows, ends[:-1])), strict=True):
-            yield from map(raw.__getitem__, map(slice, *self._bounds[some].T.tolist()))
+        parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
+        for array, start, some in zip(self._arrays("data"), [0, *ends], parts, strict=False):
+            _, offsets, values = array.buffers()
+            raw, bounds = values.to_pybytes() if values else b"", np.frombuffer(offsets, np.int32)
+            inside = some - start
+            yield from map(raw.__getitem__, map(slice, bounds[inside].tolist(), bounds[inside + 1].tolist()))
 
     def acls_at(self, rows: Numbers) -> list[Acl | None]:
         """The ACLs of some rows."""
-        columns = [_of_type(batch, "acl", Coded) for batch in self._batches]
-        values = [value for column in columns for value in column.values]
-        firsts = np.cumsum([0, *(len(column.values) for column in columns[:-1])])
-        codes = np.concatenate([column.codes + first for column, first in zip(columns, firsts, strict=True)])
-        return [values[code] for code in codes[rows].tolist()]
-
-
-def _flags(rows: int, present: Numbers | None) -> Flags:
-    return np.ones(rows, np.bool_) if present is None else present != 0
-
-
-def _of_type(batch: Batch, name: str, type_: type[_Packed]) -> _Packed:
-    """A column as numpy lays it out. Raises OddRowsError where it is a list."""
-    packed = batch.packed(name)
-    if not isinstance(packed, type_):
-        raise OddRowsError("columns in lists")
-    return packed
+        arrays = self._arrays("acl")
+        acls = [acl for array in arrays for acl in acls_of(array)]
+        firsts = np.cumsum([0, *(len(array.dictionary) for array in arrays[:-1])])
+        codes = np.concatenate(
+            [array.indices.to_numpy() + first for array, first in zip(arrays, firsts, strict=True)]
+        )
+        return [acls[code] for code in codes[rows].tolist()]
 
 
 def _acts(kind: Numbers, is_whole: Flags, applied: Flags) -> Numbers:
@@ -237,11 +226,9 @@ def _acts(kind: Numbers, is_whole: Flags, applied: Flags) -> Numbers:
 
 
 def _is_ephemeral(batch: Batch) -> Flags:
-    packed = batch.packed("ephemeral")
-    if isinstance(packed, Same):
-        return np.full(batch.rows, packed.value == "session", np.bool_)
-    column = _of_type(batch, "ephemeral", Coded)
-    flags: Flags = np.array([value == "session" for value in column.values], np.bool_)[column.codes]
+    array = batch.arrays["ephemeral"]
+    is_session = [value == "session" for value in array.dictionary.to_pylist()]
+    flags: Flags = np.array(is_session, np.bool_)[array.indices.to_numpy()]
     return flags
 
 

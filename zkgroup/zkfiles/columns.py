@@ -1,73 +1,77 @@
-"""Logs as columns, batch by batch: the table `schemas.LOG`, for analysis. Snapshots have `znode_columns`.
+"""Logs as columns, batch by batch: the table `schemas.LOG`. Snapshots have `znode_columns`.
 
-The compiled kernel makes the columns where it is installed (`compiled`); else, and for what it leaves over,
-plain Python does (`log_lists`). The values are the same. `arrow.record_batch` makes Arrow of a batch.
+The compiled kernel fills the columns where it is installed. Where it is not, and for chunks with anything in
+them that it does not decode, they are made of the transactions that `operations` decodes; the values are the
+same. Needs numpy and pyarrow.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from zkgroup.zkfiles import log_lists
-from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.compression import PIECE_BYTES
-from zkgroup.zkfiles.frames import Find, LogChunk, Oversized, whole_records
-from zkgroup.zkfiles.jute import JuteError
-from zkgroup.zkfiles.log_lists import LeftOutWrites, Taken, Wanted
+import numpy as np
+
+from zkgroup.zkfiles.arrow import Batch, Records, coded, numbers, of_values, pieces, same
+from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk, kernel
+from zkgroup.zkfiles.jute import OPEN_ACL, JuteError, acl_at
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.schemas import LOG, select
+from zkgroup.zkfiles.operations import transaction_of
+from zkgroup.zkfiles.records import CREATES, Operation, Transaction, TransactionType
+from zkgroup.zkfiles.schemas import LOG, OP_NAMES, Column, LeftOutWrites, select
 
 ROWS_PER_BATCH: Final = 16_384
-_FIRST_ZXID, _LAST_ZXID = -(1 << 63), (1 << 63) - 1
-
-Take = Callable[[LogChunk, int, Wanted], Taken | None]
-
-
-class LogWay(NamedTuple):
-    """Says how records of logs are found and made columns, and how many bytes of them at a time."""
-
-    find: Find
-    take: Take
-    """As `log_lists.take`; None where that has to do it."""
-    piece_bytes: int
+PIECE_BYTES: Final = 1 << 20
+"""So much of a log is read at a time: a batch has the records of one piece at most."""
+_OF_SESSIONS: Final = frozenset((TransactionType.CREATE_SESSION, TransactionType.CLOSE_SESSION))
 
 
-def fastest_way() -> LogWay:
-    """The kernel where it is here, else plain Python."""
-    try:
-        from zkgroup.zkfiles import compiled
-    except ImportError:
-        return LogWay(whole_records, log_lists.take, PIECE_BYTES)
-    return LogWay(compiled.find, compiled.take, compiled.PIECE_BYTES)
+class Wanted(NamedTuple):
+    """The rows and columns that are wanted."""
+
+    columns: tuple[Column, ...]
+    file: str = ""
+    from_zxid: int = -(1 << 63)
+    to_zxid: int = (1 << 63) - 1
+    path_prefix: str | None = None
+    rows: int = ROWS_PER_BATCH
+    """A batch ends with the transaction that reaches so many."""
+    left_out: LeftOutWrites | None = None
+
+
+class Taken(NamedTuple):
+    """A batch of records of a chunk."""
+
+    until: int
+    """The first record that was not taken, counted in the chunk."""
+    batch: Batch | None
+    is_past: bool = False
+    """True if that record lies behind the zxids that are wanted."""
+    error: JuteError | None = None
+    """Says why that record cannot be read."""
 
 
 def log_columns(
     path: Path,
     *,
     columns: Iterable[str] | None = None,
-    data: bool = True,
     from_zxid: int | None = None,
     to_zxid: int | None = None,
     path_prefix: str | None = None,
-    left_out: LeftOutWrites | None = None,
     start_offset: int | None = None,
     end_offset: int | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
     resync: bool = False,
-    oversized: dict[int, Oversized] | None = None,
 ) -> Iterator[Batch]:
     """The operations of a transaction log, in the order of the file.
 
-    `columns` are names of schemas.LOG, by default all; `data=False` leaves the znodes' bytes out. Rows are
-    those of transactions `from_zxid` to `to_zxid`, both included, whose path begins with `path_prefix`, taken
-    as text: what lies below /a begins with /a/; without those that `left_out` says, not beside `path_prefix`.
-    Reading ends at the first transaction behind `to_zxid`.
+    `columns` are names of schemas.LOG, by default all. Rows are those of transactions `from_zxid` to
+    `to_zxid`, both included, whose path begins with `path_prefix`, taken as text: what lies below /a begins
+    with /a/. Reading ends at the first transaction behind `to_zxid`.
     `start_offset` and `end_offset` select records by where they start, as `log_index.Split` tells.
-    `oversized` gets the records that are too large for a server by default, by zxid.
 
     A batch has at least one row and never a part of a transaction: it ends with the one that reaches
     `rows_per_batch`, or with what was read of the file at a time. One such piece is in memory, and one batch.
@@ -76,51 +80,41 @@ def log_columns(
     DamagedFileError, without `resync`, and NotZooKeeperFileError; ValueError for columns that there are not.
     """
     wanted = Wanted(
-        select(LOG, columns, data=data),
-        os.fspath(path),
-        _FIRST_ZXID if from_zxid is None else from_zxid,
-        _LAST_ZXID if to_zxid is None else to_zxid,
-        path_prefix,
-        max(rows_per_batch, 1),
-        left_out,
+        select(LOG, columns), os.fspath(path), path_prefix=path_prefix, rows=max(rows_per_batch, 1)
     )
-    way = fastest_way()
+    if from_zxid is not None:
+        wanted = wanted._replace(from_zxid=from_zxid)
+    if to_zxid is not None:
+        wanted = wanted._replace(to_zxid=to_zxid)
     reader = LogReader(
-        path,
-        from_offset=start_offset,
-        to_offset=end_offset,
-        resync=resync,
-        find=way.find,
-        piece_bytes=way.piece_bytes,
-        oversized=oversized,
+        path, from_offset=start_offset, to_offset=end_offset, resync=resync, piece_bytes=PIECE_BYTES
     )
-    return _batches(reader, wanted, way.take)
+    return _batches(reader, wanted)
 
 
-def _batches(reader: LogReader, wanted: Wanted, take: Take) -> Iterator[Batch]:
+def _batches(reader: LogReader, wanted: Wanted) -> Iterator[Batch]:
     with closing(reader.chunks()) as chunks:
         for chunk in chunks:
 
             def note(number: int, error: JuteError, at: LogChunk = chunk) -> None:
-                reader.unreadable(at.base, at.starts[number], at.ends[number], error)
+                reader.unreadable(at, number, error)
 
-            if (yield from batches_of(chunk, wanted, take, note)):
+            if (yield from batches_of(chunk, wanted, note)):
                 return
 
 
 def batches_of(
-    chunk: LogChunk, wanted: Wanted, take: Take, unreadable: Callable[[int, JuteError], None]
+    chunk: LogChunk, wanted: Wanted, unreadable: Callable[[int, JuteError], None]
 ) -> Generator[Batch, None, bool]:
     """The records of a chunk as batches; returns whether one lies behind the zxids that are wanted.
 
     `unreadable` gets the number of each record that holds what no server writes, and is passed over.
     """
-    first = 0
+    first, by_kernel = 0, kernel() is not None
     while first < len(chunk.starts):
-        taken = take(chunk, first, wanted)
+        taken = take_by_kernel(chunk, first, wanted) if by_kernel else take_plainly(chunk, first, wanted)
         if taken is None:
-            take = log_lists.take
-            chunk = chunk._replace(starts=_plain(chunk.starts), ends=_plain(chunk.ends))
+            by_kernel = False
             continue
         if taken.batch is not None:
             yield taken.batch
@@ -133,6 +127,188 @@ def batches_of(
     return False
 
 
-def _plain(places: Sequence[int]) -> list[int]:
-    """Python's own numbers: what stands in lists comes of them."""
-    return [int(place) for place in places]
+def take_plainly(chunk: LogChunk, first: int, wanted: Wanted) -> Taken:
+    """Records of a chunk from the one numbered `first` on, as many as make a batch; no row is left out."""
+    transactions: list[Transaction] = []
+    rows = 0
+    for until in range(first, len(chunk.starts)):
+        if rows >= wanted.rows:
+            return Taken(until, batch_of(transactions, wanted))
+        start, end = int(chunk.starts[until]), int(chunk.ends[until])
+        (zxid,) = ZXID.unpack_from(chunk.data, start + ZXID_AT)
+        if zxid > wanted.to_zxid:
+            return Taken(until, batch_of(transactions, wanted), is_past=True)
+        if zxid < wanted.from_zxid:
+            continue
+        try:
+            transaction = transaction_of(chunk.data, start + FRAME.size, end, chunk.base + start)
+        except JuteError as error:
+            return Taken(until, batch_of(transactions, wanted), error=error)
+        transactions.append(transaction)
+        rows += len(transaction.operations)
+        if transaction.type in _OF_SESSIONS:
+            rows += 1 + len(transaction.closed_paths or ())
+    return Taken(len(chunk.starts), batch_of(transactions, wanted))
+
+
+class _Row(NamedTuple):
+    of: Transaction
+    operation: Operation
+    sub: int
+    is_applied: bool
+
+
+def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | None:
+    """Transactions that were read already, in one batch; None where no row of them is wanted."""
+    prefix = wanted.path_prefix
+    rows = [
+        row
+        for each in transactions
+        if wanted.from_zxid <= each.zxid <= wanted.to_zxid
+        for row in _rows_of(each)
+        if prefix is None or (row.operation.path is not None and row.operation.path.startswith(prefix))
+    ]
+    if not rows:
+        return None
+    arrays = {
+        column.name: same(wanted.file, column.type, len(rows))
+        if column.name == "file"
+        else of_values([_VALUES[column.name](row) for row in rows], column.type)
+        for column in wanted.columns
+    }
+    return Batch(wanted.columns, arrays)
+
+
+def _rows_of(each: Transaction) -> Iterator[_Row]:
+    kind, is_applied = each.type, each.is_applied
+    if kind == TransactionType.MULTI:
+        for sub, operation in enumerate(each.operations):
+            yield _Row(each, operation, sub, is_applied)
+        return
+    yield _Row(each, each.operations[0] if each.operations else Operation(kind), -1, is_applied)
+    for sub, path in enumerate(each.closed_paths or ()):
+        yield _Row(each, Operation(kind, path), sub, True)
+
+
+def parent_of(path: str | None) -> str | None:
+    """The path above; None for the root and for what has none."""
+    if path is None or len(path) < 2:
+        return None
+    end = path.rfind("/")
+    return path[:end] or "/" if end >= 0 else None
+
+
+def _op(row: _Row) -> str | None:
+    kind = row.operation.type
+    is_listed = kind == TransactionType.CLOSE_SESSION and row.operation.path is not None
+    return "delete" if is_listed else OP_NAMES.get(kind)
+
+
+def _lifetime(row: _Row) -> str | None:
+    kind = row.operation.type
+    if kind == TransactionType.CREATE_CONTAINER:
+        return "container"
+    if kind == TransactionType.CREATE_TTL:
+        return "ttl"
+    return "session" if kind in CREATES and row.operation.is_ephemeral else None
+
+
+def _digest(row: _Row) -> int | None:
+    digest = row.of.digest
+    return None if digest is None else (digest.value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+_VALUES: Final[Mapping[str, Callable[[_Row], object]]] = {
+    "zxid": lambda row: row.of.zxid,
+    "epoch": lambda row: row.of.zxid >> 32,
+    "sub": lambda row: row.sub,
+    "session": lambda row: row.of.session,
+    "cxid": lambda row: row.of.cxid,
+    "time": lambda row: row.of.time_ms,
+    "type": lambda row: row.operation.type,
+    "op": _op,
+    "path": lambda row: row.operation.path,
+    "parent": lambda row: parent_of(row.operation.path),
+    "data": lambda row: row.operation.data,
+    "version": lambda row: row.operation.version,
+    "ephemeral": _lifetime,
+    "ttl_ms": lambda row: row.operation.ttl_ms,
+    "timeout_ms": lambda row: row.of.timeout_ms,
+    "error": lambda row: row.operation.error,
+    "parent_cversion": lambda row: row.operation.parent_cversion,
+    "acl": lambda row: row.operation.acl,
+    "applied": lambda row: row.is_applied,
+    "digest": _digest,
+    "offset": lambda row: row.of.offset,
+}
+
+
+_OPS: Final = (None, "check", "closeSession", "create", "createSession", "delete", "error", "set", "setACL")
+_LIFETIMES: Final = (None, "session", "container", "ttl")
+_PIECES: Final = ("path", "parent", "data")
+_FILLED: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("zxid", "session", "time", "offset", "digest", "ttl_ms"), np.int64),
+    **dict.fromkeys(("epoch", "sub", "cxid", "type", "op", "ephemeral", "acl"), np.int32),
+    **dict.fromkeys(("version", "error", "timeout_ms", "parent_cversion", *_PIECES), np.int32),
+    "applied": np.bool_,
+}
+"""The columns in the kernel's order; of the pieces there are two numbers for each row."""
+_NULLABLE: Final = ("digest", "ttl_ms", "version", "error", "timeout_ms", "parent_cversion", *_PIECES)
+_OF_RECORDS: Final = (np.int64, np.int64, np.int64, np.int32)
+"""The types of the columns of `Records`."""
+
+
+def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
+    """Records of a chunk as `take_plainly` takes them, without what is left out; None for odd ones."""
+    compiled = kernel()
+    assert compiled is not None
+    starts, ends = np.ascontiguousarray(chunk.starts, np.int64), np.ascontiguousarray(chunk.ends, np.int64)
+    low, high, left_out = wanted.from_zxid, wanted.to_zxid, wanted.left_out
+    measured = compiled.measure(chunk.data, starts, ends, first, len(starts), low, high, wanted.rows)
+    if measured is None:
+        return None
+    until, rows, is_past, *whole = measured
+    names = {column.name for column in wanted.columns}
+    values: dict[str, Any] = {
+        name: np.empty(2 * rows if name in _PIECES else rows, type_)
+        for name, type_ in _FILLED.items()
+        if name in names
+    }
+    present: dict[str, Any] = {name: np.empty(rows, np.bool_) for name in _NULLABLE if name in names}
+    of_records: list[Any] = [None if left_out is None else np.empty(rows, type_) for type_ in _OF_RECORDS]
+    filled = compiled.fill(
+        *(chunk.data, starts, ends, first, until, low, high, rows),
+        None if wanted.path_prefix is None else wanted.path_prefix.encode(),
+        None if left_out is None else (*left_out, *whole),
+        (*map(values.get, _FILLED), *map(present.get, _NULLABLE), *of_records),
+    )
+    if filled is None:
+        return None
+    count, records, acls = filled
+    if not count:
+        return Taken(until, None, bool(is_past))
+    arrays = {
+        column.name: same(wanted.file, column.type, count)
+        if column.name == "file"
+        else _filled(chunk, column, values[column.name], present.get(column.name), count, acls)
+        for column in wanted.columns
+    }
+    told = None if left_out is None else Records(rows, *(each[:records] for each in of_records))
+    return Taken(until, Batch(wanted.columns, arrays, told, is_plain=True), bool(is_past))
+
+
+def _filled(chunk: LogChunk, column: Column, values: Any, present: Any, count: int, acls: bytes) -> Any:
+    """The first rows of a column. `acls` has where the ACLs are that codes from 2 on stand for."""
+    is_there = None if present is None or present[:count].all() else present[:count]
+    if column.name in _PIECES:
+        return pieces(chunk.data, values[: 2 * count], column.type, is_there)
+    values = values[:count]
+    if column.name == "op":
+        return coded(values, _OPS, column.type)
+    if column.name == "ephemeral":
+        return coded(values, _LIFETIMES, column.type)
+    if column.name == "acl":
+        bounds = np.frombuffer(acls, np.int32).reshape(-1, 2).tolist()
+        known = [acl_at(chunk.data, start, end)[0] for start, end in bounds]
+        return coded(values, [None, OPEN_ACL, *known], column.type)
+    return numbers(values + chunk.base if column.name == "offset" else values, column.type, is_there)

@@ -8,11 +8,12 @@ from a damaged length or end mark, so the bytes behind are looked through for a 
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 from zlib import adler32
 
 from zkgroup.zkfiles.compression import MAX_LOADED_BYTES, MAX_RECORD_BYTES, Window
@@ -23,6 +24,8 @@ FRAME: Final = struct.Struct(">qi")
 END_MARK: Final = 0x42
 """The byte `B` behind every entry."""
 
+_KERNEL_VERSION: Final = 2
+_SMALLEST: Final = FRAME.size + HEADER.size + 1
 _FRONT: Final = struct.Struct(">qiqiqqi")
 """FRAME and the header of the transaction."""
 ZXID: Final = struct.Struct(">q")
@@ -37,24 +40,12 @@ _NEXT_RECORD: Final = re.compile(
 )
 """Bytes that can be the front of a record."""
 _PEEK_BYTES: Final = 64 * 1024
-"""Says how far zeros have to go to be the end; more may come, but no more of them is read."""
+"""Zeros that go so far are the end; more may come, but no more of them is read."""
 _SEARCH_BYTES: Final = 4 * MAX_RECORD_BYTES
-"""Says how much is looked through and summed up behind damages, in one file."""
+"""So much is looked through and summed up behind damages, in one file."""
 _TYPES: Final = range(-11, 64)
 _MOST_DAMAGES: Final = 1000
 """So many pieces of a file are skipped; one with more is read no further."""
-
-
-class LogChunk(NamedTuple):
-    """Whole records that stand in one piece of a log; checksums and end marks hold."""
-
-    data: bytes
-    base: int
-    """Says where `data[0]` stands in the plain file."""
-    starts: Sequence[int]
-    """Says where each record's checksum is in `data`; its entry starts FRAME.size further."""
-    ends: Sequence[int]
-    """Says where each record's entry ends in `data`."""
 
 
 class Oversized(NamedTuple):
@@ -68,56 +59,88 @@ class Oversized(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Returns what it is, and which servers load it, in words."""
+        """What it is, and which servers load it, in words."""
         return (
             f"{self.zxid:#x} has {self.size:,} bytes: a server loads it only if `jute.maxbuffer` and"
             f" `zookeeper.jute.maxbuffer.extrasize` together are as large (default {MAX_LOADED_BYTES:,})"
         )
 
 
-def oversized_in(chunk: LogChunk) -> Iterator[Oversized]:
-    """The records of a chunk that are too large; few chunks are as large as one."""
-    if len(chunk.data) <= MAX_LOADED_BYTES:
-        return
-    for start, end in zip(chunk.starts, chunk.ends, strict=True):
-        size = int(end) - int(start) - FRAME.size
-        if size > MAX_LOADED_BYTES:
-            zxid, time_ms = ZXID_AND_TIME.unpack_from(chunk.data, int(start) + ZXID_AT)
-            yield Oversized(zxid, time_ms, size)
+class LogChunk(NamedTuple):
+    """Whole records that stand in one piece of a log; checksums and end marks hold."""
+
+    data: bytes
+    base: int
+    """The place of `data[0]` in the plain file."""
+    starts: Sequence[int]
+    """The places of the records' checksums in `data`; an entry starts FRAME.size further."""
+    ends: Sequence[int]
+    """The places in `data` where the records' entries end."""
+
+    def zxid(self, number: int) -> int:
+        """The zxid of a record."""
+        (zxid,) = ZXID.unpack_from(self.data, self.starts[number] + ZXID_AT)
+        return int(zxid)
+
+    def oversized(self) -> Iterator[Oversized]:
+        """The records that are too large; few chunks are as large as one."""
+        if len(self.data) <= MAX_LOADED_BYTES:
+            return
+        for start, end in zip(self.starts, self.ends, strict=True):
+            size = end - start - FRAME.size
+            if size > MAX_LOADED_BYTES:
+                zxid, time_ms = ZXID_AND_TIME.unpack_from(self.data, start + ZXID_AT)
+                yield Oversized(zxid, time_ms, size)
 
 
-Find = Callable[[bytes, int], tuple[Sequence[int], Sequence[int], int]]
-"""Finds the whole records from a place of a buffer on: where they start, where their entries end, and how
-many bytes from the next one on would show if there is another; 0 where there is none."""
+def kernel() -> Any:
+    """The compiled kernel; None where it was not built, of other sources than these, or is switched off."""
+    if os.environ.get("ZKGROUP_KERNEL") == "off":
+        return None
+    try:
+        from zkgroup.zkfiles import kernel as compiled
+    except ImportError:
+        return None
+    return compiled if getattr(compiled, "VERSION", 1) == _KERNEL_VERSION else None
+
+
+def find(data: bytes, at: int) -> tuple[Sequence[int], Sequence[int], int]:
+    """The whole records from a place of a buffer on: where they start, and where their entries end.
+
+    The last number is how many bytes from the next one on would show if there is another; 0 where there is
+    none.
+    """
+    compiled = kernel()
+    if compiled is None:
+        return whole_records(data, at)
+    most = max(len(data) - at, 0) // _SMALLEST + 1
+    starts, ends = (memoryview(bytearray(ZXID.size * most)).cast("q") for _ in range(2))
+    count, needed = compiled.find(data, at, starts, ends)
+    return starts[:count], ends[:count], needed
 
 
 def whole_records(data: bytes, at: int) -> tuple[list[int], list[int], int]:
-    """The plain `Find`: length by length."""
+    """The same in plain Python: length by length."""
     size = len(data)
     starts: list[int] = []
     ends: list[int] = []
-    needed = FRAME.size
-    unpack, front = FRAME.unpack_from, FRAME.size
-    while size - at >= front:
-        checksum, length = unpack(data, at)
-        if length < HEADER.size or length > MAX_RECORD_BYTES:
-            needed = 0
-            break
-        end = at + front + length
+    while size - at >= FRAME.size:
+        checksum, length = FRAME.unpack_from(data, at)
+        if not HEADER.size <= length <= MAX_RECORD_BYTES:
+            return starts, ends, 0
+        end = at + FRAME.size + length
         if end >= size:
-            needed = front + length + 1
-            break
-        if data[end] != END_MARK or adler32(data[at + front : end]) != checksum:
-            needed = 0
-            break
+            return starts, ends, FRAME.size + length + 1
+        if data[end] != END_MARK or adler32(data[at + FRAME.size : end]) != checksum:
+            return starts, ends, 0
         starts.append(at)
         ends.append(end)
         at = end + 1
-    return starts, ends, needed
+    return starts, ends, FRAME.size
 
 
 class RecordsEnd(NamedTuple):
-    """Says where the records of a log end."""
+    """The end of the records of a log."""
 
     offset: int
     """Behind the last whole record."""
@@ -130,7 +153,7 @@ class Damage(NamedTuple):
 
     offset: int
     resumed_at: int | None
-    """Says where the next whole record is; None where there is none."""
+    """The place of the next whole record; None where there is none."""
     expected: str
     found: str
 
@@ -138,10 +161,9 @@ class Damage(NamedTuple):
 class Frames:
     """The records from where a window stands. With `resync` damage is noted and skipped, else raised."""
 
-    def __init__(self, window: Window, *, resync: bool = False, find: Find = whole_records) -> None:
+    def __init__(self, window: Window, *, resync: bool = False) -> None:
         self._window = window
         self._resync = resync
-        self._find = find
         self._last_zxid: int | None = None
         self._search_left = _SEARCH_BYTES
         self.end: RecordsEnd | None = None
@@ -153,16 +175,16 @@ class Frames:
         window = self._window
         is_new = False
         while to_offset is None or window.offset < to_offset:
-            starts, ends, needed = self._find(window.data, window.at)
+            starts, ends, needed = find(window.data, window.at)
             if len(starts):
                 is_new = False
-                window.at = int(ends[-1]) + 1
+                window.at = ends[-1] + 1
                 chunk = LogChunk(window.data, window.base, starts, ends)
                 if to_offset is not None and window.base + starts[-1] >= to_offset:
                     until = bisect_left(starts, to_offset - window.base)
                     yield chunk._replace(starts=starts[:until], ends=ends[:until])
                     return
-                (self._last_zxid,) = ZXID.unpack_from(window.data, starts[-1] + ZXID_AT)
+                self._last_zxid = chunk.zxid(-1)
                 yield chunk
             if needed and window.fits(window.offset + needed) and window.ensure(needed):
                 continue
@@ -172,8 +194,7 @@ class Frames:
                 return
 
     def _goes_on_behind(self) -> bool:
-        """Returns where no record is: False at the end, else damage is told and the window stands behind
-        it."""
+        """False at the end; else damage is noted, and the window stands behind it."""
         window = self._window
         offset = window.offset
         window.ensure(_PEEK_BYTES)
@@ -203,7 +224,7 @@ class Frames:
         return resumed_at is not None
 
     def _problem(self) -> _Problem | None:
-        """Returns why no record stands at `at`; None where one does by now."""
+        """The reason why no record stands at `at`; None where one does by now."""
         window = self._window
         data, at = window.data, window.at
         if len(data) - at < FRAME.size:
@@ -251,8 +272,7 @@ class Frames:
         return False
 
     def _behind_length(self) -> int | None:
-        """Returns where in `data` a record follows the one at `at`, by its length: its end mark is wrong,
-        then."""
+        """The place in `data` of a record behind the one at `at`, by its length, if its end mark is wrong."""
         window = self._window
         if not window.ensure(FRAME.size):
             return None
@@ -265,7 +285,7 @@ class Frames:
         return at if (end := self._end_at(at)) is not None and self._holds(at, end) else None
 
     def _is_record(self) -> bool:
-        """Returns whether a record that could follow stands at `at`: header, end mark and checksum."""
+        """True if a record that could follow stands at `at`: header, end mark and checksum."""
         window = self._window
         window.ensure(_FRONT.size)
         end = self._end_at(window.at)
@@ -278,8 +298,7 @@ class Frames:
         return self._holds(window.at, window.at + size)
 
     def _end_at(self, at: int) -> int | None:
-        """Returns where in `data` the entry of a record would end, if what stands there can be a record's
-        front."""
+        """The place in `data` where an entry would end, if what stands at `at` can be a record's front."""
         data = self._window.data
         if len(data) - at < _FRONT.size:
             return None
@@ -308,7 +327,7 @@ class _Problem(NamedTuple):
 
 
 def _length_that_fits(data: bytes) -> int | None:
-    """Returns how long the entry in front of `data` is if its checksum and an end mark agree on it.
+    """The length of the entry in front of `data` with which its checksum and an end mark agree.
 
     A record that was cut off has no such length; one whose length is damaged has.
     """

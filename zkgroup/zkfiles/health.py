@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import lt
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from zkgroup.zkfiles.frames import Damage, Oversized, RecordsEnd
+from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.frames import ZXID, Damage, LogChunk, Oversized, RecordsEnd, kernel
+from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.names import LOG, ServerFile
 
 _NAMED: Final = 3
 
 
-def oversized_notes(oversized: Sequence[Oversized]) -> list[str]:
-    """Of the first ones each in words, and how many more there are."""
-    more = [f"{len(oversized) - _NAMED} more that are too large"] if len(oversized) > _NAMED else []
-    return [*(one.text for one in oversized[:_NAMED]), *more]
-
-
 @dataclass(frozen=True, slots=True)
 class FileHealth:
-    """Holds what one pass over a file found; the values of `zkgroup audit inspect`."""
+    """The findings of one pass over a file; the values of `zkgroup audit inspect`."""
 
     path: Path
     kind: str
@@ -46,14 +45,122 @@ class FileHealth:
     """Records or znodes with which no server loads the file by default, by zxid."""
 
 
+def oversized_notes(oversized: Sequence[Oversized]) -> list[str]:
+    """Of the first ones each in words, and how many more there are."""
+    more = [f"{len(oversized) - _NAMED} more that are too large"] if len(oversized) > _NAMED else []
+    return [*(one.text for one in oversized[:_NAMED]), *more]
+
+
 class SeenRecords(NamedTuple):
-    """Holds what one pass over a log found."""
+    """The records that one pass over a log found."""
 
     first: int | None
     last: int | None
     records: int
     good_until: int | None
-    notes: list[str]
-    damages: list[Damage]
+    notes: Sequence[str]
+    damages: Sequence[Damage]
     end: RecordsEnd | None
     oversized: tuple[Oversized, ...] = ()
+
+
+def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
+    """The health of a log: every checksum is compared and every record decoded.
+
+    `seen` is what a pass over it found, where there was one already: `Server.seen_logs`. Raises
+    NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
+    """
+    FileBytes(path).close()  # whoever may not read it, or follow it, hears so
+    named = ServerFile.of(path)
+    named = named if named is not None and named.kind == LOG else None
+    seen = seen or _seen(path, is_named=named is not None)
+    first, last, records, good_until, notes, damages, end, oversized = seen
+    notes = [*notes]
+    if named is not None and first is not None and named.zxid != first:
+        notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
+    return FileHealth(
+        path=path,
+        kind=LOG,
+        first_zxid=first,
+        last_zxid=last,
+        records=records,
+        is_healthy=not damages,
+        good_until_zxid=good_until,
+        is_exact=not damages and end is not None and not end.is_torn,
+        detail="; ".join(
+            [*_damages(damages), *oversized_notes(oversized), *_end(end, records), *notes[:_NAMED]]
+        ),
+        oversized=oversized,
+    )
+
+
+def _seen(path: Path, *, is_named: bool) -> SeenRecords:
+    """What is damaged is skipped."""
+    reader = LogReader(path, resync=True)
+    first = last = good_until = None
+    records = 0
+    notes: list[str] = []
+    try:
+        for chunk in reader.chunks():
+            zxids = _rising_zxids(chunk)
+            if zxids and (last is None or zxids[0] > last):
+                records += len(zxids)
+                first = zxids[0] if first is None else first
+                last = zxids[-1]
+                good_until = good_until if reader.damages else last
+                continue
+            for transaction in reader.transactions_of(chunk):
+                records += 1
+                if last is not None and transaction.zxid <= last:
+                    notes.append(f"zxid {transaction.zxid:#x} behind {last:#x} at byte {transaction.offset}")
+                first = transaction.zxid if first is None else first
+                last = transaction.zxid
+                good_until = good_until if reader.damages else last
+    except NotZooKeeperFileError as error:
+        if not is_named:
+            raise
+        reader.damages.append(Damage(0, None, error.expected, error.found))
+    oversized = tuple(reader.oversized.values())
+    return SeenRecords(first, last, records, good_until, notes, reader.damages, reader.end, oversized)
+
+
+_COLUMNS, _ZXID_OF_RECORD = 34, 30
+"""Of the kernel's `fill`."""
+
+
+def _rising_zxids(chunk: LogChunk) -> Sequence[int]:
+    """The zxids of a chunk that the kernel decodes, if they rise; else none."""
+    compiled = kernel()
+    if compiled is None:
+        return ()
+    records = chunk.data, chunk.starts, chunk.ends, 0, len(chunk.starts), -(1 << 63), (1 << 63) - 1
+    measured = compiled.measure(*records, 1 << 62)
+    if measured is None:
+        return ()
+    columns: list[Any] = [None] * _COLUMNS
+    found = memoryview(bytearray(ZXID.size * measured[1])).cast("q")
+    columns[_ZXID_OF_RECORD] = found
+    filled = compiled.fill(*records, measured[1], None, None, tuple(columns))
+    if filled is None or filled[1] != len(chunk.starts):
+        return ()
+    zxids: list[int] = found[: filled[1]].tolist()
+    return zxids if all(map(lt, zxids, zxids[1:])) else ()
+
+
+def _damages(damages: Sequence[Damage]) -> Iterator[str]:
+    for damage in damages[:_NAMED]:
+        goes_on = (
+            "nothing whole behind it"
+            if damage.resumed_at is None
+            else f"whole again from byte {damage.resumed_at}"
+        )
+        yield f"byte {damage.offset}: expected {damage.expected}, found {damage.found} ({goes_on})"
+    if len(damages) > _NAMED:
+        yield f"{len(damages) - _NAMED} more damages"
+
+
+def _end(end: RecordsEnd | None, records: int) -> Iterator[str]:
+    if end is not None and end.is_torn:
+        yield f"the last write is not whole, from byte {end.offset}: it is being written, or was cut off"
+    elif end is not None and not records:
+        yield "no record"

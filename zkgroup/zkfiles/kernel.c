@@ -140,7 +140,7 @@ static void set_path(Row *row, Reader *in) {
     set_piece(row, PARENT, path);
 }
 
-/* Places in `compiled.OPS`. */
+/* Places in `columns._OPS`. */
 static int32_t op_of(int32_t kind, int has_path) {
     switch (kind) {
     case CHECK: return 1;
@@ -563,7 +563,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Another one whenever the functions take or give something else: `compiled` uses no kernel of other sources. */
+/* Another one whenever the functions take or give something else: `frames.kernel` takes none of other sources. */
 enum { KERNEL_VERSION = 2 };
 
 static int add_version(PyObject *module) { return PyModule_AddIntConstant(module, "VERSION", KERNEL_VERSION); }

@@ -121,7 +121,7 @@ static uint32_t adler32_of(const uint8_t *p, int64_t size) {
 
 enum { FRAME = 12, HEADER = 32, MOST_RECORD = 64 * 1024 * 1024 };
 
-/* The size of the record at a place of some bytes; 0 where there is none, and `needed` as `frames.Find`. */
+/* The size of the record at a place of some bytes; 0 where there is none, and `needed` as `frames.find`. */
 static int64_t record_at(const uint8_t *p, int64_t left, int64_t *needed) {
     *needed = FRAME;
     if (left < FRAME)

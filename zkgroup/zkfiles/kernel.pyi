@@ -7,7 +7,7 @@ _Buffer: TypeAlias = Any
 # Another one whenever the functions take or give something else.
 VERSION: int
 
-# Whole records from a place on: how many, and what `frames.Find` calls needed. Their places are written into
+# Whole records from a place on: how many, and what `frames.find` says last. Their places are written into
 # two buffers of 64-bit numbers, as many as fit.
 def find(data: bytes, at: int, starts: _Buffer, ends: _Buffer) -> tuple[int, int]: ...
 
@@ -26,10 +26,10 @@ def measure(
 ) -> tuple[int, int, int, int, int] | None: ...
 
 # Fills columns with the rows of these records whose path has the prefix. `left_out` has the texts of
-# `log_lists.LeftOutWrites`, and the numbers of two records of which all stays. Gives how many rows they are,
+# `schemas.LeftOutWrites`, and the numbers of two records of which all stays. Gives how many rows they are,
 # how many of the records have any, and pairs of 32-bit numbers: where the ACLs are that codes from 2 on
 # stand for. None where a record is odd, or where there are more rows than room was made for; the columns
-# are worth nothing then. `compiled` has their order.
+# are worth nothing then. `columns` has their order.
 def fill(
     data: bytes,
     starts: _Buffer,

@@ -1,9 +1,8 @@
-/* Which writes kernel.c gives no rows: what `log_lists.LeftOutWrites` says, for records of one batch. */
+/* Which writes kernel.c gives no rows: what `schemas.LeftOutWrites` says, for records of one batch. */
 
 #include <stdint.h>
 #include <string.h>
 
-/* MOST_SESSIONS, 1,024, is that of log_lists.py. */
 enum { SESSION_BITS = 11, SESSION_PLACES = 1 << SESSION_BITS, MOST_SESSIONS = SESSION_PLACES / 2 };
 
 /* Bytes of the caller; null for none. */

@@ -9,17 +9,7 @@ from typing import Final
 
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes, Window
-from zkgroup.zkfiles.frames import (
-    FRAME,
-    Damage,
-    Find,
-    Frames,
-    LogChunk,
-    Oversized,
-    RecordsEnd,
-    oversized_in,
-    whole_records,
-)
+from zkgroup.zkfiles.frames import FRAME, Damage, Frames, LogChunk, Oversized, RecordsEnd
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.operations import transaction_of
 from zkgroup.zkfiles.records import Transaction
@@ -30,7 +20,7 @@ FORMAT_VERSION: Final = 2
 FILE_HEADER: Final = struct.Struct(">4siq")
 """Magic, format version, dbid (always 0)."""
 QUICK_BYTES: Final = 1 << 20
-"""From that on reading by the kernel is worth the import of numpy."""
+"""From that on reading in columns is worth the import of numpy."""
 
 
 def written_bytes(path: Path) -> int:
@@ -47,7 +37,7 @@ class LogReader:
 
     `from_offset` and `to_offset` (of the plain file) select records by where they start; `from_offset` has to
     be that of one, as a `log_index.HopIndex` gives it. With `resync` damage is noted in `damages` and
-    skipped.
+    skipped. `oversized` gets the records that are too large for a server by default, by zxid.
     """
 
     def __init__(
@@ -57,23 +47,19 @@ class LogReader:
         from_offset: int | None = None,
         to_offset: int | None = None,
         resync: bool = False,
-        find: Find = whole_records,
         piece_bytes: int = PIECE_BYTES,
         oversized: dict[int, Oversized] | None = None,
     ) -> None:
-        """`oversized` gets the records that are too large, by zxid."""
         self.path = path
         self._from_offset = from_offset
         self._to_offset = to_offset
         self._resync = resync
-        self._find = find
         self._piece_bytes = piece_bytes
         self.end: RecordsEnd | None = None
         """Says where the records end, once they were all read."""
         self.damages: list[Damage] = []
-        """Holds what was skipped, once it was passed."""
+        """What was skipped, once it was passed."""
         self.oversized: dict[int, Oversized] = {} if oversized is None else oversized
-        """The records that were passed and are too large for a server by default, by zxid."""
 
     def chunks(self) -> Generator[LogChunk]:
         """The records in pieces of the file, not decoded.
@@ -96,32 +82,37 @@ class LogReader:
             return
         if self._from_offset is not None:
             window.jump(max(self._from_offset, FILE_HEADER.size))
-        frames = Frames(window, resync=self._resync, find=self._find)
+        frames = Frames(window, resync=self._resync)
         self.damages = frames.damages
         for chunk in frames.chunks(self._to_offset):
-            self.oversized.update((each.zxid, each) for each in oversized_in(chunk))
+            self.oversized.update((each.zxid, each) for each in chunk.oversized())
             yield chunk
         self.end = frames.end
 
     def __iter__(self) -> Iterator[Transaction]:
         """The transactions; raises as `chunks` does, and where a record holds what no server writes."""
         for chunk in self.chunks():
-            data, base, starts, ends = chunk
-            for start, end in zip(starts, ends, strict=True):
-                try:
-                    transaction = transaction_of(data, start + FRAME.size, end, base + start)
-                except JuteError as error:
-                    self.unreadable(base, start, end, error)
-                else:
-                    yield transaction
+            yield from self.transactions_of(chunk)
 
-    def unreadable(self, base: int, start: int, end: int, error: JuteError) -> None:
+    def transactions_of(self, chunk: LogChunk) -> Iterator[Transaction]:
+        """Those of one chunk."""
+        data, base = chunk.data, chunk.base
+        for number, (start, end) in enumerate(zip(chunk.starts, chunk.ends, strict=True)):
+            try:
+                transaction = transaction_of(data, start + FRAME.size, end, base + start)
+            except JuteError as error:
+                self.unreadable(chunk, number, error)
+            else:
+                yield transaction
+
+    def unreadable(self, chunk: LogChunk, number: int, error: JuteError) -> None:
         """Notes, with `resync`, a record of a chunk that holds what no server writes; else raises."""
         if not self._resync:
             raise DamagedFileError(
-                str(self.path), base + error.offset, error.expected, error.found
+                str(self.path), chunk.base + error.offset, error.expected, error.found
             ) from error
-        self.damages.append(Damage(base + start, base + end + 1, error.expected, error.found))
+        start, end = chunk.base + chunk.starts[number], chunk.base + chunk.ends[number] + 1
+        self.damages.append(Damage(start, end, error.expected, error.found))
 
     def _has_header(self, window: Window) -> bool:
         """False where the server was stopped before it wrote one."""

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.log_lists import ALL_ZXIDS, Wanted
+from zkgroup.zkfiles.frames import kernel
 from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import Transaction, TreeDigest
@@ -21,6 +19,7 @@ from zkgroup.zkfiles.tree import Compared, Tree
 
 if TYPE_CHECKING:
     from zkgroup.zkfiles.agreement import Piece
+    from zkgroup.zkfiles.arrow import Batch
 
 FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
 """Of the first record ever: of a server alone, and of an ensemble's first leader."""
@@ -221,8 +220,9 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
         return
     from zkgroup.zkfiles.agreement import pieces
     from zkgroup.zkfiles.column_replay import COLUMNS
+    from zkgroup.zkfiles.columns import Wanted
 
-    wanted = Wanted(select(LOG, COLUMNS), "", *ALL_ZXIDS, None, ROWS_PER_BATCH)
+    wanted = Wanted(select(LOG, COLUMNS))
     waiting: list[_DecodedPiece] = []
     for piece in pieces(ensemble, first, to_zxid):
         waiting.append(_DecodedPiece(piece, list(piece.batches(wanted)) if piece.held else []))
@@ -238,7 +238,7 @@ def has_kernel() -> bool:
         from zkgroup.zkfiles import column_replay  # noqa: F401
     except ImportError:
         return False
-    return True
+    return kernel() is not None
 
 
 class _DecodedPiece(NamedTuple):

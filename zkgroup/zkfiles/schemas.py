@@ -119,6 +119,22 @@ OP_NAMES: dict[int, str] = {
 """Holds what the column `op` says of each type."""
 
 
+class LeftOutWrites(NamedTuple):
+    """Writes to which the kernel gives no rows: sets, and creates of znodes that last, which were applied.
+
+    Of a batch all rows stay of the last record, of the latest one, and of the first one of each session; and
+    of all records of sessions that are found behind the first 1,024. So whatever is left out, the rows tell
+    where the batch begins and ends and which sessions wrote in it; `Batch.records` tells the rest.
+    """
+
+    front: str
+    """Paths begin with it; one name follows,"""
+    behind: str
+    """and then this, from a slash on."""
+    but: str | None = None
+    """Paths that begin with it stay."""
+
+
 def select(
     table: tuple[Column, ...], names: Iterable[str] | None, *, data: bool = True
 ) -> tuple[Column, ...]:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFileError
-from zkgroup.zkfiles.columns import fastest_way
-from zkgroup.zkfiles.frames import ZXID, ZXID_AND_TIME, ZXID_AT, LogChunk, Oversized
+from zkgroup.zkfiles.frames import ZXID_AND_TIME, ZXID_AT, Oversized
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
@@ -127,7 +126,7 @@ class Server:
                 end = max(written_bytes(log.path) - _TAIL_BYTES, 0)
                 reader = LogReader(log.path, from_offset=end, resync=True, piece_bytes=_TAIL_BYTES)
                 for chunk in reader.chunks():
-                    found = _zxid_in(chunk, -1)
+                    found = chunk.zxid(-1)
         return found
 
     def reaches(self, zxid: int) -> bool:
@@ -193,7 +192,7 @@ class Server:
         """Zxid and milliseconds of each record, as `transactions` has them; nothing is decoded."""
         last = -1
         for log in self.files.logs_within(from_zxid, to_zxid):
-            reader = _hopping(log.path)
+            reader = LogReader(log.path, resync=True)
             with self.noting(reader):
                 for chunk in reader.chunks():
                     for start in chunk.starts:
@@ -246,14 +245,14 @@ class Server:
     def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
         """Returns where the first record from a zxid on is; for none the last one of the log."""
         offset = None
-        reader = _hopping(log.path)
+        reader = LogReader(log.path, resync=True)
         with self.noting(reader):
             for chunk in reader.chunks():
                 starts = chunk.starts
-                if _zxid_in(chunk, -1) >= zxid:
-                    place = bisect_left(range(len(starts)), zxid, key=lambda each: _zxid_in(chunk, each))
-                    return chunk.base + int(starts[place])
-                offset = chunk.base + int(starts[-1])
+                if chunk.zxid(-1) >= zxid:
+                    place = bisect_left(range(len(starts)), zxid, key=chunk.zxid)
+                    return chunk.base + starts[place]
+                offset = chunk.base + starts[-1]
         return offset
 
     def _first_in(self, log: ServerFile) -> Transaction | None:
@@ -264,11 +263,11 @@ class Server:
         return None
 
     def _last_in(self, log: ServerFile) -> int | None:
-        reader = _hopping(log.path)
+        reader = LogReader(log.path, resync=True)
         last = None
         with self.noting(reader):
             for chunk in reader.chunks():
-                last = _zxid_in(chunk, -1)
+                last = chunk.zxid(-1)
         return last
 
     def has_damage(self, log: Path) -> bool:
@@ -324,16 +323,3 @@ def _are_same(one: Sequence[Operation], other: Sequence[Operation]) -> bool:
             for mine, its in zip(one, other, strict=True)
         )
     )
-
-
-def _hopping(path: Path) -> LogReader:
-    """A reader of records that are not decoded: by the kernel, where it is here and the log is long."""
-    if written_bytes(path) >= QUICK_BYTES:
-        way = fastest_way()
-        return LogReader(path, resync=True, find=way.find, piece_bytes=way.piece_bytes)
-    return LogReader(path, resync=True)
-
-
-def _zxid_in(chunk: LogChunk, number: int) -> int:
-    (zxid,) = ZXID.unpack_from(chunk.data, chunk.starts[number] + ZXID_AT)
-    return int(zxid)

@@ -10,16 +10,16 @@ Sources: FileSnap.java, DataTree.serializeNode and StatPersisted of ZooKeeper 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Packed, PackedBatch, Same, Slices
+from zkgroup.zkfiles.arrow import Batch, coded, numbers, pieces, same
 from zkgroup.zkfiles.byte_arrays import Bytes, Flags, Numbers
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
@@ -46,7 +46,6 @@ _STAT: Final = np.dtype(
         ("version", ">i4"), ("cversion", ">i4"), ("aversion", ">i4"), ("owner", ">i8"), ("pzxid", ">i8"),
     ]
 )  # fmt: skip
-_KINDS: Final = ("persistent", "session", "container", "ttl")
 _SHORTEST: Final = 2
 """Bytes of a path: the one of a single slash is the terminator."""
 
@@ -55,15 +54,14 @@ def snapshot_columns(
     path: Path,
     *,
     columns: Iterable[str] | None = None,
-    data: bool = True,
     path_prefix: str | None = None,
     zxid: int | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
 ) -> Iterator[Batch]:
     """The znodes of a snapshot, a parent before its children.
 
-    `columns` are names of schemas.SNAPSHOT; `path_prefix` and `data` are those of `log_columns`, `zxid`
-    stands in for that of the file's name. `end_zxid` is behind the znodes: a packed file is read twice where
+    `columns` are names of schemas.SNAPSHOT; `path_prefix` is that of `log_columns`, `zxid` stands in for
+    that of the file's name. `end_zxid` is behind the znodes: a packed file is read twice where
     that column is wanted.
 
     A batch has at least one row. One piece of the file is in memory, or one larger znode, and one batch.
@@ -71,7 +69,7 @@ def snapshot_columns(
     What was given is to be trusted only when the iteration has ended: the seals are behind the znodes. Raises
     as `snapshots.SnapshotReader.znodes` does, after the rows before the damage.
     """
-    wanted = select(SNAPSHOT, columns, data=data)
+    wanted = select(SNAPSHOT, columns)
     reader = open_snapshot(path, zxid)
     return _batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
 
@@ -119,16 +117,20 @@ def _batches(
 ) -> Iterator[Batch]:
     """The znodes whose path begins with a prefix, by so many at most."""
     prefix = (path_prefix or "").encode()
-    names = [column.name for column in columns]
+    names = {column.name for column in columns}
     end_zxid = _end_zxid(reader) if "end_zxid" in names else None
     values = {"snap_zxid": reader.zxid, "end_zxid": end_zxid, "file": str(reader.path)}
-    of_file = {name: Same(value) for name, value in values.items() if name in names}
     with closing(reader.read(_runs_from)) as runs:
         for run in chain.from_iterable(_in_utf8(reader, run, prefix) for run in runs):
             for first in range(0, run.places.shape[1], rows):
                 some = _ZnodeColumns(run.buffer, run.places[:, first : first + rows], reader.acls)
-                packed = {name: of_file[name] if name in of_file else some.column(name) for name in names}
-                yield PackedBatch(columns, some.count, packed)
+                arrays = {
+                    each.name: same(values[each.name], each.type, some.count)
+                    if each.name in values
+                    else some.column(each)
+                    for each in columns
+                }
+                yield Batch(columns, arrays)
     if "end_zxid" in names and end_zxid != reader.end_zxid:
         expected, found = (
             "no end zxid" if zxid is None else f"the end zxid {zxid:#x}"
@@ -233,51 +235,49 @@ class _ZnodeColumns:
         """Of each path, by its number among all."""
         self._has_parent: Flags = self._path_ends - self._starts >= _SHORTEST
 
-    def column(self, name: str) -> Packed:
+    def column(self, of: Column) -> Any:
         """One that is not the same in all rows."""
+        name = of.name
         if name in _LONGS:
-            return FixedWidth(self._stats[name].astype(np.int64))
+            return numbers(self._stats[name].astype(np.int64), of.type)
         if name in _INTS:
-            return FixedWidth(self._stats[name].astype(np.int32))
-        others: dict[str, Callable[[], Packed]] = {
-            "path": lambda: self._slices(self._starts, self._path_ends),
-            "parent": self._parents,
-            "name": lambda: self._slices(self._buffer.slashes[self._last_slashes] + 1, self._path_ends),
-            "depth": self._depths,
-            "data": self._data,
-            "data_length": lambda: FixedWidth(
-                (self._data_ends - self._path_ends - INT.size).astype(np.int32)
-            ),
-            "acl": self._acl_codes,
-            "kind": self._kinds,
-        }
-        return others[name]()
+            return numbers(self._stats[name].astype(np.int32), of.type)
+        return getattr(self, f"_{name}")(of)
 
-    def _slices(self, starts: Numbers, ends: Numbers, present: Numbers | None = None) -> Slices:
-        bounds = np.empty((self.count, 2), np.int32)
-        bounds[:, 0], bounds[:, 1] = starts, ends
-        return Slices(self._buffer.raw, bounds.reshape(-1), present)
+    def _pieces(self, of: Column, starts: Numbers, ends: Numbers, present: Numbers | None = None) -> Any:
+        bounds = np.stack((starts, ends), axis=1).astype(np.int32).reshape(-1)
+        return pieces(self._buffer.raw, bounds, of.type, present)
 
-    def _parents(self) -> Slices:
+    def _path(self, of: Column) -> Any:
+        return self._pieces(of, self._starts, self._path_ends)
+
+    def _parent(self, of: Column) -> Any:
         ends = np.maximum(self._buffer.slashes[self._last_slashes], self._starts + 1)
-        return self._slices(self._starts, ends, None if self._has_parent.all() else self._has_parent)
+        return self._pieces(of, self._starts, ends, None if self._has_parent.all() else self._has_parent)
 
-    def _depths(self) -> FixedWidth:
+    def _name(self, of: Column) -> Any:
+        return self._pieces(of, self._buffer.slashes[self._last_slashes] + 1, self._path_ends)
+
+    def _depth(self, of: Column) -> Any:
         before = np.searchsorted(self._buffer.slashes, self._starts) - 1
-        return FixedWidth(np.where(self._has_parent, self._last_slashes - before, 0).astype(np.int32))
+        depths = np.where(self._has_parent, self._last_slashes - before, 0)
+        return numbers(depths.astype(np.int32), of.type)
 
-    def _data(self) -> Slices:
+    def _data(self, of: Column) -> Any:
         is_there = self._buffer.ints(self._path_ends) >= 0
-        return self._slices(self._path_ends + INT.size, self._data_ends, None if is_there.all() else is_there)
+        present = None if is_there.all() else is_there
+        return self._pieces(of, self._path_ends + INT.size, self._data_ends, present)
 
-    def _acl_codes(self) -> Coded:
-        codes, numbers = _coded(self._stats["acl"].astype(np.int64))
-        return Coded(codes, tuple(self._acls.get(number) for number in numbers))
+    def _data_length(self, of: Column) -> Any:
+        return numbers((self._data_ends - self._path_ends - INT.size).astype(np.int32), of.type)
 
-    def _kinds(self) -> Coded:
+    def _acl(self, of: Column) -> Any:
+        codes, different = _coded(self._stats["acl"].astype(np.int64))
+        return coded(codes, [self._acls.get(number) for number in different], of.type)
+
+    def _kind(self, of: Column) -> Any:
         codes, owners = _coded(self._stats["owner"].astype(np.int64))
-        kinds = [_KINDS.index(lifetime_of(owner) or "persistent") for owner in owners]
-        return Coded(np.array(kinds, np.int32)[codes], _KINDS)
+        return coded(codes, [lifetime_of(owner) or "persistent" for owner in owners], of.type)
 
 
 def _coded(values: Numbers) -> tuple[Numbers, list[int]]:

@@ -22,7 +22,7 @@ from tests.worlds.zkfiles_tables import WAYS, Row, log_rows, rows_of, use_way
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, exported, inspect_export, write_export
-from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType

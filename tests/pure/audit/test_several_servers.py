@@ -31,8 +31,8 @@ from zkgroup.audit.spark.units import LAST, Unit, batches_of
 from zkgroup.errors import MixedEnsembleError, ZkGroupError
 from zkgroup.zkfiles import replay, servers
 from zkgroup.zkfiles.arrow import record_batch
+from zkgroup.zkfiles.columns import Wanted, batch_of
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.log_lists import ALL_ZXIDS, Wanted, batch_of
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.schemas import LOG
 
@@ -123,7 +123,7 @@ def tree_at(folders: Sequence[Path], zxid: int | None) -> Any:
 
 def test_a_task_of_spark_reads_the_same_rows(tmp_path: Path) -> None:
     """Of all records from one zxid to another, with the places where the first server has them."""
-    wanted = Wanted(LOG, "a, b", *ALL_ZXIDS, None, 0)
+    wanted = Wanted(LOG, "a, b", rows=0)
     for seed in range(0, HISTORIES, 4):
         folders, _ = copies(tmp_path / str(seed), seed)
         try:

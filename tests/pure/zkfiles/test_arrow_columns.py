@@ -13,7 +13,7 @@ from tests.pure.zkfiles.test_golden_files import LOGS, SNAPSHOTS
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import IS_BUILT, everything, single
 from zkgroup.zkfiles import arrow
-from zkgroup.zkfiles.batches import Batch, PackedBatch
+from zkgroup.zkfiles.arrow import Batch
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import TransactionType
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, Column
@@ -73,10 +73,10 @@ def test_every_kind_of_record_and_a_choice_of_rows(prefix: str | None, way: str,
 
 
 def test_a_choice_of_columns(way: str, tmp_path: Path) -> None:
-    """By the kernel they come packed, by plain Python as lists; Arrow's are the same."""
+    """By the kernel and by plain Python."""
     log = writer.write_log(tmp_path, everything())
     (batch,) = log_columns(log, columns=["path", "acl"])
-    assert isinstance(batch, PackedBatch) == (IS_BUILT and way != "plain")
+    assert batch.is_plain == (IS_BUILT and way != "plain")
     assert equal_to_lists([batch], tuple(column for column in LOG if column.name in ("path", "acl")))
 
 

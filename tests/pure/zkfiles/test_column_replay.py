@@ -10,7 +10,7 @@ import pytest
 
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import needs_kernel
-from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.arrow import Batch
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.replay import has_kernel

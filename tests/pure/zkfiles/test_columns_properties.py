@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import WAYS, log_rows, rows_of, use_way
-from zkgroup.zkfiles.columns import fastest_way, log_columns
-from zkgroup.zkfiles.frames import whole_records
+from zkgroup.zkfiles.columns import log_columns
+from zkgroup.zkfiles.frames import find, whole_records
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType
 
@@ -137,5 +137,5 @@ def test_all_find_the_records_that_hopping_finds(
     for way in WAYS:
         with pytest.MonkeyPatch.context() as patch:
             use_way(way, patch)
-            starts, ends, needed = fastest_way().find(data, 16)
+            starts, ends, needed = find(data, 16)
         assert ([*starts], [*ends], needed) == whole_records(data, 16)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from zkgroup.zkfiles.compression import FileBytes
-from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TransactionType, TreeDigest

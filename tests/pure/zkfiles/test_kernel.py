@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,19 +10,16 @@ import numpy as np
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import IS_BUILT, Row, everything, needs_kernel, rows_of
-from zkgroup.zkfiles import log_lists
-from zkgroup.zkfiles.columns import fastest_way
-from zkgroup.zkfiles.compression import PIECE_BYTES
-from zkgroup.zkfiles.frames import LogChunk, whole_records
-from zkgroup.zkfiles.log_lists import LeftOutWrites, Taken, Wanted
+from tests.worlds.zkfiles_tables import Row, everything, needs_kernel, rows_of
+from zkgroup.zkfiles.arrow import Batch
+from zkgroup.zkfiles.columns import Taken, Wanted, take_by_kernel, take_plainly
+from zkgroup.zkfiles.frames import LogChunk, kernel, whole_records
 from zkgroup.zkfiles.records import Operation, Transaction
 from zkgroup.zkfiles.records import TransactionType as T
-from zkgroup.zkfiles.schemas import LOG
+from zkgroup.zkfiles.schemas import LOG, LeftOutWrites
 
-compiled: Any = importlib.import_module("zkgroup.zkfiles.compiled") if IS_BUILT else None
-ALL = Wanted(LOG, "log", -(1 << 63), (1 << 63) - 1, None, 1 << 20)
-WITHOUT_SOME = ALL._replace(left_out=LeftOutWrites("/", "/b"))
+ALL = Wanted(LOG, "log", rows=1 << 20)
+SOME = LeftOutWrites("/", "/b")
 ENTRIES = [writer.entry(each) for each in everything()[:17]]
 """One of each kind."""
 
@@ -36,27 +31,67 @@ def chunk_of(*entries: bytes) -> LogChunk:
     return LogChunk(data, 0, starts, ends)
 
 
-def told(taken: Taken) -> tuple[list[Row], list[list[int]] | None]:
-    """The rows, and what is told of records where some are left out."""
-    if taken.batch is None:
-        return [], None
-    records = taken.batch.records
-    columns = None if records is None else [[records.rows], *([int(n) for n in each] for each in records[1:])]
-    return rows_of([taken.batch]), columns
+def rows_in(taken: Taken) -> list[Row]:
+    return [] if taken.batch is None else rows_of([taken.batch])
 
 
-def is_decoded_alike(chunk: LogChunk, *wanted: Wanted) -> bool:
-    """Whether the kernel decodes a chunk; what it gives is compared then, by default all rows and some."""
-    decoded = [(each, compiled.take(chunk, 0, each)) for each in wanted or (ALL, WITHOUT_SOME)]
-    assert len({taken is None for _, taken in decoded}) == 1
-    for each, taken in decoded:
-        if taken is None:
-            return False
-        plain = log_lists.take(chunk, 0, each)
-        # No server writes what plain Python has an error for, so the kernel may not decode it either.
-        assert plain.error is None
-        assert told(taken) == told(plain)
+def is_decoded_alike(chunk: LogChunk, left_out: LeftOutWrites = SOME) -> bool:
+    """Whether the kernel decodes a chunk; all rows are compared then, and those that stay where some do."""
+    whole, some = (take_by_kernel(chunk, 0, ALL._replace(left_out=each)) for each in (None, left_out))
+    assert (whole is None) == (some is None)
+    if whole is None or some is None:
+        return False
+    plain = take_plainly(chunk, 0, ALL)
+    # No server writes what plain Python has an error for, so the kernel may not decode it either.
+    assert plain.error is None
+    rows = rows_in(plain)
+    assert rows_in(whole) == rows
+    assert rows_in(some) == [row for row, stays in zip(rows, staying(rows, left_out), strict=True) if stays]
+    if some.batch is not None:
+        assert told(some.batch) == records_in(rows)
     return True
+
+
+def staying(rows: Sequence[Row], left_out: LeftOutWrites) -> list[bool]:
+    """Whether each row stays, by the words of `LeftOutWrites`."""
+    records = {row["offset"]: row for row in rows if row["op"] is not None}
+    whole = {*[*records][-1:], *sorted(records, key=lambda each: records[each]["time"], reverse=True)[:1]}
+    sessions: set[int] = set()
+    for offset, row in records.items():
+        if row["session"] not in sessions:
+            whole.add(offset)
+        if len(sessions) < 1024:
+            sessions.add(row["session"])
+    return [row["offset"] in whole or not is_left_out(row, left_out) for row in rows]
+
+
+def is_left_out(row: Row, left_out: LeftOutWrites) -> bool:
+    path = row["path"] or ""
+    is_write = (
+        row["applied"] and row["ephemeral"] is None and row["type"] in (T.SET_DATA, T.CREATE, T.CREATE2)
+    )
+    _, slash, rest = path.removeprefix(left_out.front).partition("/")
+    return (
+        is_write
+        and path.startswith(left_out.front)
+        and (slash + rest).startswith(left_out.behind)
+        and not (left_out.but is not None and path.startswith(left_out.but))
+    )
+
+
+def records_in(rows: Sequence[Row]) -> list[list[int]]:
+    """Zxid, session, time and type of each record that has rows, and how many rows there are."""
+    records = {row["offset"]: row for row in rows}
+    return [
+        [len(rows)],
+        *([row[name] for row in records.values()] for name in ("zxid", "session", "time")),
+    ]
+
+
+def told(batch: Batch) -> list[list[int]]:
+    """The same of a batch of which rows are left out."""
+    assert batch.records is not None
+    return [[batch.records.rows], *(each.tolist() for each in batch.records[1:4])]
 
 
 def changed(entry: bytes, draw: random.Random) -> Iterator[bytes]:
@@ -79,21 +114,20 @@ def test_a_change_of_each_byte_is_decoded_alike_or_left_to_plain_python(place: i
     assert alike > 32
 
 
-OFFSETS = ALL._replace(left_out=LeftOutWrites("/consumers/", "/offsets/", "/consumers/own/"))
+OFFSETS = LeftOutWrites("/consumers/", "/offsets/", "/consumers/own/")
 OTHER, OWN = "/consumers/g/offsets/t/0", "/consumers/own/offsets/t/0"
 
 
 def kept(records: Sequence[Transaction]) -> list[tuple[int, int]]:
-    """Zxid and place of each row that stays without offsets of other groups, decoded both ways."""
+    """Zxid and place of each row that stays without offsets of other groups."""
     chunk = chunk_of(*map(writer.entry, records))
-    assert not IS_BUILT or is_decoded_alike(chunk, OFFSETS)
-    batch = log_lists.take(chunk, 0, OFFSETS).batch
-    assert batch is not None
-    assert batch.records is not None
-    assert [*batch.records.zxid] == [each.zxid for each in records]
-    return [*zip(batch["zxid"], batch["sub"], strict=True)]
+    assert is_decoded_alike(chunk, OFFSETS)
+    taken = take_by_kernel(chunk, 0, ALL._replace(left_out=OFFSETS))
+    assert taken is not None
+    return [(row["zxid"], row["sub"]) for row in rows_in(taken)]
 
 
+@needs_kernel
 def test_writes_by_path_are_left_out() -> None:
     """Plain ones alone, and none of a session's first record, of the latest and of the last one."""
 
@@ -128,6 +162,7 @@ def test_writes_by_path_are_left_out() -> None:
     assert kept(records) == [(zxid, sub) for zxid, (_, _, stays) in enumerate(of_records, 1) for sub in stays]
 
 
+@needs_kernel
 def test_of_many_sessions_all_records_stay() -> None:
     """Of those behind the first 1,024."""
     sessions = [*range(1100)] * 2
@@ -149,47 +184,38 @@ def test_a_count_that_cannot_be_is_left_to_plain_python(kind: int, count: int) -
 
 
 @needs_kernel
-def test_the_kernel_is_used_where_it_is_there() -> None:
-    """Not only installed."""
-    assert fastest_way() == (compiled.find, compiled.take, compiled.PIECE_BYTES)
-
-
-@needs_kernel
 def test_a_kernel_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a checkout that is newer than what was built in it."""
+    assert kernel() is not None
     monkeypatch.delattr("zkgroup.zkfiles.kernel.VERSION")
-    monkeypatch.delitem(sys.modules, "zkgroup.zkfiles.compiled")
-    monkeypatch.delattr("zkgroup.zkfiles.compiled")
-    assert fastest_way() == (whole_records, log_lists.take, PIECE_BYTES)
+    assert kernel() is None
 
 
 def test_the_kernel_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain Python reads logs then."""
     monkeypatch.setenv("ZKGROUP_KERNEL", "off")
-    monkeypatch.delitem(sys.modules, "zkgroup.zkfiles.compiled", raising=False)
-    monkeypatch.delattr("zkgroup.zkfiles.compiled", raising=False)
-    assert fastest_way() == (whole_records, log_lists.take, PIECE_BYTES)
+    assert kernel() is None
 
 
 @needs_kernel
 def test_what_does_not_fit_the_buffers_is_an_error() -> None:
     """And nothing is written behind their ends."""
-    kernel = importlib.import_module("zkgroup.zkfiles.kernel")
+    compiled = kernel()
     chunk = chunk_of(*ENTRIES)
     starts, ends = np.array(chunk.starts), np.array(chunk.ends)
     count = len(starts)
     nothing = (None,) * 34
     records = chunk.data, starts, ends, 0, count, 0, 1 << 62
-    assert kernel.fill(*records, 100, None, None, nothing) is not None
-    assert kernel.fill(*records, 3, None, None, nothing) is None
+    assert compiled.fill(*records, 100, None, None, nothing) is not None
+    assert compiled.fill(*records, 3, None, None, nothing) is None
     for columns in ((np.empty(9), *nothing[1:]), (*nothing[1:], np.empty(9, np.int32))):
         with pytest.raises(ValueError, match="too short"):
-            kernel.fill(*records, 100, None, None, columns)
+            compiled.fill(*records, 100, None, None, columns)
     with pytest.raises(ValueError, match="columns"):
-        kernel.fill(*records, 100, None, None, nothing[1:])
+        compiled.fill(*records, 100, None, None, nothing[1:])
     with pytest.raises(ValueError, match="outside"):
-        kernel.measure(chunk.data, starts, ends, 0, count + 1, 0, 1 << 62, 1)
+        compiled.measure(chunk.data, starts, ends, 0, count + 1, 0, 1 << 62, 1)
     with pytest.raises(ValueError, match="outside"):
-        kernel.find(chunk.data, len(chunk.data) + 1, starts, ends)
-    assert kernel.measure(chunk.data, starts, ends + 10**6, 0, count, 0, 1 << 62, 1) is None
-    assert kernel.find(chunk.data, 0, starts[:2], ends[:1]) == (1, 0)
+        compiled.find(chunk.data, len(chunk.data) + 1, starts, ends)
+    assert compiled.measure(chunk.data, starts, ends + 10**6, 0, count, 0, 1 << 62, 1) is None
+    assert compiled.find(chunk.data, 0, starts[:2], ends[:1]) == (1, 0)

@@ -9,10 +9,9 @@ import pytest
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import counted_reads, needs_kernel
 from zkgroup.audit.answers.inspection import health_of
-from zkgroup.zkfiles import log_health, servers
-from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles import servers
+from zkgroup.zkfiles.health import FileHealth, inspect_log
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.log_health import inspect_log
 
 pytestmark = needs_kernel
 
@@ -26,24 +25,24 @@ def long_log(folder: Path) -> Path:
     return world.log(folder)
 
 
-def both(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth | None, FileHealth]:
-    """By the kernel, where it can tell, and by what a replay saw, which is the same; and record by record."""
-    monkeypatch.setattr(log_health, "QUICK_BYTES", 0)
+def exactly(log: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileHealth, bool]:
+    """The health record by record, which is that by the kernel; and whether a replay saw the same."""
+    quick = inspect_log(log)
     monkeypatch.setattr(servers, "QUICK_BYTES", 0)
-    seen = log_health._quickly_seen(log)
-    quick = None if seen is None else inspect_log(log)
     history = History(log.parent)
     history.verify()
     replayed = history.ensemble.servers[0].seen_logs.get(log)
-    assert quick == (None if replayed is None else inspect_log(log, replayed))
-    monkeypatch.setattr(log_health, "QUICK_BYTES", 1 << 62)
-    return quick, inspect_log(log)
+    assert replayed is None or inspect_log(log, replayed) == quick
+    monkeypatch.setenv("ZKGROUP_KERNEL", "off")
+    assert inspect_log(log) == quick
+    monkeypatch.delenv("ZKGROUP_KERNEL")
+    return quick, replayed is not None
 
 
 def test_a_whole_log_is_inspected_by_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is that of an inspection record by record."""
-    quick, exact = both(long_log(tmp_path), monkeypatch)
-    assert quick == exact
+    exact, is_seen = exactly(long_log(tmp_path), monkeypatch)
+    assert is_seen
     assert (exact.records, exact.last_zxid, exact.is_exact) == (401, 401, True)
 
 
@@ -68,8 +67,8 @@ def test_a_log_that_is_being_written_has_the_same_end(
     """Its last record is not whole; one that was renamed says so."""
     log = tmp_path / name
     log.write_bytes(long_log(tmp_path / "whole").read_bytes().rstrip(b"\0")[:-20])
-    quick, exact = both(log, monkeypatch)
-    assert quick == exact
+    exact, is_seen = exactly(log, monkeypatch)
+    assert is_seen
     assert not exact.is_exact
     assert ("the name says" in exact.detail) == (name != "log.1")
 
@@ -81,10 +80,10 @@ def test_damage_and_disorder_are_inspected_record_by_record(
     log = long_log(tmp_path)
     raw = log.read_bytes()
     log.write_bytes(raw[:9000] + bytes([raw[9000] ^ 1]) + raw[9001:])
-    quick, exact = both(log, monkeypatch)
-    assert (quick, exact.is_healthy) == (None, False)
+    exact, is_seen = exactly(log, monkeypatch)
+    assert (is_seen, exact.is_healthy) == (False, False)
 
     log.write_bytes(raw.rstrip(b"\0") + raw[16:])
-    quick, exact = both(log, monkeypatch)
-    assert quick is None
+    exact, is_seen = exactly(log, monkeypatch)
+    assert not is_seen
     assert "behind" in exact.detail

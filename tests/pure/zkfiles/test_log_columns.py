@@ -8,10 +8,10 @@ import pytest
 
 from tests.pure.zkfiles.test_golden_files import LOGS
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import everything, log_rows, rows_of, single
-from zkgroup.zkfiles.columns import log_columns
+from tests.worlds.zkfiles_tables import IS_BUILT, everything, log_rows, rows_of, single
+from zkgroup.zkfiles import columns
+from zkgroup.zkfiles.columns import Taken, Wanted, log_columns
 from zkgroup.zkfiles.frames import LogChunk
-from zkgroup.zkfiles.log_lists import Taken, Wanted
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import TransactionType
 from zkgroup.zkfiles.schemas import LOG
@@ -23,16 +23,17 @@ OPEN = writer.OPEN_ACL
 @pytest.fixture
 def was_taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the kernel took a piece of a chunk, or left it over, for each time it was asked."""
-    module = pytest.importorskip("zkgroup.zkfiles.compiled", exc_type=ImportError)
+    if not IS_BUILT:
+        pytest.skip("the kernel was not built, or is switched off")
     answers: list[bool] = []
-    decode = module.take
+    decode = columns.take_by_kernel
 
     def take(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
         taken: Taken | None = decode(chunk, first, wanted)
         answers.append(taken is not None)
         return taken
 
-    monkeypatch.setattr(module, "take", take)
+    monkeypatch.setattr(columns, "take_by_kernel", take)
     return answers
 
 

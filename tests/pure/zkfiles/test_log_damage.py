@@ -17,7 +17,7 @@ from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
 from zkgroup.zkfiles.frames import RecordsEnd
-from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
 

@@ -12,7 +12,7 @@ from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import RecordsEnd
-from zkgroup.zkfiles.log_health import inspect_log
+from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType, TreeDigest
 

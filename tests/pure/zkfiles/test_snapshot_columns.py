@@ -90,8 +90,8 @@ def test_rows_and_columns_are_chosen(tmp_path: Path) -> None:
     below = rows_of(snapshot_columns(path, path_prefix="/a/"))
     assert below == [row for row in whole if row["path"].startswith("/a/")]
     assert rows_of(snapshot_columns(path, path_prefix="/")) == whole
-    batches = list(snapshot_columns(path, columns=["name", "data", "acl"], data=False))
-    assert tuple(batches[0]) == ("name", "acl")
+    batches = list(snapshot_columns(path, columns=["name", "acl"]))
+    assert tuple(batches[0].arrays) == ("name", "acl")
     assert [name for batch in batches for name in batch["name"]] == ["", "a", "b", "é", "c"]
     with pytest.raises(ValueError, match="no column zxid"):
         snapshot_columns(path, columns=["zxid"])

@@ -26,8 +26,8 @@ from zkgroup.audit.inputs.source import (
 from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.history import Account, History, PastTree
-from zkgroup.zkfiles.log_lists import LeftOutWrites
 from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.schemas import LeftOutWrites
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, epoch_of
 from zkgroup.znodes.consumers import consumers_path, group_path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,7 +23,6 @@ from zkgroup.audit.inputs.events import (
     Event,
 )
 from zkgroup.audit.inputs.rows import (
-    LIFETIME_CODES,
     OP_CODES,
     OPERATION_COLUMNS,
     Columns,
@@ -31,20 +30,19 @@ from zkgroup.audit.inputs.rows import (
     Flags,
     Numbers,
     Transactions,
+    codes_of,
     first_places,
     inside,
     joined,
 )
 from zkgroup.audit.inputs.source import Progress
 from zkgroup.zkfiles.agreement import Piece, holes_in, pieces
-from zkgroup.zkfiles.arrow import array_of
-from zkgroup.zkfiles.batches import Batch, Coded, FixedWidth, Same
-from zkgroup.zkfiles.columns import ROWS_PER_BATCH
+from zkgroup.zkfiles.arrow import Batch
+from zkgroup.zkfiles.columns import Wanted
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.lifetimes import Ephemerals
-from zkgroup.zkfiles.log_lists import ALL_ZXIDS, LeftOutWrites, Wanted
 from zkgroup.zkfiles.records import TransactionType
-from zkgroup.zkfiles.schemas import LOG, select
+from zkgroup.zkfiles.schemas import LOG, LeftOutWrites, select
 from zkgroup.zkfiles.zxids import Hole
 
 
@@ -66,7 +64,7 @@ class LoggedRange(NamedTuple):
         """
         is_noted = left_out is None and self._is_all
         names = (*OPERATION_COLUMNS, "digest") if is_noted else OPERATION_COLUMNS
-        wanted = Wanted(select(LOG, names), "", *ALL_ZXIDS, None, ROWS_PER_BATCH, left_out)
+        wanted = Wanted(select(LOG, names), left_out=left_out)
         facts, transactions = list[RecordFacts](), [_NO_TRANSACTIONS]
         builder, rows, in_part = ColumnsBuilder(), 0, 0
         first, last, end = 0, self.after_zxid, self._about_end
@@ -135,37 +133,14 @@ def estimated(rows: int, done: int, total: int) -> int | None:
 
 
 def _add(builder: ColumnsBuilder, batch: Batch) -> None:
-    acls = batch.packed("acl")
-    if isinstance(acls, Coded):
-        acl_codes = builder.acl_codes(acls.values)[acls.codes]
-    else:
-        acl_codes = builder.acl_codes(batch["acl"])
-    columns = {
-        column.name: array_of(batch, column)
-        for column in batch.columns
-        if column.name not in ("op", "ephemeral", "acl", "time", "digest")
-    }
-    columns |= {"op": codes_of(batch, "op", OP_CODES), "acl": acl_codes}
-    columns["ephemeral"] = codes_of(batch, "ephemeral", LIFETIME_CODES)
+    columns = {name: batch.arrays[name] for name in OPERATION_COLUMNS if name != "time"}
     builder.add_operations(columns, numbers_of_column(batch, "time"))
 
 
 def numbers_of_column(batch: Batch, name: str) -> Numbers:
     """A column without nulls; times in milliseconds."""
-    packed = batch.packed(name)
-    values: Numbers = packed.values if isinstance(packed, FixedWidth) else np.array(batch[name], np.int64)
+    values: Numbers = batch.arrays[name].to_numpy()
     return values.astype(np.int64)
-
-
-def codes_of(batch: Batch, name: str, codes: Mapping[Any, int]) -> Numbers:
-    """A column of few different values, as their codes."""
-    packed = batch.packed(name)
-    if isinstance(packed, Coded):
-        known: Numbers = np.array([codes[value] for value in packed.values], np.int8)[packed.codes]
-        return known
-    if isinstance(packed, Same):
-        return np.full(batch.rows, codes[packed.value], np.int8)
-    return np.array([codes[value] for value in batch[name]], np.int8)
 
 
 _NONE: Final = np.zeros(0, np.int64)
@@ -181,7 +156,7 @@ def told_of(batch: Batch, chroot: str) -> Transactions | None:
     records, zxid = batch.records, numbers_of_column(batch, "zxid")
     is_inside = _are_inside(batch, chroot)
     if records is None:
-        ops = codes_of(batch, "op", OP_CODES)
+        ops = codes_of(batch.arrays["op"], OP_CODES)
         rows = np.flatnonzero(is_inside & (ops >= 0))
         rows = rows[np.append([True], zxid[rows][1:] != zxid[rows][:-1])[: len(rows)]]
         session, time_ms = (numbers_of_column(batch, name)[rows] for name in ("session", "time"))
@@ -214,8 +189,7 @@ def _are_inside(batch: Batch, chroot: str) -> Flags:
     """Returns whether each row has a path within a chroot, or none."""
     if not chroot:
         return np.ones(batch.rows, np.bool_)
-    column = next(each for each in batch.columns if each.name == "path")
-    paths = array_of(batch, column).fill_null("")
+    paths = batch.arrays["path"].fill_null("")
     below = pc.or_(pc.starts_with(paths, f"{chroot}/"), pc.is_in(paths, pa.array(["", chroot])))
     flags: Flags = below.to_numpy(zero_copy_only=False)
     return flags
@@ -245,8 +219,7 @@ def record_facts(history: History) -> RecordFacts | None:
     noted = _noted.get(history)
     if noted is not None and noted.zxid[-1] == history.ensemble.last_record:
         return noted
-    columns = select(LOG, ("zxid", "sub", "time", "op", "digest"))
-    wanted = Wanted(columns, "", *ALL_ZXIDS, None, ROWS_PER_BATCH)
+    wanted = Wanted(select(LOG, ("zxid", "sub", "time", "op", "digest")))
     parts = [
         part for piece in pieces(history.ensemble) for part in _facts_of(piece, list(piece.batches(wanted)))
     ]
@@ -273,12 +246,8 @@ def _facts_of(piece: Piece, batches: Sequence[Batch]) -> list[RecordFacts]:
 def _facts_of_batch(batch: Batch) -> RecordFacts:
     zxids, subs = numbers_of_column(batch, "zxid"), numbers_of_column(batch, "sub")
     begins = np.append([True], zxids[1:] != zxids[:-1])
-    digest = batch.packed("digest")
-    if isinstance(digest, FixedWidth):
-        present = np.ones(batch.rows, np.bool_) if digest.present is None else digest.present != 0
-    else:
-        present = np.array([value is not None for value in batch["digest"]], np.bool_)
-    is_error = (codes_of(batch, "op", OP_CODES) == ERROR) & (subs < 0)
+    present = batch.arrays["digest"].is_valid().to_numpy(zero_copy_only=False)
+    is_error = (codes_of(batch.arrays["op"], OP_CODES) == ERROR) & (subs < 0)
     time_ms = numbers_of_column(batch, "time")
     return RecordFacts(*(column[begins] for column in (zxids, time_ms, present, is_error)))
 

@@ -32,7 +32,7 @@ from zkgroup.audit.inputs.events import (
 )
 from zkgroup.audit.inputs.facts import Facts, facts_of, is_fact_path
 from zkgroup.audit.inputs.keys import is_of_groups
-from zkgroup.zkfiles.arrow import schema
+from zkgroup.zkfiles.arrow import acls_of, schema
 from zkgroup.zkfiles.records import Acl, AclEntry
 from zkgroup.zkfiles.schemas import Column, ColumnType
 from zkgroup.znodes.consumers import consumers_path
@@ -173,7 +173,7 @@ class ColumnsBuilder:
     def add_operations(self, part: Mapping[str, Any], time_ms: Numbers) -> None:
         """Columns by the names of OPERATION_COLUMNS, without times. Operations that no version knows are left
         out."""
-        ops = part["op"] if isinstance(part["op"], np.ndarray) else _codes(part["op"], OP_CODES)
+        ops = part["op"] if isinstance(part["op"], np.ndarray) else codes_of(part["op"], OP_CODES)
         version = _whole(part["version"]).cast(pa.int64())
         no = np.zeros(len(ops), np.bool_)
         rows = {
@@ -215,7 +215,7 @@ class ColumnsBuilder:
     def _converted(self, name: str, column: Any) -> Any:
         """A column of Arrow as `Columns` has it, paths as an array with a dictionary."""
         if name in _CODES:
-            return _codes(column, _CODES[name])
+            return codes_of(column, _CODES[name])
         array = _whole(column)
         if name in _INTEGERS:
             return array.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -229,6 +229,9 @@ class ColumnsBuilder:
 
     def _codes_of_acls(self, column: Any) -> Numbers:
         """Most rows have no ACL, the others the same few: they become texts, and one of each is read."""
+        if pa.types.is_dictionary(column.type):
+            of_values: Numbers = self.acl_codes(acls_of(column))[column.indices.to_numpy()]
+            return of_values
         codes: Numbers = np.zeros(len(column), np.int32)
         places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
         if not len(places):
@@ -288,7 +291,8 @@ def _encoded(column: Any) -> Any:
     return _whole(column)
 
 
-def _codes(column: Any, codes: Mapping[Any, int]) -> Numbers:
+def codes_of(column: Any, codes: Mapping[Any, int]) -> Numbers:
+    """A column of few different texts as their codes."""
     array = _encoded(column)
     values = array.dictionary.to_pylist()
     known = np.array([*(codes[value] for value in values), codes.get(None, -1)], np.int8)

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 
 from zkgroup.audit.report.tables import TABLES
 from zkgroup.errors import ConfigError
-from zkgroup.zkfiles.arrow import record_batch, schema
-from zkgroup.zkfiles.batches import Batch
+from zkgroup.zkfiles.arrow import batch_of_lists, record_batch, schema
 from zkgroup.zkfiles.schemas import Column
 
 FINDINGS = "findings.parquet"
@@ -24,8 +23,7 @@ _LAST = {"long": (-(2**63), 2**63 - 1), "int": (-(2**31), 2**31 - 1)}
 def table_of(columns: Sequence[Column], lists: Mapping[str, list[Any]]) -> Any:
     """A pyarrow.Table of lists by the names of its columns."""
     fitting = {column.name: _fitting(column, lists[column.name]) for column in columns}
-    batch = Batch(tuple(columns), len(lists[columns[0].name]), fitting)
-    return pa.Table.from_batches([record_batch(batch)])
+    return pa.Table.from_batches([record_batch(batch_of_lists(columns, fitting))])
 
 
 class Drafts:

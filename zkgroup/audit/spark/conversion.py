@@ -44,7 +44,7 @@ from zkgroup.audit.spark.units import ListedLog, Unit
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.log_index import Hop, HopIndex
+from zkgroup.zkfiles.log_index import Hop, has_hop
 from zkgroup.zkfiles.names import list_files
 
 _TASKS_AT_ONCE = 64
@@ -217,9 +217,7 @@ def _is_same(found: ListedLog, known: ConvertedLog, given: EnsembleInput) -> boo
         )
     if not known.rows:
         return True
-    path = Path(found.files[0])
-    hop = Hop(known.last_zxid, known.last_offset)
-    return HopIndex(path.name, None, None, 1, 0, (hop,)).is_of(path)
+    return has_hop(Path(found.files[0]), Hop(known.last_zxid, known.last_offset))
 
 
 def _unit(given: EnsembleInput, found: ListedLog, known: ConvertedLog | None, *, is_first: bool) -> Unit:

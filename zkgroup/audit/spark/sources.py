@@ -26,13 +26,11 @@ from zkgroup.audit.inputs.live import walk
 from zkgroup.audit.spark.options import Options, require_types, struct_of
 from zkgroup.audit.spark.session import PUSHDOWN
 from zkgroup.errors import ConfigError
-from zkgroup.zkfiles.arrow import record_batch
-from zkgroup.zkfiles.batches import Batch
-from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns
+from zkgroup.zkfiles.arrow import Batch, batch_of_lists, record_batch
+from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns, parent_of
 from zkgroup.zkfiles.exports import ExportReader
 from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.log_index import HopIndex, Split, index_log
-from zkgroup.zkfiles.log_lists import parent_of
+from zkgroup.zkfiles.log_index import HopIndex, Split, has_hop, index_log
 from zkgroup.zkfiles.names import LOG as LOG_FILE
 from zkgroup.zkfiles.names import SNAPSHOT as SNAPSHOT_FILE
 from zkgroup.zkfiles.names import ServerFile, list_files
@@ -119,7 +117,7 @@ class SnapshotRowsReader(DataSourceReader):
         table = [column.name for column in SECTIONS[self._section]]
         lists = {name: [row[table.index(name)] for row in rows] for name in names}
         if rows:
-            yield Batch(self._columns, len(rows), lists)
+            yield batch_of_lists(self._columns, lists)
 
 
 class FilteringSnapshotRowsReader(SnapshotRowsReader):
@@ -270,8 +268,9 @@ class LogRowsStreamReader(DataSourceStreamReader):
         del limit
         last = (start or self.initialOffset())["zxid"]
         for log in reversed(logs_of(replace(self._options, from_zxid=last + 1))):
-            known = self._known if self._known is not None and self._known.is_of(log.path) else None
-            index = index_log(log.path, known=known)
+            known = self._known
+            is_same = known is not None and has_hop(log.path, known.hops[-1])
+            index = index_log(log.path, known=known if is_same else None)
             if index.last_zxid is not None:
                 self._known = index
                 last = max(last, index.last_zxid)
@@ -399,7 +398,7 @@ class TreeRowsReader(DataSourceReader):
             lists = {
                 column.name: [_VALUES[column.name](tree, znode) for znode in some] for column in self._columns
             }
-            yield record_batch(Batch(self._columns, len(some), lists))
+            yield record_batch(batch_of_lists(self._columns, lists))
 
 
 class TreeSource(DataSource):

@@ -17,9 +17,8 @@ import pyarrow as pa
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.agreement import pieces
 from zkgroup.zkfiles.arrow import record_batch, schema
-from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns
+from zkgroup.zkfiles.columns import Wanted, log_columns
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.log_lists import ALL_ZXIDS, Wanted
 from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.schemas import LOG, Column
 
@@ -83,7 +82,7 @@ def _of_one_file(unit: Unit) -> Iterator[Any]:
 
 
 def _of_servers(unit: Unit) -> Iterator[Any]:
-    wanted = Wanted(LOG, ", ".join(unit.files), *ALL_ZXIDS, None, ROWS_PER_BATCH)
+    wanted = Wanted(LOG, ", ".join(unit.files))
     for piece in pieces(History(*unit.folders).ensemble, unit.from_zxid, unit.to_zxid):
         yield from map(record_batch, piece.batches(wanted))
 
