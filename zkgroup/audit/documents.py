@@ -8,7 +8,7 @@ from typing import Any
 
 from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.findings.rules import Finding
-from zkgroup.audit.incidents.incident import Cause, FoundIncidents, NumberedIncident, PartitionDamage
+from zkgroup.audit.incidents.incident import Cause, FoundIncidents, Incident, NumberedIncident
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.texts import session_text
 from zkgroup.zkfiles import dates
@@ -35,24 +35,40 @@ def incident_fields(numbered_one: NumberedIncident) -> dict[str, Any]:
         "title": one.title,
         "severity": one.severity,
         "group": one.group,
-        "from_zxid": one.from_zxid,
-        "to_zxid": one.to_zxid,
-        "from": iso_time(one.from_ms),
-        "to": iso_time(one.to_ms),
+        **_times(one),
         "cause": cause_fields(one.cause),
-        "damage": [_damage_fields(each) for each in one.damage],
+        "damage": [each._asdict() for each in one.damage],
         "act": one.act,
         "counts": counts_of(one.findings),
     }
 
 
+def finding_fields(one: Finding) -> dict[str, Any]:
+    """One finding."""
+    return {
+        "finding": one.finding,
+        "severity": one.severity,
+        "group": one.group,
+        "topic": one.topic,
+        "partition": one.partition,
+        "session": session_text(one.session) if one.session else None,
+        **_times(one),
+        "detail": one.detail,
+    }
+
+
+def _times(one: Finding | Incident) -> dict[str, Any]:
+    zxids = {"from_zxid": one.from_zxid, "to_zxid": one.to_zxid}
+    return {**zxids, "from": iso_time(one.from_ms), "to": iso_time(one.to_ms)}
+
+
 def counts_of(findings: Iterable[Finding]) -> dict[str, int]:
-    """Returns how many there are of each name, the most first."""
+    """The number of findings of each name, the most first."""
     return dict(Counter(one.finding for one in findings).most_common())
 
 
 def cause_fields(cause: Cause) -> dict[str, Any] | None:
-    """Returns what the log shows of a cause; None where it shows none."""
+    """A cause, as far as the log shows it; None where it shows none."""
     if cause.kind in ("state", "note"):
         return None
     return {
@@ -64,30 +80,9 @@ def cause_fields(cause: Cause) -> dict[str, Any] | None:
     }
 
 
-def _damage_fields(one: PartitionDamage) -> dict[str, Any]:
-    return dict(one._asdict())
-
-
 def as_of(facts: Facts) -> dict[str, Any]:
     """The last transaction that was read."""
     return {"zxid": max(facts.end_zxid, 0), "time": iso_time(facts.end_ms)}
-
-
-def finding_fields(one: Finding) -> dict[str, Any]:
-    """One of them."""
-    return {
-        "finding": one.finding,
-        "severity": one.severity,
-        "group": one.group,
-        "topic": one.topic,
-        "partition": one.partition,
-        "session": session_text(one.session) if one.session else None,
-        "from_zxid": one.from_zxid,
-        "to_zxid": one.to_zxid,
-        "from": iso_time(one.from_ms),
-        "to": iso_time(one.to_ms),
-        "detail": one.detail,
-    }
 
 
 def iso_time(epoch_ms: int | None) -> str | None:

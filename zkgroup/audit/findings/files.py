@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -26,8 +26,6 @@ class _Seen(NamedTuple):
     latest_ms: int
     """The last write that it shows."""
     mzxids: dict[str, int]
-    znodes: Counter[str]
-    """By subtree."""
     sizes: Counter[str]
     """Bytes of data, by subtree."""
 
@@ -50,7 +48,8 @@ def growth(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """
     depth = int(bounds["depth"])
     before: _Seen | None = None
-    for file in _files(history):
+    files = {each.zxid: each for server in history.ensemble.servers for each in server.files.snapshots}
+    for _, file in sorted(files.items()):
         try:
             after = _read(file, depth)
         except (DamagedFileError, NotZooKeeperFileError):
@@ -60,52 +59,32 @@ def growth(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
         before = after
 
 
-def _files(history: History) -> list[ServerFile]:
-    """Snapshots of all servers by zxid, one of each."""
-    files = {each.zxid: each for server in history.ensemble.servers for each in server.files.snapshots}
-    return [files[zxid] for zxid in sorted(files)]
-
-
 def _read(file: ServerFile, depth: int) -> _Seen:
-    reader = open_snapshot(file.path, file.zxid)
-    seen = _Seen(file.zxid, 0, {}, Counter(), Counter())
-    latest = 0
-    for znode in reader.znodes():
-        subtree = subtree_text(znode.path, depth)
-        seen.mzxids[znode.path] = znode.stat.mzxid
-        seen.znodes[subtree] += 1
-        seen.sizes[subtree] += len(znode.data or b"")
+    mzxids: dict[str, int] = {}
+    sizes, latest = Counter[str](), 0
+    for znode in open_snapshot(file.path, file.zxid).znodes():
+        mzxids[znode.path] = znode.stat.mzxid
+        sizes[subtree_text(znode.path, depth)] += len(znode.data or b"")
         latest = max(latest, znode.stat.mtime)
-    return seen._replace(latest_ms=latest)
+    return _Seen(file.zxid, latest, mzxids, sizes)
 
 
 def _compared(before: _Seen, after: _Seen, depth: int) -> Iterator[Finding]:
-    added: Counter[str] = Counter()
-    removed: Counter[str] = Counter()
-    changed: Counter[str] = Counter()
-    for path, mzxid in after.mzxids.items():
-        known = before.mzxids.get(path)
-        if known is None:
-            added[subtree_text(path, depth)] += 1
-        elif known != mzxid:
-            changed[subtree_text(path, depth)] += 1
-    for path in before.mzxids:
-        if path not in after.mzxids:
-            removed[subtree_text(path, depth)] += 1
-    for subtree in sorted({*added, *removed, *changed}):
+    def by_subtree(paths: Iterable[str]) -> Counter[str]:
+        return Counter(subtree_text(path, depth) for path in paths)
+
+    old, new = before.mzxids, after.mzxids
+    added, removed = by_subtree(new.keys() - old.keys()), by_subtree(old.keys() - new.keys())
+    changed = by_subtree(path for path, mzxid in new.items() if old.get(path, mzxid) != mzxid)
+    had, has = by_subtree(old), by_subtree(new)
+    for subtree in sorted(added | removed | changed):
         sizes = [count_text(seen.sizes[subtree], "byte") for seen in (before, after)]
-        was = f"{count_text(before.znodes[subtree], 'znode')}, {sizes[0]} of data"
-        now = f"{after.znodes[subtree]}, {sizes[1]}"
-        yield Finding(
-            "growth",
-            "info",
-            from_zxid=before.zxid,
-            to_zxid=after.zxid,
-            from_ms=before.latest_ms or None,
-            to_ms=after.latest_ms or None,
-            detail=f"{subtree}: {added[subtree]} added, {removed[subtree]} removed,"
-            f" {changed[subtree]} changed; {was} -> {now}",
+        detail = (
+            f"{subtree}: {added[subtree]} added, {removed[subtree]} removed, {changed[subtree]} changed;"
+            f" {count_text(had[subtree], 'znode')}, {sizes[0]} of data -> {has[subtree]}, {sizes[1]}"
         )
+        zxids, times = (before.zxid, after.zxid), (before.latest_ms or None, after.latest_ms or None)
+        yield Finding("growth", "info", None, None, None, None, *zxids, *times, detail)
 
 
 @partial(
@@ -145,32 +124,28 @@ def history_hole(history: History, facts: Facts, bounds: Bounds) -> Iterator[Fin
     record and that record, and between the last record and a newer snapshot.
     """
     checks = record_checks_of(history)
-    for missing, step in checks.holes:
-        yield _history_hole_finding(missing, step.from_ms, step.to_ms, "between two records")
+    holes: list[tuple[Hole, int | None, int | None, str]] = [
+        (hole, step.from_ms, step.to_ms, "between two records") for hole, step in checks.holes
+    ]
     snapshots = [each.zxid for server in history.ensemble.servers for each in server.files.snapshots]
-    if checks.first is None or checks.last is None:
-        return
-    first, first_ms = checks.first
-    before = max((zxid for zxid in snapshots if zxid < first), default=None)
-    if before is not None and (hole := hole_between(before, first)) is not None:
-        yield _history_hole_finding(hole, None, first_ms, f"between snapshot.{before:x} and the first record")
-    last, last_ms = checks.last
-    newest = max(snapshots, default=0)
-    # A server that takes part in an election may write a snapshot before anything of the epoch was written.
-    if newest > last and newest & 0xFFFF_FFFF:
-        yield _history_hole_finding(
-            Hole(last + 1, newest), last_ms, None, f"between the last record and snapshot.{newest:x}"
-        )
-
-
-def _history_hole_finding(hole: Hole, from_ms: int | None, to_ms: int | None, where: str) -> Finding:
-    is_of_one = epoch_of(hole.first_missing) == epoch_of(hole.last_missing)
-    missing = hole.last_missing - hole.first_missing + 1
-    how_many = (
-        f"{count_text(missing, 'zxid is', 'zxids are')} in no file" if is_of_one else "zxids are in no file"
-    )
-    ends = (hole.first_missing, hole.last_missing, from_ms, to_ms)
-    return Finding("history_hole", "error", None, None, None, None, *ends, f"{how_many}, {where}")
+    if checks.first is not None and checks.last is not None:
+        (first, first_ms), (last, last_ms) = checks.first, checks.last
+        before = max((zxid for zxid in snapshots if zxid < first), default=None)
+        if before is not None and (hole := hole_between(before, first)) is not None:
+            holes.append((hole, None, first_ms, f"between snapshot.{before:x} and the first record"))
+        newest = max(snapshots, default=0)
+        # A server that takes part in an election may write a snapshot before anything of the epoch was
+        # written.
+        if newest > last and newest & 0xFFFF_FFFF:
+            where = f"between the last record and snapshot.{newest:x}"
+            holes.append((Hole(last + 1, newest), last_ms, None, where))
+    for (lowest, highest), from_ms, to_ms, where in holes:
+        how_many = "zxids are"
+        if epoch_of(lowest) == epoch_of(highest):
+            how_many = count_text(highest - lowest + 1, "zxid is", how_many)
+        ends = (lowest, highest, from_ms, to_ms)
+        detail = f"{how_many} in no file, {where}"
+        yield Finding("history_hole", "error", None, None, None, None, *ends, detail)
 
 
 @partial(
@@ -245,7 +220,7 @@ def clock_step(history: History, facts: Facts, bounds: Bounds) -> Iterator[Findi
         yield Finding.during("clock_step", "warning", step._replace(from_zxid=step.to_zxid), detail)
 
 
-_DOUBTS_TOLD = 20
+_DOUBTS_MAX = 20
 
 
 @partial(
@@ -267,44 +242,42 @@ def digest_mismatch(history: History, facts: Facts, bounds: Bounds) -> Iterator[
     replayed. A snapshot that cannot be read is a warning.
     """
     verification = history.verify()
-    for doubt in verification.doubts[:_DOUBTS_TOLD]:
-        yield _digest_mismatch_finding("error", doubt.zxid, doubt.zxid, doubt.detail)
+    found = (*_mismatches(history, verification), *_coverage(history, verification))
+    for severity, from_zxid, to_zxid, detail in found:
+        yield Finding("digest_mismatch", severity, from_zxid=from_zxid, to_zxid=to_zxid, detail=detail)
+
+
+_Mismatch = tuple[Severity, int | None, int | None, str]
+
+
+def _mismatches(history: History, verification: HistoryVerification) -> Iterator[_Mismatch]:
+    for doubt in verification.doubts[:_DOUBTS_MAX]:
+        yield "error", doubt.zxid, doubt.zxid, doubt.detail
     for check in verification.snapshots:
         if check.agrees is False:
-            severity: Severity = "warning" if check.is_damaged else "error"
             detail = check.detail.removeprefix(str(check.path)).lstrip(",: ")
-            yield _digest_mismatch_finding(severity, check.zxid, check.zxid, f"{check.path.name}: {detail}")
+            severity: Severity = "warning" if check.is_damaged else "error"
+            yield severity, check.zxid, check.zxid, f"{check.path.name}: {detail}"
     for each in disagreements(history):
         if each.is_of_digests_only:
             how_many = count_text(each.size, "digest is", "digests are")
             detail = f"{how_many} not the same on all servers: {each.sides}"
-            yield _digest_mismatch_finding("error", each.from_zxid, each.to_zxid, detail)
-    yield from _coverage(history, verification)
+            yield "error", each.from_zxid, each.to_zxid, detail
 
 
-def _coverage(history: History, verification: HistoryVerification) -> Iterator[Finding]:
-    """Never said to be clean: where servers wrote no digests, what was compared instead is reported."""
+def _coverage(history: History, verification: HistoryVerification) -> Iterator[_Mismatch]:
+    """Where servers wrote no digests, what was compared instead: such a history is never said to be clean."""
     checks = record_checks_of(history)
     if not checks.without_digest:
         return
     compared = sum(check.agrees is not None for check in verification.snapshots)
-    instead = (
-        f"compared instead were what {checks.without_digest} records say of the tree before them,"
-        f" and {count_text(compared, 'snapshot')} with the tree replayed"
+    why = ": the servers wrote no digests"
+    if checks.first_digest is not None:
+        why = f" to all: digests begin at {checks.first_digest:#x}"
+    detail = (
+        f"not_applicable{why}; compared instead were what {checks.without_digest} records say of the tree"
+        f" before them, and {count_text(compared, 'snapshot')} with the tree replayed"
     )
     if verification.unchecked:
-        instead += f"; {count_text(verification.unchecked, 'record')} could not be compared with anything"
-    if checks.first_digest is None:
-        yield _digest_mismatch_finding(
-            "info", None, None, f"not_applicable: the servers wrote no digests; {instead}"
-        )
-    else:
-        yield _digest_mismatch_finding(
-            "info", None, None, f"not_applicable to all: digests begin at {checks.first_digest:#x}; {instead}"
-        )
-
-
-def _digest_mismatch_finding(
-    severity: Severity, from_zxid: int | None, to_zxid: int | None, detail: str
-) -> Finding:
-    return Finding("digest_mismatch", severity, from_zxid=from_zxid, to_zxid=to_zxid, detail=detail)
+        detail += f"; {count_text(verification.unchecked, 'record')} could not be compared with anything"
+    yield "info", None, None, detail

@@ -40,7 +40,7 @@ CauseKind = Literal[
 
 
 class Cause(NamedTuple):
-    """Holds what made an incident; findings with equal causes are one incident."""
+    """The origin of an incident; findings with equal causes are one incident."""
 
     kind: CauseKind
     group: str | None = None
@@ -48,12 +48,12 @@ class Cause(NamedTuple):
     """The member, brokers, znode or finding that it is about."""
     session: int | None = None
     zxid: int | None = None
-    """Says where it begins; None where the log does not show it."""
+    """The zxid at which it begins; None where the log does not show it."""
     time_ms: int | None = None
 
 
 class PartitionDamage(NamedTuple):
-    """Holds what an incident cost one partition."""
+    """The cost of an incident for one partition."""
 
     group: str | None
     topic: str
@@ -61,9 +61,9 @@ class PartitionDamage(NamedTuple):
     delivered_again: int = 0
     """Records at least: how far offsets were set back."""
     unowned_ms: int = 0
-    """Says how long no member owned it."""
+    """The time in which no member owned it."""
     leaderless_ms: int = 0
-    """Says how long it had no leader that was registered."""
+    """The time in which it had no leader that was registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Incident:
     to_ms: int | None
     damage: tuple[PartitionDamage, ...]
     act: str
-    """Says what to do."""
+    """The advice to an operator."""
     findings: tuple[Finding, ...]
     """In the order of the audit."""
 
@@ -102,7 +102,7 @@ class NumberedFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundIncidents:
-    """Holds what an audit found, brought together. Findings are in the order of the audit."""
+    """The findings of an audit, brought together. Findings are in the order of the audit."""
 
     incidents: Sequence[NumberedIncident]
     findings: Sequence[NumberedFinding]
@@ -116,34 +116,25 @@ def cause_text(cause: Cause) -> str:
     """`foreign write (owners) by session 0xa at zxid 0x82`; empty where the log shows no cause."""
     if cause.kind in ("state", "note"):
         return ""
-    parts: list[str] = [cause.kind]
-    if cause.what:
-        parts.append(f"({cause.what})")
-    if cause.session:
-        parts.append(f"by session {session_text(cause.session)}")
-    if cause.zxid is not None:
-        parts.append(f"at zxid {cause.zxid:#x}")
-    return " ".join(parts)
+    what = f" ({cause.what})" if cause.what else ""
+    session = f" by session {session_text(cause.session)}" if cause.session else ""
+    return f"{cause.kind}{what}{session}" + (f" at zxid {cause.zxid:#x}" if cause.zxid is not None else "")
 
 
 def damage_text(damage: Sequence[PartitionDamage]) -> str:
-    """Returns what it cost, summed, with the partitions that cost most; empty where nothing is known."""
+    """The cost, summed, with the partitions that cost most; empty where nothing is known."""
     parts = []
-    for attribute, what in (
-        ("delivered_again", "records delivered again at least"),
-        ("unowned_ms", "without an owner"),
-        ("leaderless_ms", "without a leader"),
+    for attribute, what, text in (
+        ("delivered_again", "records delivered again at least", "{:,}".format),
+        ("unowned_ms", "without an owner", duration_text),
+        ("leaderless_ms", "without a leader", duration_text),
     ):
-        values = [(getattr(one, attribute), one) for one in damage if getattr(one, attribute)]
-        if not values:
-            continue
-        total = sum(value for value, _ in values)
-        text = f"{total:,}" if attribute == "delivered_again" else duration_text(total)
-        places = [
-            f"{one.topic}-{one.partition} {f'{value:,}' if text == f'{total:,}' else duration_text(value)}"
-            for value, one in sorted(values, key=lambda each: -each[0])
-        ]
-        parts.append(f"{text} {what} ({first_of(places, _PLACES_MAX)})")
+        values = [(getattr(one, attribute), f"{one.topic}-{one.partition}") for one in damage]
+        most = sorted((each for each in values if each[0]), key=lambda each: -each[0])
+        if most:
+            places = [f"{place} {text(value)}" for value, place in most]
+            total = text(sum(value for value, _ in most))
+            parts.append(f"{total} {what} ({first_of(places, _PLACES_MAX)})")
     return "; ".join(parts)
 
 
@@ -165,7 +156,7 @@ def rewind_of(one: Finding) -> Rewind | None:
 
 
 def length_ms(one: Finding, facts: Facts) -> int:
-    """Returns how long a finding lasted, up to the end of the history; never below 0."""
+    """The time that a finding lasted, up to the end of the history; never below 0."""
     if one.from_ms is None:
         return 0
     return max((facts.end_ms if one.to_ms is None else one.to_ms) - one.from_ms, 0)
