@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from glob import glob
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -247,7 +248,8 @@ class BrokersRun(ClientsRun):
         self.log(f"{text}; reassign verify: {done} of {len(rows)} done", "good")
 
     def _files_of(self, broker: int) -> int:
-        return len(list(self.data_of(broker).glob(f"{TOPIC}-*/*.log")))
+        pattern = f"{self.data_of(broker)}/{TOPIC}-*/*.log"
+        return len(glob(pattern))  # noqa: PTH207 - Path.glob fails where a folder vanishes meanwhile
 
     def _clear_throttles(self) -> None:
         if throttled := read_throttles(self.ensemble, [TOPIC]):

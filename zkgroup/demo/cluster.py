@@ -257,7 +257,7 @@ class ClusterRun(DemoRun):
         one, mark = self.cluster.partitions[number], 0
         for broker in [one.leader] if one.leader in self.brokers else one.replicas:
             file = self.data_of(broker) / f"{TOPIC}-{number}" / HIGH_WATERMARK
-            if file.exists():
+            with suppress(FileNotFoundError):
                 mark = max(mark, decode_high_watermark(file.read_bytes()) or 0)
         return mark
 
