@@ -12,9 +12,10 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.answers.owner_lives import OwnerLife, member_of_thread
@@ -30,7 +31,7 @@ from zkgroup.demo.group import NAMES, GroupRun
 from zkgroup.errors import OperationRefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Check, SetData, Znode
+from zkgroup.model.requests import Check, SetData
 from zkgroup.model.text import named
 from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.znodes.consumers import Offset, Owner
@@ -61,17 +62,8 @@ class Planted:
         return ("offset_regression", "zombie_commit") if self.after < self.before else ("zombie_commit",)
 
 
-class HeldOffset(NamedTuple):
-    """One owned partition as it was read; a write checks the versions of both znodes."""
-
-    partition: int
-    owner: Znode
-    offset: Znode
-    committed: int
-
-
-Choose = Callable[[HeldOffset], int | None]
-"""The offset to write to an owned partition; None where none is right."""
+Choose = Callable[[int, int, int], int | None]
+"""The offset to write, by partition, committed offset and the owner's token; None where none is right."""
 
 
 @dataclass(kw_only=True)
@@ -117,57 +109,48 @@ class AuditRun(GroupRun):
     def moved(self) -> frozenset[int]:
         return frozenset(one.partition for one in self.planted)
 
-    def _late_commit(self, one: HeldOffset) -> int | None:
+    def _late_commit(self, partition: int, committed: int, token: int) -> int | None:
         """A zombie's: up to the owner's last processed record, of this ownership, where not committed."""
         ended = self.members[0].output.read_bytes().split(b"\n")[-2:]  # the last may be incomplete
         for last in decode_lines(b"\n".join(ended)):
-            if (last.partition, last.token) == (one.partition, one.owner.stat.czxid):
-                return last.offset + 1 if one.committed <= last.offset else None
+            if (last.partition, last.token) == (partition, token):
+                return last.offset + 1 if committed <= last.offset else None
         return None
 
-    def _rewind(self, one: HeldOffset) -> int | None:
+    def _rewind(self, partition: int, committed: int, token: int) -> int | None:
         """Half the committed offset, in a partition with records left: its owner commits again."""
-        return one.committed // 2 if 2 <= one.committed < len(self.lines[one.partition]) else None
+        return committed // 2 if 2 <= committed < len(self.lines[partition]) else None
 
     def _plant(self, foreign: Ensemble, name: str, verb: str, choose: Choose) -> None:
         """Writes one offset of this owner, as soon as one of its partitions allows it."""
-        self.until(
-            f"a foreign client writes an offset of {name}",
-            lambda: any(self._is_written(foreign, name, one, choose) for one in self._held(foreign, name)),
-            READ_EVERY_S,
-        )
+        what = f"a foreign client writes an offset of {name}"
+        self.until(what, lambda: self._has_written(foreign, name, choose), READ_EVERY_S)
         one = self.planted[-1]
         where = f"partition {one.partition} of {one.owner}: {one.before} -> {one.after} (zxid {one.zxid:#x})"
         self.log(f"a foreign client {verb} {where}", "bad")
 
-    def _held(self, foreign: Ensemble, name: str) -> Iterator[HeldOffset]:
+    def _has_written(self, foreign: Ensemble, name: str, choose: Choose) -> bool:
+        """Tries each partition of this owner once; a write checks the versions of both znodes."""
+        session = foreign.zk.wait_connected().session_id
         tps = [TopicPartition(TOPIC, number) for number in self.owned.of(name)]
         found = foreign.zk.read_many([kind.path(self.group, tp) for tp in tps for kind in (Owner, Offset)])
         for tp in tps:
             owner, offset = found[Owner.path(self.group, tp)], found[Offset.path(self.group, tp)]
             if owner is None or offset is None:
                 continue
-            if Owner.decode(owner.path, owner.data).member == f"{self.group}_{name}":
-                committed = Offset.decode(offset.path, offset.data).value
-                yield HeldOffset(tp.partition, owner, offset, committed)
-
-    def _is_written(self, foreign: Ensemble, name: str, held: HeldOffset, choose: Choose) -> bool:
-        """Tries the write once; False where it is not right, or the znodes changed meanwhile."""
-        after = choose(held)
-        if after is None:
-            return False
-        session = foreign.zk.wait_connected().session_id
-        try:
-            done = foreign.zk.multi(
-                Check(held.owner.path, held.owner.stat.version),
-                SetData(held.offset.path, Offset(after).encode(), held.offset.stat.version),
-            )
-        except OperationRefusedError:
-            return False
-        stat = done.stats[1]
-        assert stat is not None, "a write returns the new Stat"
-        self.planted.append(Planted(held.partition, name, session, stat.mzxid, held.committed, after))
-        return True
+            if Owner.decode(owner.path, owner.data).member != f"{self.group}_{name}":
+                continue
+            before = Offset.decode(offset.path, offset.data).value
+            after = choose(tp.partition, before, owner.stat.czxid)
+            if after is None:
+                continue
+            written = SetData(offset.path, Offset(after).encode(), offset.stat.version)
+            with suppress(OperationRefusedError):  # the znodes have changed meanwhile
+                stat = foreign.zk.multi(Check(owner.path, owner.stat.version), written).stats[1]
+                assert stat is not None, "a write returns the new Stat"
+                self.planted.append(Planted(tp.partition, name, session, stat.mzxid, before, after))
+                return True
+        return False
 
     def judge(self) -> Iterator[CheckResult]:
         """Stops the server, and audits its files. The report is kept, in a new folder if no files are."""

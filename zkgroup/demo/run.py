@@ -125,7 +125,8 @@ class DemoRun:
         cls.require()
         run = cls(options=options, screen=screen, folder=Path(tempfile.mkdtemp(prefix="zkgroup-demo-")))
         try:
-            with run._opened():
+            with ExitStack() as stack:
+                run._open_all(stack)
                 run.play()
                 run.as_of = run.ensemble.as_of()
                 run.checks = tuple(run.judge())
@@ -135,23 +136,20 @@ class DemoRun:
             if not options.keep:
                 shutil.rmtree(run.folder, ignore_errors=True)
 
-    @contextmanager
-    def _opened(self) -> Iterator[None]:
-        """Has the servers and a connection. No process is left afterwards, so their files are complete."""
-        with ExitStack() as stack:
-            self.stop = stack.close
-            stack.callback(self.close)
-            self.open()
-            own = EmbeddedZooKeeper(
-                self.servers,
-                data_dir=self.folder / "zookeeper",
-                tick_time_ms=TICK_MS,
-                java_options=self.java_options,
-            )
-            self.zookeeper = self.options.zookeeper or stack.enter_context(own).address
-            self.ensemble, self.admin = stack.enter_context(self.connected())
-            stack.callback(self.close)  # before the servers go
-            yield
+    def _open_all(self, stack: ExitStack) -> None:
+        """Starts servers and connects. `stack` ends every process, so the servers' files are complete."""
+        self.stop = stack.close
+        stack.callback(self.close)
+        self.open()
+        own = EmbeddedZooKeeper(
+            self.servers,
+            data_dir=self.folder / "zookeeper",
+            tick_time_ms=TICK_MS,
+            java_options=self.java_options,
+        )
+        self.zookeeper = self.options.zookeeper or stack.enter_context(own).address
+        self.ensemble, self.admin = stack.enter_context(self.connected())
+        stack.callback(self.close)  # before the servers go
 
     @contextmanager
     def connected(self) -> Iterator[tuple[Ensemble, Admin]]:
