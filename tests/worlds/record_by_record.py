@@ -12,7 +12,7 @@ from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, inside_path
 from zkgroup.audit.inputs.facts import Facts, SessionLife
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.keys import is_of_groups
-from zkgroup.audit.inputs.source import PointInTime, Source, empty_chroot_text
+from zkgroup.audit.inputs.source import PointInTime, Source
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.lifetimes import Ephemerals, lifetime_of
 from zkgroup.zkfiles.records import (
@@ -79,8 +79,7 @@ def exact_rows(
             source._holes[hole] = None
         last = record.zxid
     events = list(events_of(records, stored, source.chroot, tree.sessions))
-    if source.chroot and not any(event.path for event in events):
-        source._details[empty_chroot_text(source.chroot)] = None
+    source._note_chroot(is_empty=not any(event.path for event in events))
     return events
 
 

@@ -37,18 +37,16 @@ from zkgroup.audit.inputs.source import (
     Progress,
     Rows,
     SeenTree,
-    empty_chroot_text,
-    outside_notes,
+    Source,
     quiet,
     standing_text,
     unlogged_part,
-    zxid_range,
 )
-from zkgroup.audit.inputs.stored_files import OPERATIONS, SEEDS, Source, StoredFile
+from zkgroup.audit.inputs.stored_files import OPERATIONS, SEEDS, StoredFile
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import Hole, hole_between
+from zkgroup.zkfiles.zxids import hole_between
 
 
 @dataclass(slots=True)
@@ -59,7 +57,7 @@ class StoredTables:
     folder: str
     ensemble: str
     converted: Converted
-    source: Source
+    source: stored_files.Source
     """Gives what pyarrow reads of a file."""
     content: Callable[[str], bytes]
     """Gives the content of a small file."""
@@ -136,18 +134,15 @@ def _content(path: Path) -> bytes:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-@dataclass(slots=True)
-class ConvertedSource:
+class ConvertedSource(Source):
     """One ensemble of a folder that `audit run` wrote."""
 
-    tables: StoredTables
-    chroot: str = ""
-    progress: Progress = quiet
-    history: None = None
-    _holes: dict[Hole, None] = field(default_factory=dict)
-    _outside: dict[str, None] = field(default_factory=dict)
-    """That less is known than what was asked for."""
-    _is_chroot_empty: bool = False
+    def __init__(self, tables: StoredTables, chroot: str = "", progress: Progress = quiet) -> None:
+        super().__init__(chroot, progress)
+        self.tables = tables
+        converted = tables.converted
+        if not converted.is_exact:
+            self._details[standing_text(converted.base_zxid, converted.detail)] = None
 
     @property
     def base_zxid(self) -> int:
@@ -175,28 +170,11 @@ class ConvertedSource:
         seen = SeenTree(Tree(digests=False), before, None, known.is_exact, False, known.detail)
         return Rows(parts, seen, to_zxid, self.progress)
 
-    def zxids(
-        self, start: PointInTime | None = None, end: PointInTime | None = None
-    ) -> tuple[int, int | None]:
-        if start is not None or end is not None:
-            self._outside |= dict.fromkeys(outside_notes(start, end, self._covered()))
-        return zxid_range(start, end, self.zxid_at)
-
     def zxid_at(self, time_ms: int) -> int:
-        """The last transaction stamped at or before a time. Raises NotFoundError where all are later."""
         found = last_at(self._marks(None, time_ms), time_ms)
         if found is None:
             raise NotFoundError(f"{self.tables.folder}: no log goes back to {time_text(time_ms)}")
         return found
-
-    def damages(self) -> list[str]:
-        return [hole.text for hole in self._holes]
-
-    def notes(self) -> list[str]:
-        converted = self.tables.converted
-        found = [] if converted.is_exact else [standing_text(converted.base_zxid, converted.detail)]
-        found += self._outside
-        return [*found, empty_chroot_text(self.chroot)] if self._is_chroot_empty else found
 
     def _covered(self) -> Covered:
         logs = list(self._logs(0, None))
@@ -216,7 +194,7 @@ class ConvertedSource:
         """The rows behind a transaction, up to another; what is missing up to there is noted."""
         whole = with_ends(list(self._logged(to_zxid)), self.tables.seeds())
         found = inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
-        self._is_chroot_empty = bool(self.chroot) and not any(found.paths)
+        self._note_chroot(is_empty=not any(found.paths))
         return found
 
     def _parts(self, before: int, to_zxid: int | None) -> Iterator[Columns]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,11 @@ from zkgroup.audit.inputs.source import (
     Progress,
     Rows,
     SeenTree,
-    empty_chroot_text,
-    outside_notes,
+    Source,
     quiet,
     standing_text,
     unlogged_part,
     zxid_of,
-    zxid_range,
 )
 from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import NotFoundError
@@ -29,7 +26,7 @@ from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.schemas import LeftOutWrites
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import Hole, epoch_of
+from zkgroup.zkfiles.zxids import epoch_of
 from zkgroup.znodes.consumers import consumers_path, group_path
 
 if TYPE_CHECKING:
@@ -38,16 +35,13 @@ if TYPE_CHECKING:
 _EVERY = 1000
 
 
-@dataclass(slots=True)
-class Folders:
+class Folders(Source):
     """Servers of one ensemble."""
 
-    history: History
-    chroot: str = ""
-    progress: Progress = quiet
-    _holes: dict[Hole, None] = field(default_factory=dict)
-    _details: dict[str, None] = field(default_factory=dict)
-    _lost: dict[str, None] = field(default_factory=dict)
+    def __init__(self, history: History, chroot: str = "", progress: Progress = quiet) -> None:
+        super().__init__(chroot, progress)
+        self.history: History = history
+        self._lost: dict[str, None] = {}
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         self._note_outside(None, at)
@@ -86,16 +80,12 @@ class Folders:
             for part in chain([before], log.parts(rows_per_part, left_out)):
                 has_paths = has_paths or any(part.paths)
                 yield ends.added(part)
-            if self.chroot and not has_paths:
-                self._details[empty_chroot_text(self.chroot)] = None
+            self._note_chroot(is_empty=not has_paths)
 
         return Rows(parts, seen, to_zxid, self.progress)
 
-    def zxids(
-        self, start: PointInTime | None = None, end: PointInTime | None = None
-    ) -> tuple[int, int | None]:
-        self._note_outside(start, end)
-        return zxid_range(start, end, self.history.zxid_at)
+    def zxid_at(self, time_ms: int) -> int:
+        return self.history.zxid_at(time_ms)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """Returns what differs at and below a path (of the servers) between two moments, in either order.
@@ -104,7 +94,7 @@ class Folders:
         """
         for moment in (start, end):
             self._note_outside(None, moment)
-        zxids = self.zxid_of(start), self.zxid_of(end)
+        zxids = zxid_of(start, self.zxid_at), zxid_of(end, self.zxid_at)
         first, last = min(zxids), max(zxids)
         found = self.history.compared(first, last, below, through=lambda each: self._shown(each, last))
         for account in found.accounts:
@@ -126,18 +116,13 @@ class Folders:
         changes = found.changes if zxids[0] <= zxids[1] else [each.reversed() for each in found.changes]
         return Difference(changes, *zxids, found.time_ms, is_exact and is_known)
 
-    def zxid_of(self, moment: PointInTime) -> int:
-        """The last transaction at or before it. Raises NotFoundError where the files begin later."""
-        return zxid_of(moment, self.history.zxid_at)
-
     def damages(self) -> list[str]:
         found = [
             f"{damage.path}, byte {damage.offset}: expected {damage.expected}, found {damage.found}"
             for server in self.history.ensemble.servers
             for damage in server.damages.values()
         ]
-        found += [hole.text for hole in self._holes]
-        return [*found, *self._lost]
+        return [*found, *super().damages(), *self._lost]
 
     def notes(self) -> list[str]:
         ensemble = self.history.ensemble
@@ -160,7 +145,7 @@ class Folders:
             )
         if ensemble.rolled_back:
             found.append(f"the ensemble went on without {_some(ensemble.rolled_back)}, so they are left out")
-        return [*found, *self._details]
+        return [*found, *super().notes()]
 
     def _note_skipped(self, account: Account) -> None:
         """Of a tree that is not exact, notes which snapshots could not be used, and why."""
@@ -183,10 +168,6 @@ class Folders:
         hole = unlogged_part(unlogged, last_record, from_zxid, to_zxid, end)
         if hole is not None:
             self._holes[hole] = None
-
-    def _note_outside(self, start: PointInTime | None, end: PointInTime | None) -> None:
-        if start is not None or end is not None:
-            self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
 
     def _covered(self) -> Covered:
         firsts = [server.first_logged for server in self.history.ensemble.servers]

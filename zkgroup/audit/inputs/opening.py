@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,12 @@ from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.source import (
+    Covered,
     PointInTime,
     Progress,
     Rows,
     SeenTree,
     Source,
-    empty_chroot_text,
     quiet,
     require_columns,
 )
@@ -32,29 +31,29 @@ if TYPE_CHECKING:
     from zkgroup.audit.inputs.rows import Columns
 
 
-@dataclass(slots=True)
-class OneTree:
+class OneTree(Source):
     """One tree: an export, or what a walk found."""
 
-    header: ExportHeader
-    znodes: Callable[[], Iterable[StoredZnode]]
-    chroot: str = ""
-    history: History | None = None
-    _is_chroot_empty: bool = False
+    def __init__(
+        self, header: ExportHeader, znodes: Callable[[], Iterable[StoredZnode]], chroot: str = ""
+    ) -> None:
+        super().__init__(chroot)
+        self._header, self._znodes = header, znodes
+        self._details |= dict.fromkeys(filter(None, [inconsistency_of(header)]))
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
-        header, zxid = self.header, self.header.zxid_before
+        header, zxid = self._header, self._header.zxid_before
         if at is not None and at.zxid != zxid:
             raise NotFoundError(
                 f"nothing but the tree at zxid {zxid:#x} is known; other moments need the folders of servers"
             )
-        tree = Tree.from_znodes(self.znodes(), zxid=zxid, digests=False)
+        tree = Tree.from_znodes(self._znodes(), zxid=zxid, digests=False)
         return SeenTree(tree, zxid, header.time_ms, header.is_exact, False, inconsistency_of(header))
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         self.zxids(start, end)
         seen = self.tree()
-        self._is_chroot_empty = bool(self.chroot) and not seen.tree.paths(self.chroot)
+        self._note_chroot(is_empty=not seen.tree.paths(self.chroot))
 
         def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
             from zkgroup.audit.inputs.rows import columns_of
@@ -63,19 +62,11 @@ class OneTree:
 
         return Rows(parts, seen, None, is_one_tree=True)
 
-    def zxids(
-        self, start: PointInTime | None = None, end: PointInTime | None = None
-    ) -> tuple[int, int | None]:
-        if start is not None or end is not None:
-            raise ConfigError("one tree has no history: --since and --until are for the folders of servers")
-        return 0, None
+    def zxid_at(self, time_ms: int) -> int:
+        return self._header.zxid_before
 
-    def damages(self) -> list[str]:
-        return []
-
-    def notes(self) -> list[str]:
-        notes = (inconsistency_of(self.header), empty_chroot_text(self.chroot) * self._is_chroot_empty)
-        return [note for note in notes if note]
+    def _covered(self) -> Covered:
+        raise ConfigError("one tree has no history: --since and --until are for the folders of servers")
 
 
 def inconsistency_of(header: ExportHeader) -> str:

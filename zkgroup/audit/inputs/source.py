@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -224,47 +225,59 @@ class Rows(NamedTuple):
         )
 
 
-class Source(Protocol):
+class Source(ABC):
     """A source of which the questions are asked."""
 
-    @property
-    def chroot(self) -> str:
-        """Clients' root, without a slash at its end; empty for the whole tree."""
-        ...
+    history: History | None = None
+    """None where there is one tree only, and for Parquet."""
 
-    @property
-    def history(self) -> History | None:
-        """None where there is one tree only."""
-        ...
+    def __init__(self, chroot: str = "", progress: Progress = quiet) -> None:
+        """`chroot` is clients' root, without a slash at its end; empty for the whole tree."""
+        self.chroot, self.progress = chroot, progress
+        self._holes: dict[Hole, None] = {}
+        self._details: dict[str, None] = {}
 
+    @abstractmethod
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         """The tree at a moment, by default the last one. Raises NotFoundError where it is not known."""
-        ...
 
+    @abstractmethod
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         """Returns what happened from one moment to another, both included, on top of the state before."""
-        ...
+
+    @abstractmethod
+    def zxid_at(self, time_ms: int) -> int:
+        """The last transaction stamped at or before a time. Raises NotFoundError where all are later."""
+
+    @abstractmethod
+    def _covered(self) -> Covered: ...
 
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None
     ) -> tuple[int, int | None]:
         """The first zxid and the last of that range, as of `zxid_range`."""
-        ...
+        self._note_outside(start, end)
+        return zxid_range(start, end, self.zxid_at)
 
     def damages(self) -> list[str]:
         """Returns what is wrong with what was read so far."""
-        ...
+        return [hole.text for hole in self._holes]
 
     def notes(self) -> list[str]:
         """Returns what else is to be known of what was read so far."""
-        ...
+        return list(self._details)
+
+    def _note_outside(self, start: PointInTime | None, end: PointInTime | None) -> None:
+        """Notes that less is known than what is asked for."""
+        if start is not None or end is not None:
+            self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
+
+    def _note_chroot(self, *, is_empty: bool) -> None:
+        """Notes that nothing ever was in the chroot, which may be misspelt."""
+        if self.chroot and is_empty:
+            self._details[f"the files have no znode at or below the chroot {self.chroot}"] = None
 
 
 def standing_text(zxid: int, detail: str) -> str:
     """That answers stand on a tree that is not exact, in words."""
     return f"the tree at {zxid:#x}, on which this stands: {detail}"
-
-
-def empty_chroot_text(chroot: str) -> str:
-    """That nothing ever was in a chroot, which may be misspelt."""
-    return f"the files have no znode at or below the chroot {chroot}"
