@@ -1,4 +1,4 @@
-"""The findings of all rows as objects, of which nothing is screened: what columns are compared with."""
+"""The findings of all rows, of which nothing is screened; some are counted in columns."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from zkgroup.audit.findings.engine import bounds_of, order
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
+from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, facts_of
 from zkgroup.audit.inputs.keys import Key
+from zkgroup.audit.inputs.rows import columns_of
 
 
 def find(
@@ -36,14 +38,20 @@ def find_all(
     rules: Sequence[Rule], events: Iterable[Event], facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
     """What the rules find, key by key."""
-    by_keys = {rule.keys.name: (rule.keys.key, defaultdict[Key, list[Event]](list)) for rule in rules}
-    for event in events:
+    rows_in_order = list(events)
+    tables = ScreenTables(columns_of(rows_in_order), facts)
+    for rule in rules:
+        if rule.is_counted:
+            yield from rule.find(tables, bounds[rule.name])
+    plain = [rule for rule in rules if not rule.is_counted]
+    by_keys = {rule.keys.name: (rule.keys.key, defaultdict[Key, list[Event]](list)) for rule in plain}
+    for event in rows_in_order:
         for key_of, lists in by_keys.values():
             key = key_of(event)
             if key is not None:
                 lists[key].append(event)
     for name, (_, lists) in by_keys.items():
-        asked = [rule for rule in rules if rule.keys.name == name]
+        asked = [rule for rule in plain if rule.keys.name == name]
         for key, of_key in lists.items():
             rows = KeyRows(of_key)
             for rule in asked:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.worlds.audit_log import AuditLog
 from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.buckets import AuditedRows
 from zkgroup.audit.findings.engine import audit, bounds_of
-from zkgroup.audit.findings.rules import Bounds, Find, Finding, KeyRows, Rule, WholeRule
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, WholeRule
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
 from zkgroup.audit.inputs.opening import OneTree, open_source
@@ -40,7 +40,7 @@ def whole(history: object, facts: Facts, bounds: Bounds) -> list[Finding]:
     ]
 
 
-def _rule(find: Find = rows, **changes: Any) -> Rule:
+def _rule(find: Callable[..., Iterator[Finding]] = rows, **changes: Any) -> Rule:
     fields: dict[str, Any] = {"question": "?", "act": "", "keys": BY_GROUP, "bounds": {"most": 3}}
     return Rule(find, **{**fields, **changes})
 

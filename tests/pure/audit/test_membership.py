@@ -6,19 +6,16 @@ from tests.worlds.audit_log import AuditLog, registration
 from zkgroup.assignment.comparison import inputs_digest
 from zkgroup.audit.findings.membership import (
     ExpectedOwners,
-    TimeRange,
     demand,
     existence,
     expected_owners,
-    gaps,
     least_moves,
-    merged,
     numbers_of,
-    overlaps,
     partitions_at,
     registration_of,
     topics_wanted,
 )
+from zkgroup.audit.findings.times import TimeRange, gaps, merged, overlaps
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
@@ -130,7 +127,7 @@ def test_sticky_is_the_stored_plan_and_only_where_all_publish_it() -> None:
     )
 
     assert expected_owners(members, {"t": (0, 1)}, {}, stored) == ExpectedOwners(
-        "sticky", tuple(evaluated), stored.owners
+        "sticky", evaluated, stored.owners
     )
     assert expected_owners(members, {"t": (0, 1, 2)}, {}, stored) is None
     assert expected_owners(members, {"t": (0, 1)}, {}, None) is None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from zkgroup.audit.findings.sliding_window import FullWindow, Occurrence, SlidingWindow
+from zkgroup.audit.findings.times import FullWindow, Occurrence, full_windows
 
 
 def windows_of(times: list[int], *, enough: int, window_ms: int) -> list[FullWindow]:
     """The window of moments at these times; their zxids count from 1."""
-    window = SlidingWindow(enough, window_ms)
-    found = [window.add_at(zxid, time_ms) for zxid, time_ms in enumerate(times, 1)]
-    return [each for each in (*found, window.end()) if each is not None]
+    moments = [Occurrence(zxid, time_ms) for zxid, time_ms in enumerate(times, 1)]
+    return list(full_windows(moments, enough, window_ms))
 
 
 def test_a_burst_lasts_as_long_as_every_window_has_enough() -> None:

@@ -80,7 +80,7 @@ def _tree_rows(tables: ScreenTables) -> Numbers:
         for places in (tree.change, tree.write):
             matters[rows.rows[places]] = True
     assert open_acl.screen is not None
-    matters[open_acl.screen(tables, open_acl.bounds).rows.rows] = True
+    matters[open_acl.screen(tables, open_acl.bounds).rows] = True
     return np.flatnonzero(matters)
 
 

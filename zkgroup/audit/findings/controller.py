@@ -24,8 +24,8 @@ from zkgroup.audit.findings.cluster import (
     state_of,
     topic_of,
 )
-from zkgroup.audit.findings.membership import is_alive
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
+from zkgroup.audit.findings.times import is_alive
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import ADMIN, BY_DECISION, CONTROLLER, Key

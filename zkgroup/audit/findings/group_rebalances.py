@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from zkgroup.assignment import assignment_diff
-from zkgroup.audit.answers.owner_lives import is_session_end, member_of_thread, thread_of
+from zkgroup.audit.answers.owner_lives import OwnerLife, is_session_end, member_of_thread, thread_of
 from zkgroup.audit.findings.membership import (
     ExpectedOwners,
     expected_owners,
@@ -38,25 +38,6 @@ class RegisteredMember(NamedTuple):
     session: int
     registration: Registration | None
     """None where a JVM member could not read it: such a member owns nothing, and stops the JVM members."""
-    from_zxid: int
-    from_ms: int
-
-
-class Claimed(NamedTuple):
-    thread: str
-    session: int
-    from_zxid: int
-    from_ms: int
-
-
-class Freed(NamedTuple):
-    """The last end of an owner of a partition that has no owner now."""
-
-    claim: Claimed
-    zxid: int
-    time_ms: int
-    session: int
-    """Names who deleted it."""
 
 
 class GroupReplay:
@@ -65,8 +46,9 @@ class GroupReplay:
     def __init__(self, group: str, facts: Facts) -> None:
         self.group = group
         self.members: dict[str, RegisteredMember] = {}
-        self.owners: dict[TopicPartition, Claimed] = {}
-        self.freed: dict[TopicPartition, Freed] = {}
+        self.owners: dict[TopicPartition, OwnerLife] = {}
+        self.freed: dict[TopicPartition, Event] = {}
+        """The last deletion of an owner, of partitions that have none now."""
         self._facts = facts
         self._assignment_path = StoredAssignment.path(group)
         self._assignment: StoredAssignment | None = None
@@ -91,7 +73,7 @@ class GroupReplay:
         """The owner of each owned partition, as a thread id."""
         return {tp: claim.thread for tp, claim in self.owners.items()}
 
-    def foreign_claims(self) -> list[Claimed]:
+    def foreign_claims(self) -> list[OwnerLife]:
         """The owners in another client's format: the id alone of a registration of the same session."""
         members = self.members
         return [
@@ -131,9 +113,7 @@ class GroupReplay:
 
     def _member(self, event: Event, member: str) -> None:
         if event.op == "create":
-            self.members[member] = RegisteredMember(
-                event.session, registration_of(event.data), event.zxid, event.time_ms
-            )
+            self.members[member] = RegisteredMember(event.session, registration_of(event.data))
         elif event.op == "set" and member in self.members:
             self.members[member] = self.members[member]._replace(registration=registration_of(event.data))
         elif event.op == "delete":
@@ -141,11 +121,11 @@ class GroupReplay:
 
     def _owner(self, event: Event, topic_partition: TopicPartition) -> None:
         if event.op == "create":
-            self.owners[topic_partition] = Claimed(thread_of(event), event.session, event.zxid, event.time_ms)
+            claim = OwnerLife(thread_of(event), event.session, event.zxid, event.time_ms)
+            self.owners[topic_partition] = claim
             self.freed.pop(topic_partition, None)
-        elif event.op == "delete" and topic_partition in self.owners:
-            claim = self.owners.pop(topic_partition)
-            self.freed[topic_partition] = Freed(claim, event.zxid, event.time_ms, event.session)
+        elif event.op == "delete" and self.owners.pop(topic_partition, None) is not None:
+            self.freed[topic_partition] = event
 
 
 def replayed_group(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[GroupReplay]:
@@ -255,46 +235,46 @@ class _Open:
     to_ms: int
     before: dict[TopicPartition, str]
     members: dict[str, RegisteredMember]
-    triggers: list[Trigger]
-    touched: dict[TopicPartition, int | None]
+    triggers: list[Trigger] = field(default_factory=list)
+    touched: dict[TopicPartition, int | None] = field(default_factory=dict)
     """Each with the time it was without an owner, so far as that is over."""
-    released: dict[TopicPartition, Claimed]
-    retaken: dict[TopicPartition, bool]
+    released: dict[TopicPartition, OwnerLife] = field(default_factory=dict)
+    retaken: dict[TopicPartition, bool] = field(default_factory=dict)
     """Each with whether a zkgroup member did it."""
 
 
-class Rebalances:
-    """Sees the rows of a group, in order; gives each rebalance as soon as it is over."""
+def group_rebalances(
+    rows: Iterable[Event], key: tuple[str, ...], facts: Facts, quiet_ms: float
+) -> Iterator[Rebalance]:
+    """Those of a group, out of its rows in order: what several rules share."""
+    return _Rebalances(key[0], facts, quiet_ms).found(rows)
 
-    def __init__(
-        self, group: str, facts: Facts, quiet_ms: float = QUIET_MS, *, with_least: bool = True
-    ) -> None:
+
+class _Rebalances:
+    def __init__(self, group: str, facts: Facts, quiet_ms: float) -> None:
         self._facts = facts
         self._quiet_ms = quiet_ms
-        self._with_least = with_least
         self._replay = GroupReplay(group, facts)
         self._lives: dict[str, list[Life]] = {}
         """The registrations of the group by path, later ones too."""
         for life in facts.members.get(group, ()):
             self._lives.setdefault(life.path, []).append(life)
-        self._open: _Open | None = None
         self._since_zxid = facts.start_zxid - 1
         """Topics that changed up to here have had their rebalance."""
 
-    def see(self, event: Event) -> Rebalance | None:
-        """Takes a row in; the rebalance that was over before it, if one was."""
-        place, over = path_kind(event.path), None
-        if event.op in ("create", "delete") and place.kind in ("owner", "member") and not event.seed:
-            current = self._open
-            if current is not None and event.zxid != current.to_zxid and self._is_over(current, event, place):
-                over, current = self._close(current), None
-            self._note(current or self._opened(event), event, place)
-        self._replay.apply(event, place)
-        return over
-
-    def end(self) -> Rebalance | None:
-        """The one that was under way."""
-        return None if self._open is None else self._close(self._open)
+    def found(self, rows: Iterable[Event]) -> Iterator[Rebalance]:
+        current: _Open | None = None
+        for event in rows:
+            place = path_kind(event.path)
+            if event.op in ("create", "delete") and place.kind in ("owner", "member") and not event.seed:
+                if current and event.zxid != current.to_zxid and self._is_over(current, event, place):
+                    yield self._closed(current)
+                    current = None
+                current = current or self._opened(event)
+                self._note(current, event, place)
+            self._replay.apply(event, place)
+        if current:
+            yield self._closed(current)
 
     def _is_over(self, current: _Open, event: Event, place: PathKind) -> bool:
         """Returns whether a row of a later transaction begins another one."""
@@ -303,32 +283,18 @@ class Rebalances:
         return self._is_trigger(event, place) and self._replay.is_at_rest(current.to_zxid)
 
     def _is_trigger(self, event: Event, place: PathKind) -> bool:
-        """Returns whether it asks for one: a change of the membership, or a claim that its member did not
-        release.
+        """Returns whether it changes the membership, or ends a claim that its member did not release.
 
         The end of a session may list its claims before its registration.
         """
-        if place.kind == "member":
-            return True
-        if event.op != "delete":
-            return False
+        if place.kind == "member" or event.op != "delete":
+            return place.kind == "member"
         claim = self._replay.owners.get(partition_of(event.path))
         return claim is not None and (claim.session != event.session or is_session_end(self._facts, event))
 
     def _opened(self, event: Event) -> _Open:
-        self._open = _Open(
-            event.zxid,
-            event.time_ms,
-            event.zxid,
-            event.time_ms,
-            self._replay.threads(),
-            dict(self._replay.members),
-            [],
-            {},
-            {},
-            {},
-        )
-        return self._open
+        moment = event.zxid, event.time_ms
+        return _Open(*moment, *moment, self._replay.threads(), dict(self._replay.members))
 
     def _note(self, current: _Open, event: Event, place: PathKind) -> None:
         """Takes a row into the rebalance, on the state of the group just before it."""
@@ -350,51 +316,48 @@ class Rebalances:
                 current.retaken[tp] = self._is_zkgroup(was.thread)
             return
         claim = self._replay.owners.get(tp)
-        if claim is not None:
-            current.touched.setdefault(tp, None)
-            if claim.session != event.session:
-                self._stolen(current, event)
-            elif not is_session_end(self._facts, event):
+        if claim is None:
+            return
+        current.touched.setdefault(tp, None)
+        if claim.session == event.session:
+            if not is_session_end(self._facts, event):
                 current.released[tp] = claim
+            return
+        thief = session_text(event.session)
+        if ("stolen claim", thief) not in {(trigger.cause, trigger.what) for trigger in current.triggers}:
+            current.triggers.append(Trigger("stolen claim", thief, event.zxid, event.time_ms))
 
     def _is_zkgroup(self, thread: str) -> bool:
         member = self._replay.members.get(member_of_thread(thread) or "")
         return member is not None and member.registration is not None and member.registration.is_zkgroup
 
-    def _stolen(self, current: _Open, event: Event) -> None:
-        who = session_text(event.session)
-        if not any(trigger.cause == "stolen claim" and trigger.what == who for trigger in current.triggers):
-            current.triggers.append(Trigger("stolen claim", who, event.zxid, event.time_ms))
-
     def _cause(self, event: Event, member: str) -> Cause | None:
         """Of a row of a member. A registration that is made again at once counts where it is made."""
-        was = self._replay.members.get(member)
+        lives = self._lives.get(event.path, [])
+        at = bisect_left(lives, event.zxid, key=lambda life: life.from_zxid)
         if event.op == "create":
-            return self._of_registration(event)
+            return self._of_registration(event, lives[at - 1] if at else None)
+        was, next_life = self._replay.members.get(member), lives[at] if at < len(lives) else None
         if was is None:
             return None
         if was.session != event.session:
             return "removal"
-        next_life = self._next_life(event)
         if not is_session_end(self._facts, event):
-            is_renewed = next_life is not None and self._is_renewal(event.session, event.time_ms, next_life)
-            return None if is_renewed else "clean leave"
+            if next_life is None or next_life.session != event.session:
+                return "clean leave"
+            return None if next_life.from_ms - event.time_ms < self._quiet_ms else "clean leave"
         session = self._facts.sessions.get(event.session)
         if session is not None and session.expired is False:
             return "clean leave"
         return "crash" if next_life is None else "expiry"
 
-    def _of_registration(self, event: Event) -> Cause | None:
+    def _of_registration(self, event: Event, last: Life | None) -> Cause | None:
         """A member that registers anew in the same session has changed its mind, of topics or threads."""
         if registration_of(event.data) is None:
             return "unreadable registration"
-        lives = self._lives.get(event.path, [])
-        at = bisect_left(lives, event.zxid, key=_from_zxid)
-        if at == 0 or lives[at - 1].ended_by is None:
+        if last is None or last.to_ms is None or last.ended_by != event.session:
             return "join"
-        last = lives[at - 1]
-        now = Life(event.path, event.session, event.data, event.zxid, event.time_ms)
-        if not self._is_renewal(last.ended_by, last.to_ms, now):
+        if event.time_ms - last.to_ms >= self._quiet_ms:
             return "join"
         partitions = partitions_at(self._facts, event.zxid)
         before, after = _wants(last.data, partitions), _wants(event.data, partitions)
@@ -402,16 +365,6 @@ class Rebalances:
             return None
         is_less = any(threads > after.get(topic, 0) for topic, threads in before.items())
         return "unsubscribe" if is_less else "subscribe"
-
-    def _is_renewal(self, ended_by: int | None, ended_ms: int | None, life: Life) -> bool:
-        """Returns whether a registration was made again at once by the session that had deleted it."""
-        return ended_ms is not None and ended_by == life.session and life.from_ms - ended_ms < self._quiet_ms
-
-    def _next_life(self, event: Event) -> Life | None:
-        """The next registration at this path."""
-        lives = self._lives.get(event.path, [])
-        at = bisect_left(lives, event.zxid, key=_from_zxid)
-        return lives[at] if at < len(lives) else None
 
     def _of_topics(self, current: _Open) -> Iterator[Trigger]:
         """Topics that changed shortly before the rebalance or in it, and that a member of then wanted."""
@@ -439,22 +392,17 @@ class Rebalances:
             for topic in topics_wanted(member.registration, names) or ()
         }
 
-    def _close(self, current: _Open) -> Rebalance:
-        self._open = None
+    def _closed(self, current: _Open) -> Rebalance:
         after = self._replay.threads()
         triggers = sorted([*current.triggers, *self._of_topics(current)], key=lambda each: each.zxid)
-        first = triggers[0] if triggers and triggers[0].zxid < current.from_zxid else None
+        is_topic_first = bool(triggers) and triggers[0].zxid < current.from_zxid
         self._since_zxid = current.to_zxid
         registrations = self._replay.registrations()
         moved = len(assignment_diff(current.before, after).moved)
-        least = None
-        if self._with_least:
-            partitions = partitions_at(self._facts, current.to_zxid)
-            least = least_moves(registrations, partitions, current.before, moved)
         return Rebalance(
             group=self._replay.group,
-            from_zxid=first.zxid if first else current.from_zxid,
-            from_ms=first.time_ms if first else current.from_ms,
+            from_zxid=triggers[0].zxid if is_topic_first else current.from_zxid,
+            from_ms=triggers[0].time_ms if is_topic_first else current.from_ms,
             to_zxid=current.to_zxid,
             to_ms=current.to_ms,
             triggers=tuple(triggers),
@@ -468,32 +416,16 @@ class Rebalances:
             is_sticky=bool(registrations)
             and all(registration.strategy == "sticky" for registration in registrations.values()),
             moved=moved,
-            least=least,
+            least=least_moves(
+                registrations, partitions_at(self._facts, current.to_zxid), current.before, moved
+            ),
         )
-
-
-def group_rebalances(
-    rows: Iterable[Event], key: tuple[str, ...], facts: Facts, quiet_ms: float
-) -> Iterator[Rebalance]:
-    """Those of a group, out of its rows: what several rules share."""
-    rebalances = Rebalances(key[0], facts, quiet_ms)
-    for event in rows:
-        over = rebalances.see(event)
-        if over is not None:
-            yield over
-    last = rebalances.end()
-    if last is not None:
-        yield last
 
 
 def _wants(data: bytes | None, partitions: Iterable[str]) -> Mapping[str, int]:
     """Topic to thread count; nothing where that cannot be known."""
     registration = registration_of(data)
     return (topics_wanted(registration, partitions) if registration else None) or {}
-
-
-def _from_zxid(life: Life) -> int:
-    return life.from_zxid
 
 
 def _of_topic(before: DataChange | None, change: DataChange) -> Cause | None:

@@ -9,7 +9,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.inputs.events import CREATE, SET_ACL, Event
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import BY_SUBTREE, Key, Keys
@@ -23,6 +23,7 @@ from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import ScreenTables
+    from zkgroup.audit.inputs.selection import Selection
 
 _MINUTE_MS: Final = 60_000
 _REFUSED: Final = "refused requests"
@@ -86,11 +87,11 @@ class _Children(NamedTuple):
     """Bytes of the answer."""
 
 
-def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     """The last rows of what is there at the end, of subtrees with something large, wide or numerous."""
     from zkgroup.audit.findings.tree_columns import TreeTable
 
-    return Screened(TreeTable(tables, tables.of(BY_SUBTREE)).of_large_subtrees(bounds))
+    return TreeTable(tables, tables.of(BY_SUBTREE)).of_large_subtrees(bounds)
 
 
 @partial(
@@ -221,53 +222,6 @@ def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
     return [life for lives in by_name.values() for life in lives]
 
 
-class _Minute:
-    """Holds what happened in one minute of the leader's clock."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.count = 0
-        self.size = 0
-        self.sessions: Counter[int] = Counter()
-        self.first: Event | None = None
-        self.last: Event | None = None
-
-    def add(self, event: Event) -> None:
-        self.count += 1
-        self.size += len(event.data or b"")
-        self.sessions[event.session] += 1
-        self.first, self.last = self.first or event, event
-
-
-class _BusiestMinute(NamedTuple):
-    """Of the busiest minute."""
-
-    operations: int
-    size: int
-    session: int
-    """Names who wrote most."""
-    most: int
-    minutes: int
-    """Says how many minutes had enough."""
-    biggest: int
-    """Rows of the transaction that had most of them here, at any time."""
-
-
-def _write_hot_spot_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Counted in columns."""
-    from zkgroup.audit.findings.minutes import busiest_minutes
-
-    selection = tables.of(BY_AREA)
-    if bounds["per_minute"] <= 0:
-        return Screened(selection)
-    counted = busiest_minutes(tables, selection, bounds["per_minute"], _MINUTE_MS, (_REFUSED,))
-    found = [
-        _hot_spot_finding(area, tables.facts, first, last, _BusiestMinute(*counts))
-        for (area,), first, last, counts in counted
-    ]
-    return Screened(selection.none(), found)
-
-
 @partial(
     Rule,
     severity="info",
@@ -276,67 +230,42 @@ def _write_hot_spot_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " and ids: see rebalance_storm. States: see isr_flapping. Refused requests: a client that repeats them.",
     keys=BY_AREA,
     bounds={"per_minute": 600},
-    screen=_write_hot_spot_screen,
+    is_counted=True,
 )
-def write_hot_spot(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     """Where the writes go, minute by minute.
 
     Refused requests, which show no path, are a place of their own, reported with their share of all
     transactions from the first to the last of them in that minute: within an epoch zxids have no gaps.
     """
-    area = key[0]
-    transaction = (0, 0)  # its zxid, and how many of its rows were here
-    biggest = hot_minutes = 0
-    busiest: _Minute | None = None
-    for minute in _minutes(rows, one_a_transaction=area == _REFUSED):
-        if minute.count >= bounds["per_minute"]:
-            hot_minutes += 1
-            if minute.count > (busiest.count if busiest else 0):
-                busiest = minute
-    if busiest is None or busiest.first is None or busiest.last is None:
-        return
-    for event in rows:
-        zxid, operations = transaction
-        transaction = (event.zxid, operations + 1 if zxid == event.zxid else 1)
-        biggest = max(biggest, transaction[1])
-    session, most = min(busiest.sessions.items(), key=lambda item: (-item[1], item[0]))
-    counts = _BusiestMinute(busiest.count, busiest.size, session, most, hot_minutes, biggest)
-    yield _hot_spot_finding(area, facts, busiest.first, busiest.last, counts)
+    from zkgroup.audit.findings.tables import equal_runs, rows_by_key
 
-
-def _minutes(rows: KeyRows, *, one_a_transaction: bool) -> Iterator[_Minute]:
-    """Each minute that had rows, once it is over; a clock that steps back begins another.
-
-    Args:
-        one_a_transaction: counts a transaction once, however many rows it has.
-    """
-    minute = _Minute(0)
-    zxid = 0
-    for event in rows:
-        is_same, zxid = zxid == event.zxid, event.zxid
-        if one_a_transaction and is_same:
+    columns = tables.columns
+    for (area,), rows in rows_by_key(tables.of(BY_AREA)):
+        transactions, sizes = equal_runs(columns.zxid[rows])
+        more = f"; biggest transaction {sizes.max()}"
+        if area == _REFUSED:  # of a failed multi each operation has a row
+            rows = rows[transactions]
+        minutes, counts = equal_runs(columns.time_ms[rows] // _MINUTE_MS)
+        hot = int((counts >= bounds["per_minute"]).sum())
+        if not hot:
             continue
-        if event.time_ms // _MINUTE_MS != minute.number:
-            yield minute
-            minute = _Minute(event.time_ms // _MINUTE_MS)
-        minute.add(event)
-    yield minute
-
-
-def _hot_spot_finding(
-    area: str, facts: Facts, first: Moment, last: Moment, counts: _BusiestMinute
-) -> Finding:
-    more = f"; biggest transaction {counts.biggest}"
-    if area == _REFUSED:
-        more = _share_text(counts.operations, first.zxid, last.zxid)
-    detail = (
-        f"{area}: {count_text(counts.operations, 'operation')},"
-        f" {count_text(counts.size, 'byte')} in the busiest minute, {counts.most} of them by"
-        f" {who(facts, counts.session)}; {count_text(counts.minutes, 'minute')} like it{more}"
-    )
-    group = path_kind(area).name if area.startswith(f"{consumers_path()}/") else None
-    place, session = (group, None, None), counts.session or None
-    return Finding.between("write_hot_spot", "info", first, last, detail, place, session)
+        busiest = counts.argmax()
+        part = rows[minutes[busiest] :][: counts[busiest]]
+        first, last = tables.moment(part[0]), tables.moment(part[-1])
+        sessions = Counter(columns.session[part].tolist())
+        session, most = min(sessions.items(), key=lambda item: (-item[1], item[0]))
+        if area == _REFUSED:
+            more = _share_text(len(part), first.zxid, last.zxid)
+        detail = (
+            f"{area}: {count_text(len(part), 'operation')},"
+            f" {count_text(int(tables.sizes(part).sum()), 'byte')} in the busiest minute, {most} of them by"
+            f" {who(tables.facts, session)}; {count_text(hot, 'minute')} like it{more}"
+        )
+        group = path_kind(area).name if area.startswith(f"{consumers_path()}/") else None
+        yield Finding.between(
+            "write_hot_spot", "info", first, last, detail, (group, None, None), session or None
+        )
 
 
 def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
@@ -352,7 +281,7 @@ class _Rights(Enum):
     MISSING = "missing"
 
 
-def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     """All rows of the first path, and of those with changed ACLs; of others the last, if it is a create."""
     from zkgroup.audit.findings.tree_columns import have_rows, is_last_of_path
 
@@ -363,7 +292,7 @@ def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     whole = have_rows(columns, rows.where(op == SET_ACL))
     whole[paths[:1]] = True
     matters |= whole[paths]
-    return Screened(rows.where(matters))
+    return rows.where(matters)
 
 
 @partial(

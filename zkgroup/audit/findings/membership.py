@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from itertools import islice, zip_longest
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from zkgroup.assignment import assign, assignment_diff
 from zkgroup.assignment.comparison import inputs_digest
 from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, needs_previous
 from zkgroup.assignment.wildcards import evaluate
-from zkgroup.audit.answers.owner_lives import OwnerLife
+from zkgroup.audit.findings.times import TimeRange, merged, overlaps
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
 from zkgroup.model import EvaluatedMember, StaticSubscription, TopicPartition
@@ -21,23 +20,23 @@ from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
 from zkgroup.znodes.paths import path_kind
 
+_About = ParamSpec("_About")
+_Known = TypeVar("_Known")
+_Make = Callable[Concatenate[Facts, _About], _Known]
 
-class TimeRange(NamedTuple):
-    """A part of a history; `to_zxid` and `to_ms` are None where it lasts to the end."""
 
-    from_zxid: int
-    from_ms: int
-    to_zxid: int | None
-    to_ms: int | None
+def derived(make: _Make[_About, _Known]) -> _Make[_About, _Known]:
+    """Computes something of facts and names once; the facts keep it."""
 
-    @classmethod
-    def of(cls, life: Life | OwnerLife) -> TimeRange:
-        """That in which a znode existed."""
-        return cls(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
+    @wraps(make)
+    def known(facts: Facts, /, *about: _About.args, **named: _About.kwargs) -> _Known:
+        key = make.__name__, *about
+        if key not in facts.derived:
+            facts.derived[key] = make(facts, *about, **named)
+        found: _Known = facts.derived[key]
+        return found
 
-    def ms(self, facts: Facts) -> int:
-        """Returns how long it was, up to the end of the history; below 0 after a step of the clock."""
-        return (facts.end_ms if self.to_ms is None else self.to_ms) - self.from_ms
+    return known
 
 
 @lru_cache(maxsize=1 << 14)
@@ -65,31 +64,22 @@ def member_of(life: Life) -> str:
     return path_kind(life.path).member
 
 
+@derived
 def lives_by_session(facts: Facts, group: str) -> dict[int, list[Life]]:
     """The registrations of a group by who made them, in order."""
-    known: dict[int, list[Life]] | None = facts.derived.get(("lives_by_session", group))
-    if known is not None:
-        return known
-    found = facts.derived["lives_by_session", group] = dict[int, list[Life]]()
+    found: dict[int, list[Life]] = {}
     for life in facts.members.get(group, ()):
         found.setdefault(life.session, []).append(life)
     return found
 
 
-def is_alive(life: Life, zxid: int) -> bool:
-    """Returns whether it lived at a zxid, or in the same transaction."""
-    return life.from_zxid <= zxid and (life.to_zxid is None or zxid <= life.to_zxid)
-
-
-def hides_internal(registration: Registration) -> bool:
-    """Returns whether its wildcard leaves internal topics out; Kafka's default where it does not say."""
-    return registration.exclude_internal is not False
-
-
 def topics_wanted(registration: Registration, topics: Iterable[str]) -> Mapping[str, int] | None:
-    """Topic to thread count; None for a wildcard that is no Java expression that we can evaluate."""
+    """Topic to thread count; None for a wildcard that is no Java expression that we can evaluate.
+
+    A wildcard that does not say leaves internal topics out, as Kafka does by default.
+    """
     try:
-        return evaluate(registration.wanted(), topics, hides_internal(registration))
+        return evaluate(registration.wanted(), topics, registration.exclude_internal is not False)
     except ConfigError:
         return None
 
@@ -117,15 +107,9 @@ def partitions_at(facts: Facts, zxid: int) -> dict[str, tuple[int, ...]]:
     return found
 
 
+@derived
 def existence(facts: Facts, topic: str, partition: int) -> list[TimeRange]:
     """The times in which a partition existed."""
-    known: list[TimeRange] | None = facts.derived.get(("existence", topic, str(partition)))
-    if known is None:
-        known = facts.derived["existence", topic, str(partition)] = _existence(facts, topic, partition)
-    return known
-
-
-def _existence(facts: Facts, topic: str, partition: int) -> list[TimeRange]:
     found: list[TimeRange] = []
     since: tuple[int, int] | None = None
     for change in facts.topics.get(topic, ()):
@@ -135,7 +119,7 @@ def _existence(facts: Facts, topic: str, partition: int) -> list[TimeRange]:
         elif not there and since is not None:
             found.append(TimeRange(*since, change.zxid, change.time_ms))
             since = None
-    return found if since is None else [*found, TimeRange(*since, None, None)]
+    return found if since is None else [*found, TimeRange(*since)]
 
 
 def demand(facts: Facts, group: str, topic: str, partition: int) -> list[TimeRange]:
@@ -143,83 +127,30 @@ def demand(facts: Facts, group: str, topic: str, partition: int) -> list[TimeRan
     return overlaps(wanting(facts, group, topic), existence(facts, topic, partition))
 
 
+@derived
 def wanting(facts: Facts, group: str, topic: str) -> list[TimeRange]:
     """The times in which a member of the group wanted the topic, whether it existed or not."""
-    known: list[TimeRange] | None = facts.derived.get(("wanting", group, topic))
-    if known is None:
-        known = facts.derived["wanting", group, topic] = merged(
-            time
-            for time, registration, named in _subscriptions(facts, group)
-            if topic in (named if named is not None else topics_wanted(registration, (topic,)) or ())
-        )
-    return known
+    return merged(
+        time
+        for time, registration, named in _subscriptions(facts, group)
+        if topic in (named if named is not None else topics_wanted(registration, (topic,)) or ())
+    )
 
 
 _Subscribed = tuple[TimeRange, Registration, Mapping[str, int] | None]
 """A registration that can be read, and the topics that it wants, where these do not depend on which exist."""
 
 
+@derived
 def _subscriptions(facts: Facts, group: str) -> list[_Subscribed]:
-    """Those of a group."""
-    known: list[_Subscribed] | None = facts.derived.get(("subscriptions", group))
-    if known is None:
-        known = facts.derived["subscriptions", group] = [
-            (TimeRange.of(life), registration, _named(registration))
-            for life in facts.members.get(group, ())
-            if (registration := registration_of(life.data)) is not None
-        ]
-    return known
-
-
-def _named(registration: Registration) -> Mapping[str, int] | None:
-    is_static = isinstance(registration.wanted(), StaticSubscription)
-    return topics_wanted(registration, ()) if is_static else None
-
-
-def overlaps(some: Sequence[TimeRange], others: Sequence[TimeRange]) -> list[TimeRange]:
-    """The times that are in both; the ranges of each do not overlap, and are in order."""
-    found = []
-    for one in some:
-        end = _end(one)
-        first = max(bisect_right(others, one.from_zxid, key=_begin) - 1, 0)
-        for other in islice(others, first, None):
-            if other.from_zxid >= end:
-                break
-            late = other if other.from_zxid > one.from_zxid else one
-            early = other if _end(other) < end else one
-            if late.from_zxid < _end(early):
-                found.append(TimeRange(late.from_zxid, late.from_ms, early.to_zxid, early.to_ms))
+    found: list[_Subscribed] = []
+    for life in facts.members.get(group, ()):
+        registration = registration_of(life.data)
+        if registration is not None:
+            is_static = isinstance(registration.wanted(), StaticSubscription)
+            named = topics_wanted(registration, ()) if is_static else None
+            found.append((TimeRange.of(life), registration, named))
     return found
-
-
-def gaps(whole: TimeRange, covered: Sequence[TimeRange]) -> list[TimeRange]:
-    """The times of `whole` behind the first of the covered ones that none of them covers; those in order."""
-    found = []
-    for before, after in zip_longest(covered, covered[1:]):
-        to_zxid, to_ms = (None, None) if after is None else (after.from_zxid, after.from_ms)
-        if before.to_zxid is not None and before.to_ms is not None:
-            found.append(TimeRange(before.to_zxid, before.to_ms, to_zxid, to_ms))
-    return overlaps([whole], found)
-
-
-def merged(ranges: Iterable[TimeRange]) -> list[TimeRange]:
-    """The union. One that begins in the transaction in which another ends goes on from it."""
-    found: list[TimeRange] = []
-    for one in sorted(ranges, key=lambda each: each.from_zxid):
-        if found and one.from_zxid <= _end(found[-1]):
-            last = found.pop()
-            longer = max(last, one, key=_end)
-            one = TimeRange(last.from_zxid, last.from_ms, longer.to_zxid, longer.to_ms)
-        found.append(one)
-    return found
-
-
-def _begin(one: TimeRange) -> int:
-    return one.from_zxid
-
-
-def _end(one: TimeRange) -> float:
-    return float("inf") if one.to_zxid is None else one.to_zxid
 
 
 Owners = Mapping[TopicPartition, str]
@@ -233,7 +164,7 @@ class ExpectedOwners(NamedTuple):
     """The plan of a group at one moment."""
 
     strategy: str
-    members: tuple[EvaluatedMember, ...]
+    members: Sequence[EvaluatedMember]
     owners: Owners
 
 
@@ -254,13 +185,15 @@ def expected_owners(
     published = [registration.strategy for registration in registrations.values()]
     strategy = agreed_strategy(published) or inferred_strategy(members, partitions, actual)
     try:
-        if needs_previous(strategy):
-            owners = _stored(strategy, members, partitions, plan)
-        else:
-            owners = assign(strategy, members, partitions).owners
+        if not needs_previous(strategy):
+            return ExpectedOwners(strategy, members, assign(strategy, members, partitions).owners)
+        topics = sorted({topic for member in members for topic in member.threads})
+        wanted = {topic: partitions.get(topic, ()) for topic in topics}
+        if plan is not None and plan.inputs == inputs_digest(strategy, members, wanted):
+            return ExpectedOwners(strategy, members, plan.owners)
     except (AssignmentError, ConfigError):
-        return None
-    return None if owners is None else ExpectedOwners(strategy, tuple(members), owners)
+        pass
+    return None
 
 
 def least_moves(
@@ -285,21 +218,9 @@ def least_moves(
 
 
 def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
-    """Returns whether it is a large group whose members want different things; for equals there is a
-    formula."""
+    """Returns whether members want different things, and many; for equals there is a formula."""
     topics = {topic for member in members for topic in member.threads}
     if all(member.threads.keys() == topics and len({*member.threads.values()}) == 1 for member in members):
         return False
     threads = sum(count for member in members for count in member.threads.values())
     return threads * sum(len(partitions.get(topic, ())) for topic in topics) > _SEARCHED_MAX
-
-
-def _stored(
-    strategy: str, members: Sequence[EvaluatedMember], partitions: Partitions, plan: StoredAssignment | None
-) -> Owners | None:
-    """The stored plan, where it is of this membership."""
-    topics = sorted({topic for member in members for topic in member.threads})
-    wanted = {topic: partitions.get(topic, ()) for topic in topics}
-    if plan is None or plan.inputs != inputs_digest(strategy, members, wanted):
-        return None
-    return plan.owners

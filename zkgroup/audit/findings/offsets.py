@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.answers.owner_lives import OwnerLife
 from zkgroup.audit.answers.partition_offsets import (
     OffsetWrite,
-    PartitionOffsets,
     PartitionStep,
     partition_steps,
 )
-from zkgroup.audit.findings.membership import TimeRange
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Moment, Rule, Screened, Severity
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, partitions_with
+from zkgroup.audit.findings.times import TimeRange
 from zkgroup.audit.inputs.events import CHECK, CREATE, DELETE, Event
-from zkgroup.audit.inputs.facts import DataChange, Facts
+from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
 from zkgroup.audit.inputs.texts import count_text, duration_text, is_member, members_of, who
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
-from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import ScreenTables
+    from zkgroup.audit.inputs.selection import Selection
 
 _MINUTE_MS: Final = 60_000
-
-
-def _offset_regression_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with a commit below the value before."""
-    p = tables.partitions
-    return Screened(p.keys_with(p.is_commit & p.falls))
 
 
 @partial(
@@ -44,7 +37,7 @@ def _offset_regression_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " meant, set offsets with `zkgroup offsets`, which leaves a marker; if not, raise the offset again or"
     " accept the repetition.",
     keys=BY_GROUP_PARTITION,
-    screen=_offset_regression_screen,
+    screen=partitions_with(lambda p: p.is_commit & p.falls),
 )
 def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit lower than the one before."""
@@ -72,12 +65,6 @@ def _judge_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Sev
     return "error", ""
 
 
-def _zombie_commit_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with a commit by another session than the owner's."""
-    p = tables.partitions
-    return Screened(p.keys_with(p.is_commit & p.holder_known & ~p.by_holder))
-
-
 @partial(
     Rule,
     severity="error",
@@ -86,7 +73,7 @@ def _zombie_commit_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
     " it, as when a JVM member commits just after its own release.",
     keys=BY_GROUP_PARTITION,
-    screen=_zombie_commit_screen,
+    screen=partitions_with(lambda p: p.is_commit & p.holder_known & ~p.by_holder),
 )
 def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit by a session that did not own the partition."""
@@ -123,7 +110,7 @@ def _moved(write: OffsetWrite) -> str:
     return after if write.previous is None else f"{write.previous} -> {after}"
 
 
-def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     """Partitions that an owner gave up after a long time without a commit."""
     p, facts = tables.partitions, tables.facts
     commits = (p.is_commit & p.by_holder).cumsum()
@@ -131,8 +118,7 @@ def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Scree
     is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
     since_ms = p.time_ms[came]
     since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
-    is_over &= (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"])
-    return Screened(p.keys_with(is_over | p.odd[p.selection.codes]))
+    return p.keys_with(is_over & (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"]))
 
 
 @partial(
@@ -179,16 +165,16 @@ def _given_up(
         yield Finding.during("no_commit_at_handover", "info", time, detail, partition_of(key), life.session)
 
 
-def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     """Owned partitions whose offset and owner changed last long before the end."""
-    from zkgroup.audit.findings.partition_columns import last_with
+    from zkgroup.audit.findings.tables import last_with
 
     p = tables.partitions
     changed = last_with(p.is_write & ~p.is_claim & ~p.repeats, p.start)
     changed_ms = tables.set_ms(p.selection.rows)[changed] * (changed >= 0)
     still_ms = tables.facts.end_ms - bounds["still_ms"]
     is_still = (changed_ms < still_ms) & (p.time_ms[p.holder] < still_ms)
-    return Screened(p.keys_with(p.is_last & (p.holder >= 0) & p.exists & is_still))
+    return p.keys_with(p.is_last & (p.holder >= 0) & p.exists & is_still)
 
 
 @partial(
@@ -218,29 +204,8 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
     if still_ms <= bounds["still_ms"]:
         return
     detail = f"at {step.value} for {duration_text(still_ms)}, owned by {who(facts, holder.session, key[0])}"
-    time = TimeRange(since_zxid, since_ms, None, None)
+    time = TimeRange(since_zxid, since_ms)
     yield Finding.during("stalled_offset", "info", time, detail, partition_of(key), holder.session)
-
-
-class _Counts(NamedTuple):
-    """Commits of a group."""
-
-    commits: int
-    repeats: int
-    writers: int
-    busiest: int
-    """Commits of the minute that had most."""
-
-
-def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Counted in columns, but for groups that have an offset which is no plain number."""
-    from zkgroup.audit.findings.commit_columns import commits_by_group
-
-    found = [
-        _commit_rate_finding(group, first, last, _Counts(*counts))
-        for group, first, last, counts in commits_by_group(tables, _MINUTE_MS)
-    ]
-    return Screened(tables.groups.of_keys(tables.odd_groups), found)
 
 
 @partial(
@@ -250,61 +215,39 @@ def _commit_rate_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
     " repeats, its client writes unchanged offsets.",
     keys=BY_GROUP,
-    screen=_commit_rate_screen,
+    is_counted=True,
 )
-def commit_rate(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def commit_rate(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     """How often a group commits: the main write load on most ensembles."""
-    first: Event | None = None
-    last: Event | None = None
-    commits = repeats = busiest = minute = in_minute = 0
-    writers: set[int] = set()
-    for write in _group_commits(rows, key[0], facts):
-        last = write.event
-        first = first or last
-        commits += 1
-        repeats += write.repeats
-        writers.add(last.session)
-        in_minute = in_minute + 1 if last.time_ms // _MINUTE_MS == minute else 1
-        minute = last.time_ms // _MINUTE_MS
-        busiest = max(busiest, in_minute)
-    if first is not None and last is not None:
-        yield _commit_rate_finding(key[0], first, last, _Counts(commits, repeats, len(writers), busiest))
+    from zkgroup.audit.findings.tables import equal_runs, rows_by_key
+
+    columns, p = tables.columns, tables.partitions
+    is_commit, is_repeat = tables.placed(p.is_commit), tables.placed(p.repeats)
+    groups = tables.of(BY_GROUP)
+    for (group,), rows in rows_by_key(groups.where(is_commit[groups.rows])):
+        first, last = tables.moment(rows[0]), tables.moment(rows[-1])
+        seconds = max((last.time_ms - first.time_ms) / 1_000, 1.0)
+        repeats = 100 * int(is_repeat[rows].sum()) / len(rows)
+        writers = len(set(columns.session[rows].tolist()))
+        busiest = equal_runs(columns.time_ms[rows] // _MINUTE_MS)[1].max()
+        detail = (
+            f"{count_text(len(rows), 'commit')} by {count_text(writers, 'session')},"
+            f" {len(rows) / seconds:.2f}/s, {repeats:.0f} % of them repeat the offset;"
+            f" at most {busiest} in one minute"
+        )
+        yield Finding.between("commit_rate", "info", first, last, detail, (group, None, None))
 
 
-def _group_commits(rows: KeyRows, group: str, facts: Facts) -> Iterator[OffsetWrite]:
-    """The commits of all partitions of a group, in order."""
-    partitions: dict[tuple[str, int], PartitionOffsets] = {}
-    for event in rows:
-        place = path_kind(event.path)
-        if place.kind not in ("owner", "offset"):
-            continue
-        offsets = partitions.get((place.topic, place.partition))
-        if offsets is None:
-            offsets = partitions[place.topic, place.partition] = PartitionOffsets(group, facts)
-        write = offsets.see(event)
-        if write is not None and write.is_commit:
-            yield write
-
-
-def _commit_rate_finding(group: str, first: Moment, last: Moment, counts: _Counts) -> Finding:
-    seconds = max((last.time_ms - first.time_ms) / 1_000, 1.0)
-    detail = (
-        f"{count_text(counts.commits, 'commit')} by {count_text(counts.writers, 'session')},"
-        f" {counts.commits / seconds:.2f}/s, {100 * counts.repeats / counts.commits:.0f} % of them repeat"
-        f" the offset; at most {counts.busiest} in one minute"
-    )
-    return Finding.between("commit_rate", "info", first, last, detail, (group, None, None))
-
-
-def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
+def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     """Groups without a member whose last write is long ago."""
-    groups, facts = tables.groups, tables.facts
+    groups = tables.of_some(BY_GROUP, lambda key: not _has_member(tables.facts, key[0]))
     is_write = tables.columns.op[groups.rows] != CHECK
-    recent = tables.written_ms(groups.rows) >= facts.end_ms - bounds["idle_ms"]
-    dead = ~groups.keys_with(is_write & recent)
-    for code, (group,) in enumerate(groups.keys):
-        dead[code] &= not any(life.to_zxid is None for life in facts.members.get(group, ()))
-    return Screened(groups.of_keys(dead))
+    recent = tables.written_ms(groups.rows) >= tables.facts.end_ms - bounds["idle_ms"]
+    return groups.of_keys(~groups.keys_with(is_write & recent))
+
+
+def _has_member(facts: Facts, group: str) -> bool:
+    return any(life.to_zxid is None for life in facts.members.get(group, ()))
 
 
 @partial(
@@ -321,7 +264,7 @@ def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
 def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A group that has offsets, but has had no member for long."""
     lives = facts.members.get(key[0], ())
-    if any(life.to_zxid is None for life in lives):
+    if _has_member(facts, key[0]):
         return
     znodes: set[str] = set()
     last = (0, 0)  # zxid and time of the last write
@@ -348,23 +291,6 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
     yield Finding("dead_group", "info", key[0], from_zxid=zxid, from_ms=last_ms, detail=detail)
 
 
-def _offset_of_missing_partition_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions whose offset is there at the end, and that their topic does not name."""
-    from zkgroup.audit.findings.partition_columns import last_with
-
-    p = tables.partitions
-    is_offset = ~p.is_owner
-    made = last_with(is_offset & ((p.op == CREATE) | (p.op == DELETE)), p.start)
-    there = p.selection.keys_with(p.is_last & (made >= 0) & (p.op[made] == CREATE))
-    topics = tables.facts.topics
-    for code in there.nonzero()[0].tolist():
-        _, topic, partition = p.selection.keys[code]
-        changes = topics.get(topic, ())
-        data = changes[-1].data if changes else None
-        there[code] = data is None or int(partition) not in (_partitions(data) or ())
-    return Screened(p.selection.of_keys(there))
-
-
 @partial(
     Rule,
     question="Which offsets are of partitions that do not exist?",
@@ -372,11 +298,13 @@ def _offset_of_missing_partition_screen(tables: ScreenTables, bounds: Bounds) ->
     act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"
     " what their reset policy says. Reset the offset once the topic is there, or prune the group.",
     keys=BY_GROUP_PARTITION,
-    screen=_offset_of_missing_partition_screen,
+    screen=lambda tables, bounds: tables.of_some(
+        BY_GROUP_PARTITION, lambda key: _why_missing(key, tables.facts) is not None
+    ),
 )
 def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An offset for a partition that does not exist."""
-    group, topic, partition = key
+    group, topic, _ = key
     created: Event | None = None
     data: bytes | None = None
     for event in rows:
@@ -385,7 +313,7 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
                 created = event if event.op == "create" else None
             data = event.data
     changes = facts.topics.get(topic, ())
-    why = _why_missing(changes, int(partition), is_whole=facts.is_whole)
+    why = _why_missing(key, facts)
     if created is None or why is None:
         return
     # Missing since the offset was made, or since the topic changed for the last time.
@@ -393,14 +321,16 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
         (created.zxid, created.time_ms), *((change.zxid, change.time_ms) for change in changes[-1:]), (0, 0)
     )
     detail = f"{why}; the offset is {(data or b'').decode('utf-8', 'replace')}"
-    since = TimeRange(since_zxid, since_ms, None, None)
+    since = TimeRange(since_zxid, since_ms)
     yield Finding.during("offset_of_missing_partition", "warning", since, detail, partition_of(key))
 
 
-def _why_missing(changes: Sequence[DataChange], partition: int, *, is_whole: bool) -> str | None:
+def _why_missing(key: Key, facts: Facts) -> str | None:
     """None where the partition exists, or that is not known."""
+    _, topic, partition = partition_of(key)
+    changes = facts.topics.get(topic, ())
     if not changes:
-        return "no such topic" if is_whole else None
+        return "no such topic" if facts.is_whole else None
     data = changes[-1].data
     if data is None:
         return "the topic is gone"

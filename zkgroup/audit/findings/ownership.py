@@ -6,21 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from zkgroup.audit.answers.owner_lives import OwnerLife, owner_lives
 from zkgroup.audit.answers.partition_offsets import partition_steps
 from zkgroup.audit.findings.group_rebalances import GroupReplay, replayed_group
 from zkgroup.audit.findings.membership import (
-    TimeRange,
     demand,
+    derived,
     existence,
-    gaps,
-    is_alive,
     lives_by_session,
     member_of,
-    merged,
-    overlaps,
     partitions_at,
     topics_wanted,
     wanting,
@@ -30,10 +25,10 @@ from zkgroup.audit.findings.rules import (
     Finding,
     KeyRows,
     Rule,
-    Screened,
     Severity,
-    memberships_at_the_end,
+    partitions_with,
 )
+from zkgroup.audit.findings.times import TimeRange, gaps, is_alive, merged, overlaps
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import (
     BY_GROUP_PARTITION,
@@ -45,9 +40,6 @@ from zkgroup.audit.inputs.keys import (
 from zkgroup.audit.inputs.texts import duration_text, session_text, who
 from zkgroup.model import TopicPartition
 
-if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import ScreenTables
-
 
 def _is_known(facts: Facts, session: int) -> bool:
     """Returns whether everything that a session ever made is in the history or in its seeds."""
@@ -55,15 +47,23 @@ def _is_known(facts: Facts, session: int) -> bool:
     return facts.is_whole or (life is not None and life.from_zxid is not None)
 
 
-def _held(rows: KeyRows, key: Key, facts: Facts) -> list[OwnerLife]:
+def _held(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
     """The ownerships that a session holds: one that none holds is `persistent_znode`."""
-    return [owner for owner in rows.once(owner_lives, key, facts) if owner.is_ephemeral]
+    return (owner for owner in rows.once(owner_lives, key, facts) if owner.is_ephemeral)
 
 
-def _orphan_owner_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions owned at the end by a member that is not registered then."""
-    owners = tables.owners
-    return Screened(owners.keys_with(owners.is_open & owners.is_without_member))
+def _unregistered(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
+    """Those that were not within one registration of their member, in their session: next to none."""
+    members = lives_by_session(facts, key[0])
+    for owner in _held(rows, key, facts):
+        if not any(_is_within(owner, life) for life in members.get(owner.session, ())):
+            yield owner
+
+
+def _is_within(owner: OwnerLife, life: Life) -> bool:
+    if life.to_zxid is not None and (owner.to_zxid is None or owner.to_zxid > life.to_zxid):
+        return False
+    return life.from_zxid <= owner.from_zxid and owner.is_of(member_of(life))
 
 
 @partial(
@@ -75,7 +75,6 @@ def _orphan_owner_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " (`audit sessions`) and end that process; the znode is deleted with its session.",
     keys=BY_OWNED_PARTITION,
     bounds={"grace_ms": 10_000},
-    screen=_orphan_owner_screen,
 )
 def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owner znode at the end of the history whose member is not registered.
@@ -104,12 +103,6 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
         )
 
 
-def _unregistered_claim_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with a claim that is not within one registration of its member."""
-    owners = tables.owners
-    return Screened(owners.keys_with(~owners.is_registered))
-
-
 @partial(
     Rule,
     severity="error",
@@ -118,7 +111,6 @@ def _unregistered_claim_screen(tables: ScreenTables, bounds: Bounds) -> Screened
     " JVM never leave that way: find the tool that deletes below `ids`, or another client library.",
     keys=BY_OWNED_PARTITION,
     bounds={"grace_ms": 10_000},
-    screen=_unregistered_claim_screen,
 )
 def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A claim that outlived the registration of its member: orphan_owner through time.
@@ -127,7 +119,7 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     at the end of the history for less than `grace_ms`.
     """
     members = lives_by_session(facts, key[0])
-    for owner in _held(rows, key, facts):
+    for owner in rows.once(_unregistered, key, facts):
         # A claim that never had a registration of its session is owner_session_mismatch.
         registered = merged(
             TimeRange.of(life) for life in members.get(owner.session, ()) if owner.is_of(member_of(life))
@@ -152,7 +144,6 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     act="A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
     " unowned once that session ends. Find the client behind the session, and restart the member.",
     keys=BY_OWNED_PARTITION,
-    screen=_unregistered_claim_screen,
 )
 def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A claim by a session that is not the one in which its member is registered.
@@ -161,7 +152,7 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
     owner in a snapshot only that snapshot is asked.
     """
     members = lives_by_session(facts, key[0])
-    for owner in _held(rows, key, facts):
+    for owner in rows.once(_unregistered, key, facts):
         mine = members.get(owner.session, ())
         if any(owner.is_of(member_of(life)) and _stood_at(life, owner, facts) for life in mine):
             continue
@@ -214,12 +205,6 @@ class _Overlap:
     commits: int = 0
 
 
-def _double_ownership_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with a commit while another session owned them."""
-    p = tables.partitions
-    return Screened(p.keys_with(p.is_commit & (p.holder >= 0) & ~p.by_holder))
-
-
 @partial(
     Rule,
     severity="error",
@@ -228,7 +213,7 @@ def _double_ownership_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
     " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this.",
     keys=BY_GROUP_PARTITION,
-    screen=_double_ownership_screen,
+    screen=partitions_with(lambda p: p.is_commit & (p.holder >= 0) & ~p.by_holder),
 )
 def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Two owners of one partition: the former owner still commits after the new one has claimed.
@@ -271,12 +256,10 @@ def _lost_it(life: OwnerLife, facts: Facts) -> bool:
     return life.ended_by == "session_end" and session is not None and session.expired is True
 
 
+@derived
 def _names_of_sessions(facts: Facts, group: str) -> dict[int, str]:
     """The member behind each session, so that it is known again in its next one."""
-    known: dict[int, str] | None = facts.derived.get(("names_of_sessions", group))
-    if known is not None:
-        return known
-    names = facts.derived["names_of_sessions", group] = dict[int, str]()
+    names: dict[int, str] = {}
     for life in facts.members.get(group, ()):
         name = member_of(life)
         # Of members that share a client the files do not show which one wrote.
@@ -302,12 +285,6 @@ def _overlap_findings(overlaps: dict[str, _Overlap], key: Key) -> Iterator[Findi
         yield Finding.during("double_ownership", "error", time, detail, partition_of(key), each.session)
 
 
-def _claim_stolen_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions with an owner that another session deleted."""
-    owners = tables.owners
-    return Screened(owners.keys_with(owners.is_deleted_by_other))
-
-
 @partial(
     Rule,
     severity="error",
@@ -316,7 +293,6 @@ def _claim_stolen_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " zombie_commit of the partition. A JVM member deletes by path what it believes to own; any other"
     " session is a tool's or a person's.",
     keys=BY_OWNED_PARTITION,
-    screen=_claim_stolen_screen,
 )
 def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owner znode that another session deleted before the owner's session ended.
@@ -333,12 +309,6 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
             yield Finding.during("claim_stolen", "error", end, detail, partition_of(key), owner.ender)
 
 
-def _unowned_interval_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Partitions that once had no owner for long."""
-    owners = tables.owners
-    return Screened(owners.keys_with(owners.unowned_ms > bounds["longest_ms"]))
-
-
 @partial(
     Rule,
     question="For how long had a partition no owner, while a member subscribed to it?",
@@ -347,7 +317,6 @@ def _unowned_interval_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " the next change of the group helps. A registration that they cannot read stops all of them.",
     keys=BY_OWNED_PARTITION,
     bounds={"longest_ms": 1_000},
-    screen=_unowned_interval_screen,
 )
 def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition without an owner for long, while a member subscribed to it.
@@ -388,7 +357,6 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     " (orphan_owner, owner_session_mismatch).",
     keys=BY_MEMBERSHIP,
     bounds={"grace_ms": 10_000},
-    screen=memberships_at_the_end,
 )
 def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition that members subscribe to and no member owns, at the end of the history.

@@ -7,30 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zkgroup.audit.answers.owner_lives import member_of_thread
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
-from zkgroup.audit.findings.membership import ExpectedOwners, TimeRange
+from zkgroup.audit.findings.membership import ExpectedOwners
 from zkgroup.audit.findings.rules import (
     Bounds,
     Finding,
     KeyRows,
     Rule,
-    Screened,
     Severity,
-    memberships_at_the_end,
 )
-from zkgroup.audit.findings.sliding_window import FullWindow, SlidingWindow
+from zkgroup.audit.findings.times import FullWindow, Occurrence, TimeRange, full_windows
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_MEMBERSHIP, Key
 from zkgroup.audit.inputs.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.paths import PathKind, path_kind
-
-if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import ScreenTables
 
 _HOUR_MS: Final = 3_600_000
 _TRIGGERS_NAMED: Final = 4
@@ -103,17 +98,16 @@ def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     More than `per_hour` of them within sixty minutes; what a rebalance is stands with `rebalance`.
     """
     most = int(bounds["per_hour"])
-    window = SlidingWindow(most + 1, _HOUR_MS)
     causes: Counter[str] = Counter()
-    for each in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
-        full = window.add_at(each.from_zxid, each.from_ms)
-        if full is not None:
-            yield _storm_finding(key[0], full, most, causes)
-            causes.clear()
-        causes.update(iter(_causes(each)))
-    full = window.end()
-    if full is not None:
+
+    def begins() -> Iterator[Occurrence]:
+        for each in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
+            yield Occurrence(each.from_zxid, each.from_ms)
+            causes.update(iter(_causes(each)))
+
+    for full in full_windows(begins(), most + 1, _HOUR_MS):
         yield _storm_finding(key[0], full, most, causes)
+        causes.clear()
 
 
 def _storm_finding(group: str, full: FullWindow, most: int, causes: Mapping[str, int]) -> Finding:
@@ -166,7 +160,6 @@ def needless_move(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
     " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`.",
     keys=BY_MEMBERSHIP,
     bounds={"grace_ms": 10_000},
-    screen=memberships_at_the_end,
 )
 def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members of a group with very different shares, at the end of the history.
@@ -245,16 +238,6 @@ class _Handover:
     last_claim: Event | None = None
 
 
-def _handover_time_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Rows of members and owners, and the last that a session that ended wrote in each group before."""
-    from zkgroup.audit.findings.group_columns import is_kind, last_before_the_end
-
-    groups = tables.groups
-    matters = is_kind(tables.columns, groups.rows, "member", "owner", "group")
-    matters[last_before_the_end(tables, groups)] = True
-    return Screened(groups.where(matters))
-
-
 @partial(
     Rule,
     severity="info",
@@ -264,7 +247,7 @@ def _handover_time_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " long rebalance: check failed_claims and JVM members that wait between their attempts.",
     keys=BY_GROUP,
     bounds={"patience_ms": 10_000},
-    screen=_handover_time_screen,
+    screen=lambda tables, bounds: tables.takeovers(),
 )
 def handover_time(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """From the end of a session to the last of its partitions being owned again."""
@@ -372,22 +355,13 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
     return Finding.during("handover_time", "info", time, detail, (group, None, None), ended.session)
 
 
-def _member_flapping_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """One row of each group: the lives of members are facts."""
-    from zkgroup.audit.findings.group_columns import first_rows
-
-    groups = tables.groups
-    return Screened(groups.where(first_rows(groups)))
-
-
 @partial(
     Rule,
     question="Which members registered again and again?",
     act="Each registration makes the whole group rebalance. See session_end: sessions that expire need a"
     " longer timeout or a process that pauses less; sessions that close are a process that is restarted.",
-    keys=BY_GROUP,
+    keys=BY_MEMBERSHIP,
     bounds={"lives": 3, "window_ms": 3_600_000},
-    screen=_member_flapping_screen,
 )
 def member_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that come and go."""
@@ -396,13 +370,9 @@ def member_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     for life in facts.members.get(key[0], ()):
         by_member.setdefault(path_kind(life.path).member, []).append(life)
     for member, lives in by_member.items():
-        if len(lives) <= most:
-            continue
-        window = SlidingWindow(most + 1, bounds["window_ms"])
-        windows = [window.add_at(life.from_zxid, life.from_ms) for life in lives]
-        for full in (*windows, window.end()):
-            if full is not None:
-                yield _flapping_finding(key[0], member, lives, full, facts)
+        begins = (Occurrence(life.from_zxid, life.from_ms) for life in lives)
+        for full in full_windows(begins, most + 1, bounds["window_ms"]):
+            yield _flapping_finding(key[0], member, lives, full, facts)
 
 
 def _flapping_finding(

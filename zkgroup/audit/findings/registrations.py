@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zkgroup.audit.findings.group_rebalances import replayed_group
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screened, memberships_at_the_end
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_MEMBERSHIP, Key, Keys
@@ -15,9 +15,6 @@ from zkgroup.audit.inputs.texts import count_text
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
 from zkgroup.znodes.sessions import effect_without_session, lacks_session
-
-if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import ScreenTables
 
 _KINDS: Final[frozenset[Kind]] = frozenset(("member", "owner", "group", "broker", "controller", "other"))
 
@@ -32,11 +29,6 @@ BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
 """Creates and deletes of each znode that belongs to a session; key: its path."""
 
 
-def _persistent_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Znodes of sessions that were once made persistent: none, but after an accident."""
-    return Screened(tables.made_persistent(BY_SESSION_ZNODE))
-
-
 @partial(
     Rule,
     severity="error",
@@ -46,7 +38,7 @@ def _persistent_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " was restored, or another tool wrote it. `zkgroup doctor --fix` shows what it would remove, and"
     " with `--execute` removes exactly such znodes; live brokers and members then make their own.",
     keys=BY_SESSION_ZNODE,
-    screen=_persistent_screen,
+    screen=lambda tables, bounds: tables.made_persistent(BY_SESSION_ZNODE),
 )
 def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A znode that belongs to a session, and is persistent: its `ephemeralOwner` is 0.
@@ -87,7 +79,6 @@ def _persistent(made: Event, end: Event | None) -> Finding:
     " partitions is not known here, so `skew` and `never_owned` do not say what each should own. Members"
     " of Kafka and zkgroup cannot share a group with them.",
     keys=BY_MEMBERSHIP,
-    screen=memberships_at_the_end,
 )
 def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Owners in another client's format, at the end of the history: a consumer id alone, without a thread.

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import Key, Keys
+from zkgroup.audit.inputs.keys import Keys
 
 if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import ScreenTables
+    from zkgroup.audit.findings.tables import PartitionTable, ScreenTables
+    from zkgroup.audit.inputs.rows import Flags
     from zkgroup.audit.inputs.selection import Selection
     from zkgroup.zkfiles.history import History
 
@@ -147,23 +148,15 @@ class Finding:
 
 
 Bounds = Mapping[str, float]
-Find = Callable[[KeyRows, Key, Facts, Bounds], Iterator[Finding]]
 
 
-class Screened(NamedTuple):
-    """The result of a screen: rows that the rule has to see, and findings of keys that it need not see."""
-
-    rows: Selection
-    found: Sequence[Finding] = ()
-
-
-def memberships_at_the_end(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Screens what says who is registered at the end, who owns what, and since when no member does."""
-    return Screened(tables.last_memberships)
-
-
-Screen = Callable[["ScreenTables", Bounds], Screened]
+Screen = Callable[["ScreenTables", Bounds], "Selection"]
 """May keep rows that bring no finding; never leaves out one that does, or that changes one."""
+
+
+def partitions_with(mask: Callable[[PartitionTable], Flags]) -> Screen:
+    """Keeps all rows of the partitions of groups that have a row in this mask."""
+    return lambda tables, bounds: tables.partitions.keys_with(mask(tables.partitions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +184,8 @@ class WholeRule:
 class Rule:
     """One finding: what it asks, what it needs, and how it is decided. Fields are as of `WholeRule`."""
 
-    find: Find = field(kw_only=False)
-    """Gets the rows of one key in order."""
+    find: Callable[..., Iterator[Finding]] = field(kw_only=False)
+    """Gets the rows of one key in order, their key, the facts and the bounds."""
     question: str
     act: str
     keys: Keys
@@ -201,6 +194,8 @@ class Rule:
     bounds: Bounds = field(default_factory=dict)
     screen: Screen | None = None
     """None where the rule sees all rows of its keys."""
+    is_counted: bool = False
+    """True if it is decided in columns: `find` gets the ScreenTables of all rows, and the bounds."""
 
     @property
     def name(self) -> str:

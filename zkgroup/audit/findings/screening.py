@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screened
-from zkgroup.audit.findings.tables import ScreenTables
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
+from zkgroup.audit.findings.tables import ScreenTables, equal_runs
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import Key, Keys, is_of_groups
@@ -44,20 +44,26 @@ class AuditedColumns:
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         """Yields what the rules find in the rows that their screens keep."""
-        screened = [_screened(rule, self.tables, bounds[rule.name]) for rule in rules]
+        screened: list[tuple[Rule, Selection]] = []
+        for rule in rules:
+            if rule.is_counted:
+                yield from rule.find(self.tables, bounds[rule.name])
+            elif rule.screen is None:
+                screened.append((rule, self.tables.of(rule.keys)))
+            else:
+                screened.append((rule, rule.screen(self.tables, bounds[rule.name])))
         wanted: Flags = np.zeros(len(self.columns), np.bool_)
-        for each in screened:
-            wanted[each.rows.rows] = True
+        for _, selection in screened:
+            wanted[selection.rows] = True
         events = list(self.columns.events(np.flatnonzero(wanted)))
         places = np.cumsum(wanted) - 1
-        shared = Counter(each.rows for each in screened)
-        for rule, each in zip(rules, screened, strict=True):
-            yield from each.found
-            by_key = self._by_key.get(each.rows)
+        shared = Counter(selection for _, selection in screened)
+        for rule, selection in screened:
+            by_key = self._by_key.get(selection)
             if by_key is None:
-                by_key = list(_by_key(each.rows, places, events))
-                if shared[each.rows] > 1 or rule.screen is None:
-                    self._by_key[each.rows] = by_key
+                by_key = list(_by_key(selection, places, events))
+                if shared[selection] > 1 or rule.screen is None:
+                    self._by_key[selection] = by_key
             for key, rows in by_key:
                 yield from rule.find(rows, key, self.facts, bounds[rule.name])
 
@@ -76,17 +82,13 @@ class AuditedColumns:
         return known
 
 
-def _screened(rule: Rule, tables: ScreenTables, bounds: Bounds) -> Screened:
-    return Screened(tables.of(rule.keys)) if rule.screen is None else rule.screen(tables, bounds)
-
-
 def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> Iterator[tuple[Key, KeyRows]]:
     """The rows of each key, in order."""
     if not len(selection.rows):
         return
     ordered = selection.by_key()
     codes, numbers = ordered.codes, places[ordered.rows].tolist()
-    starts = np.flatnonzero(np.append([True], codes[1:] != codes[:-1])).tolist()
+    starts = equal_runs(codes)[0].tolist()
     get: Callable[[int], Event] = events.__getitem__
     for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
         yield selection.keys[int(codes[start])], KeyRows(list(map(get, numbers[start:end])))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Screened, Severity
-from zkgroup.audit.findings.sliding_window import FullWindow, full_windows
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
+from zkgroup.audit.findings.times import FullWindow, full_windows
 from zkgroup.audit.inputs.events import SINGLE, Event
 from zkgroup.audit.inputs.facts import Facts, server_of
 from zkgroup.audit.inputs.keys import BY_SESSION, Key
@@ -22,11 +22,17 @@ from zkgroup.audit.inputs.texts import (
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import ScreenTables
+    from zkgroup.audit.inputs.selection import Selection
 
 _NO_NODE: Final = -101
 _NODE_EXISTS: Final = -110
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
+
+
+def _without_writes(tables: ScreenTables, bounds: Bounds) -> Selection:
+    """Most rows are commits: of these the rules look at next to none."""
+    return tables.sessions
 
 
 def _of_full_window(name: str, session: int, full: FullWindow, detail: str, facts: Facts) -> Finding:
@@ -35,22 +41,13 @@ def _of_full_window(name: str, session: int, full: FullWindow, detail: str, fact
     return Finding.between(name, "warning", full.first, full.last, detail, place, session)
 
 
-def _session_end_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Of sessions that were closed: the close, what went with it, and the last row before it."""
-    s = tables.sessions
-    matters = s.is_end | s.is_close
-    last = s.last_of(~s.is_end & ~s.seed & ~s.is_close)
-    matters[last[last >= 0]] = True
-    return Screened(s.of_sessions(s.is_closed, matters))
-
-
 @partial(
     Rule,
     question="Which sessions expired, and which closed and took ephemerals with them?",
     act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
     " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
     keys=BY_SESSION,
-    screen=_session_end_screen,
+    screen=_without_writes,
 )
 def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """How sessions ended that took something with them, or did not mean to end.
@@ -97,12 +94,6 @@ def _back_after_ms(facts: Facts, close: Event) -> int | None:
     return max(min(times) - close.time_ms, 0) if times else None
 
 
-def _session_leak_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Sessions that are open, and silent for long."""
-    s = tables.sessions
-    return Screened(s.of_sessions(~s.is_closed & s.silent_for(bounds["idle_ms"])))
-
-
 @partial(
     Rule,
     question="Which sessions are kept alive for days without an ephemeral and without a write?",
@@ -111,7 +102,7 @@ def _session_leak_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " and never close them: `cons` of each server's four-letter commands names their addresses.",
     keys=BY_SESSION,
     bounds={"idle_ms": 3 * 86_400_000},
-    screen=_session_leak_screen,
+    screen=_without_writes,
 )
 def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that live on without doing anything.
@@ -148,12 +139,6 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     yield Finding("session_leak", "warning", session=session, from_zxid=zxid, from_ms=since_ms, detail=detail)
 
 
-def _failed_claims_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """Sessions with enough refusals."""
-    s = tables.sessions
-    return Screened(s.of_sessions(s.counts(s.is_contention) >= max(int(bounds["per_minute"]), 1)))
-
-
 @partial(
     Rule,
     question="Which members kept running into owner znodes of others?",
@@ -161,7 +146,7 @@ def _failed_claims_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " an owner of another group that stays, or members that do not agree about the assignment.",
     keys=BY_SESSION,
     bounds={"per_minute": 10},
-    screen=_failed_claims_screen,
+    screen=_without_writes,
 )
 def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that fail to create owner znodes again and again, because other owners have them."""
@@ -195,14 +180,6 @@ def _is_parent(event: Event, before: Event | None) -> bool:
     return before.error == _NO_NODE and before.sub == SINGLE and before.cxid + 1 == event.cxid
 
 
-def _ephemeral_churn_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
-    """The rows of ephemerals, of sessions with many of them or a short life."""
-    s = tables.sessions
-    matters = s.is_of_ephemerals
-    busy = s.counts(matters) >= int(bounds["per_hour"])
-    return Screened(s.of_sessions(busy | s.shorter_than(bounds["short_ms"]), matters))
-
-
 @partial(
     Rule,
     question="Which sessions create and delete ephemerals all the time, and which that had some lived for"
@@ -211,7 +188,7 @@ def _ephemeral_churn_screen(tables: ScreenTables, bounds: Bounds) -> Screened:
     " end (rebalance_storm) and for clients that open a session for each thing they do.",
     keys=BY_SESSION,
     bounds={"per_hour": 3_600, "short_ms": 60_000},
-    screen=_ephemeral_churn_screen,
+    screen=_without_writes,
 )
 def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that make and drop ephemerals all the time, or live for moments only."""

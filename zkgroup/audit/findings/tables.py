@@ -1,21 +1,28 @@
-"""Says what screens read: the rows of partitions, groups and sessions, with their state at each row."""
+"""What screens read: the rows of partitions, groups and sessions, with their state at each row."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.findings.owner_columns import OwnerTable
-from zkgroup.audit.findings.partition_columns import PartitionTable
-from zkgroup.audit.findings.session_columns import SessionTable
-from zkgroup.audit.inputs.events import CREATE, DELETE, OF_SESSION, Event
+from zkgroup.audit.findings.times import Occurrence
+from zkgroup.audit.inputs.buckets import known_rows
+from zkgroup.audit.inputs.events import CREATE, DELETE, OF_SESSION, SET, Event
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_SESSION, Keys
-from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, last_of_paths
+from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key, Keys
+from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
 from zkgroup.audit.inputs.selection import Keyed, Selection
+from zkgroup.errors import CorruptZnodeError
+from zkgroup.znodes.consumers import Offset
+from zkgroup.znodes.paths import path_kind
+
+_PLAIN_DIGITS: Final = 18
+"""So many are below 2**63 whatever they are."""
 
 
 class ScreenTables:
@@ -29,43 +36,51 @@ class ScreenTables:
         """All rows that have a key."""
         return self._keyed.of(keys)
 
+    def of_some(self, keys: Keys, asks: Callable[[Key], bool]) -> Selection:
+        """The rows of those of these keys that are asked for."""
+        rows = self.of(keys)
+        return rows.of_keys(np.array([asks(key) for key in rows.keys], np.bool_))
+
+    def moment(self, row: int) -> Occurrence:
+        """Zxid and time of a row."""
+        return Occurrence(int(self.columns.zxid[row]), int(self.columns.time_ms[row]))
+
     def release(self) -> None:
-        """Frees all but the tables of partitions and their owners; what is freed can be made again."""
+        """Frees all but the table of partitions; what is freed can be made again."""
         self._keyed.release()
-        for name in ("sessions", "groups", "odd_groups"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("sessions", None)
 
     @cached_property
     def partitions(self) -> PartitionTable:
         """Owners and offsets of groups, partition by partition."""
         return PartitionTable(self.columns, self.of(BY_GROUP_PARTITION).by_key())
 
-    @cached_property
-    def owners(self) -> OwnerTable:
-        """The ownerships of partitions."""
-        return OwnerTable(self.columns, self.facts, self.partitions)
+    def placed(self, mask: Flags) -> Flags:
+        """Flags of the rows of partitions as flags of all rows."""
+        flags: Flags = np.zeros(len(self.columns), np.bool_)
+        flags[self.partitions.selection.rows[mask]] = True
+        return flags
 
     @cached_property
-    def sessions(self) -> SessionTable:
-        """Rows of sessions, failed ones too."""
-        return SessionTable(self.columns, self.facts, self.of(BY_SESSION))
+    def sessions(self) -> Selection:
+        """The rows of sessions but for plain writes, of which only few matter: `known_rows`."""
+        rows = self.of(BY_SESSION)
+        is_known: Flags = np.zeros(len(self.columns), np.bool_)
+        is_known[known_rows(self.columns)] = True
+        return rows.where(is_known[rows.rows])
 
-    @cached_property
-    def groups(self) -> Selection:
-        """All rows of groups."""
-        return self.of(BY_GROUP)
-
-    @cached_property
-    def last_memberships(self) -> Selection:
-        """Of each path among the rows of BY_MEMBERSHIP its last create, and the rows behind it.
-
-        They make the same `replayed_group` as all rows: a create replaces what was known of a member or an
-        owner. Of a path without a create all rows are there.
-        """
-        rows, columns = self.of(BY_MEMBERSHIP), self.columns
-        paths = columns.path[rows.rows]
-        made = last_of_paths(len(columns.paths), paths, columns.op[rows.rows] == CREATE)
-        return rows.where(np.arange(len(paths)) >= made[paths])
+    def takeovers(self) -> Selection:
+        """The rows of groups but for writes of offsets, of which the last before a session's end is there."""
+        rows, columns, lives = self.of(BY_GROUP), self.columns, self.facts.sessions
+        of_path = np.array([path_kind(path).kind != "offset" for path in columns.paths], np.bool_)
+        matters: Flags = of_path[columns.path[rows.rows]]
+        sessions, numbers = np.unique(columns.session[rows.rows], return_inverse=True)
+        ended = [lives[one].to_zxid if one in lives else None for one in sessions.tolist()]
+        ends = np.array([-1 if zxid is None else zxid for zxid in ended], np.int64)
+        places = np.flatnonzero((columns.zxid[rows.rows] < ends[numbers]) & ~columns.seed[rows.rows])
+        pairs = rows.codes[places].astype(np.int64) * len(sessions) + numbers[places]
+        matters[places[::-1][np.unique(pairs[::-1], return_index=True)[1]]] = True
+        return rows.where(matters)
 
     def made_persistent(self, keys: Keys) -> Selection:
         """The rows of those keys, each of one path, of which some create is not that of an ephemeral.
@@ -85,14 +100,6 @@ class ScreenTables:
         rows = np.flatnonzero(changes & (of_paths[columns.path] >= 0)) if found else np.zeros(0, np.int64)
         return Selection(rows, of_paths[columns.path[rows]], list(found.values()))
 
-    @cached_property
-    def odd_groups(self) -> Flags:
-        """Of each group: whether it has a partition with an offset that is no plain number."""
-        odd = {
-            self.partitions.selection.keys[code][0] for code in np.flatnonzero(self.partitions.odd).tolist()
-        }
-        return np.array([key[0] in odd for key in self.groups.keys], np.bool_)
-
     def written_ms(self, rows: Numbers) -> Numbers:
         """Returns when rows were written: of seeds, when their data was, or they were made if that is
         later."""
@@ -111,3 +118,130 @@ class ScreenTables:
         """Bytes of data."""
         sizes: Numbers = pc.fill_null(pc.binary_length(self.columns.data.take(pa.array(rows))), 0).to_numpy()
         return sizes.astype(np.int64)
+
+
+class PartitionTable:
+    """Owner and offset rows of each partition of each group, partition by partition, each in order.
+
+    What is true of a row is so on the state just before it: as `partition_steps` has it.
+    """
+
+    def __init__(self, columns: Columns, rows: Selection) -> None:
+        self.selection = rows
+        numbers = rows.rows
+        self.op = columns.op[numbers]
+        self.session = columns.session[numbers]
+        self.zxid = columns.zxid[numbers]
+        self.time_ms = columns.time_ms[numbers]
+        self.seed = columns.seed[numbers]
+        self.is_first, self.start = begins(rows.codes)
+        """True if a row is the first of its key; where its key begins."""
+        self.is_last: Flags = np.append(self.is_first[1:], True)[: len(numbers)]
+        of_path = np.array([path_kind(path).kind == "owner" for path in columns.paths], np.bool_)
+        self.is_owner: Flags = of_path[columns.path[numbers]]
+        self.is_change: Flags = self.is_owner & ((self.op == CREATE) | (self.op == DELETE))
+        """Of an owner: it comes or goes."""
+        change = last_with(self.is_change, self.start)
+        self.change_before: Numbers = before(change, self.is_first)
+        """The last of these before a row; -1 for none."""
+        self.holder: Numbers = np.where((change >= 0) & (self.op[change] == CREATE), change, -1)
+        """The row of the claim by which the partition is owned behind a row; -1 where nobody owns it."""
+        self.by_holder: Flags = (self.holder >= 0) & (self.session[self.holder] == self.session)
+        """True if the row is of the session that owns the partition."""
+        self.holder_known: Flags = last_with(self.is_owner, self.start) >= 0
+        """True if a row of the owner was seen."""
+        self._offsets(columns.data, numbers)
+
+    def _offsets(self, data: pa.Array, numbers: Numbers) -> None:
+        is_deletion = ~self.is_owner & (self.op == DELETE)
+        self.is_write: Flags = ~self.is_owner & ((self.op == CREATE) | (self.op == SET))
+        self.value: Numbers = np.zeros(len(numbers), np.int64)
+        self.has_value: Flags = np.zeros(len(numbers), np.bool_)
+        """True if the row writes a number."""
+        read = offsets_in(data.take(pa.array(numbers[self.is_write])))
+        self.value[self.is_write], self.has_value[self.is_write] = read
+        # What is no number leaves the value, but in a znode that is new.
+        is_reset = is_deletion | (self.is_write & (self.op == CREATE) & ~self.has_value)
+        stands = last_with(self.has_value | is_reset, self.start)
+        stands[~self.has_value[stands]] = -1
+        self.value_before: Numbers = before(stands, self.is_first)
+        """The row that wrote the offset which stood before a row; -1 where none did."""
+        has_previous = self.is_write & (self.op == SET) & (self.value_before >= 0)
+        previous = self.value[self.value_before]
+        self.repeats: Flags = has_previous & self.has_value & (self.value == previous)
+        self.falls: Flags = has_previous & self.has_value & (self.value < previous) & (previous >= 0)
+        is_claim = (self.holder >= 0) & (self.zxid[self.holder] == self.zxid) & ~self.seed
+        self.is_claim: Flags = self.is_write & is_claim & (~has_previous | self.repeats)
+        self.is_commit: Flags = self.is_write & ~self.is_claim & ~self.seed
+        written = last_with(self.is_write | is_deletion, self.start)
+        self.exists: Flags = (written >= 0) & self.is_write[written]
+        """True if there is an offset znode behind a row."""
+
+    def ownerships(self) -> tuple[Numbers, Numbers]:
+        """The place of each claim, and that of the row that ended it; -1 while it lasts."""
+        changes = np.flatnonzero(self.is_change)
+        codes = self.selection.codes[changes]
+        following = np.append(changes[1:], -1)[: len(changes)]
+        following[np.append(codes[1:] != codes[:-1], True)[: len(changes)]] = -1
+        is_claim = self.op[changes] == CREATE
+        return changes[is_claim], following[is_claim]
+
+    def keys_with(self, mask: Flags) -> Selection:
+        """All rows of the keys that have a row in the mask."""
+        return self.selection.of_keys(self.selection.keys_with(mask))
+
+
+def begins(codes: Numbers) -> tuple[Flags, Numbers]:
+    """For each place of sorted codes: whether a code begins there, and where its code began."""
+    is_first: Flags = np.append([True], codes[1:] != codes[:-1])[: len(codes)]
+    start: Numbers = np.maximum.accumulate(np.where(is_first, np.arange(len(codes)), 0))
+    return is_first, start
+
+
+def last_with(mask: Flags, start: Numbers) -> Numbers:
+    """For each place: the last place in the mask at or before it, within its key; -1 for none."""
+    places = np.where(mask, np.arange(len(mask)), -1)
+    latest: Numbers = np.maximum.accumulate(places) if len(places) else places
+    return np.where(latest >= start, latest, -1)
+
+
+def before(places: Numbers, is_first: Flags) -> Numbers:
+    """For each place what the place before it has; -1 at the beginning of a key."""
+    shifted: Numbers = np.append([-1], places[:-1])[: len(places)]
+    shifted[is_first] = -1
+    return shifted
+
+
+def offsets_in(data: pa.Array) -> tuple[Numbers, Flags]:
+    """Offsets as numbers, and whether they are such; the others are 0. Almost all have 18 digits or fewer."""
+    texts = pc.fill_null(data, b"").cast(pa.binary()).view(pa.string())
+    is_plain = pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), _PLAIN_DIGITS))
+    values = pc.if_else(is_plain, texts, "0").cast(pa.int64()).to_numpy(zero_copy_only=False).copy()
+    is_number = is_plain.to_numpy(zero_copy_only=False).copy()
+    for place in np.flatnonzero(~is_number).tolist():
+        value = _number(data[place].as_py())
+        if value is not None:
+            values[place], is_number[place] = value, True
+    return values, is_number
+
+
+@lru_cache(maxsize=1 << 10)
+def _number(data: bytes | None) -> int | None:
+    try:
+        return Offset.decode("offset", data).value
+    except CorruptZnodeError:
+        return None
+
+
+def rows_by_key(selection: Selection) -> Iterator[tuple[Key, Numbers]]:
+    """The numbers of the rows of each key that has some, in order."""
+    ordered = selection.by_key()
+    starts = equal_runs(ordered.codes)[0]
+    for start, rows in zip(starts.tolist(), np.split(ordered.rows, starts[1:]), strict=False):
+        yield ordered.keys[ordered.codes[start]], rows
+
+
+def equal_runs(values: Numbers) -> tuple[Numbers, Numbers]:
+    """Where equal values begin that follow each other, and how many these are."""
+    starts = np.flatnonzero(np.append([True], values[1:] != values[:-1])[: len(values)])
+    return starts, np.diff(np.append(starts, len(values)))

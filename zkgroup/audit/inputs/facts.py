@@ -103,7 +103,7 @@ class Facts:
     """The lives of `/consumers/<group>/ids/<member>`, by group."""
     operator_acts: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """By group, the zxids of transactions with a reset marker or an audit record (recipes 6 and 18)."""
-    derived: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
+    derived: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
     """Results that rules computed of the other fields, kept for the next one that needs them."""
 
 

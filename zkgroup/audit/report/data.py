@@ -16,8 +16,8 @@ from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.documents import counts_of
 from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.engine import Found
-from zkgroup.audit.findings.membership import TimeRange, merged
 from zkgroup.audit.findings.rules import Severity
+from zkgroup.audit.findings.times import TimeRange, merged
 from zkgroup.audit.incidents.incident import FoundIncidents, NumberedFinding, cause_text, damage_text
 from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.inputs.facts import Facts

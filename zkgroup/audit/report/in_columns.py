@@ -174,13 +174,14 @@ def _owner_lives(
 
     Then those that did not, each with the rank of its partition.
     """
-    p, claims = tables.partitions, tables.owners
+    p = tables.partitions
+    claims, ends = p.ownerships()
     row_of_key = [(key[0], key[1], int(key[2])) for key in p.selection.keys]
     rank = np.array([ranks.get(row, -1) for row in row_of_key], np.int64)
-    chosen: Flags = rank[p.selection.codes[claims.claim]] >= 0
-    claim, end, is_open = claims.claim[chosen], claims.end[chosen], claims.is_open[chosen]
+    chosen: Flags = rank[p.selection.codes[claims]] >= 0
+    claim, end = claims[chosen], ends[chosen]
     codes = p.selection.codes[claim]
-    last = np.where(is_open, len(tables.columns) + rank[codes], p.selection.rows[end])
+    last = np.where(end < 0, len(tables.columns) + rank[codes], p.selection.rows[end])
     order = np.argsort(last)
     claim, end, codes = claim[order], end[order], codes[order]
     places: Numbers = np.where(end < 0, rank[codes], tables.columns.sub[p.selection.rows[end]])

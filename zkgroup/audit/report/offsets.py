@@ -1,7 +1,4 @@
-"""Every write of an offset in columns, the curves and marks of them, and their table in order.
-
-Only partitions with an offset that is no plain number are read row by row.
-"""
+"""Every write of an offset in columns, the curves and marks of them, and their table in order."""
 
 from __future__ import annotations
 
@@ -13,9 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.answers.partitions import Members, OffsetKind, OffsetRow, offsets_of
-from zkgroup.audit.findings.partition_columns import before, begins
-from zkgroup.audit.findings.tables import ScreenTables
+from zkgroup.audit.answers.partitions import Members, OffsetKind, OffsetRow
+from zkgroup.audit.findings.tables import ScreenTables, begins
 from zkgroup.audit.inputs.buckets import TemporaryTables
 from zkgroup.audit.inputs.events import DELETE, SET
 from zkgroup.audit.inputs.facts import Facts
@@ -220,25 +216,20 @@ class OffsetColumns:
         self.time_ms = tables.set_ms(self.rows)
         self._offsets()
         self._holders()
-        self._read_odd_ones()
 
     def _offsets(self) -> None:
         p, places = self._partitions, self.places
         is_deletion = p.op[places] == DELETE
         self.offset: Numbers = p.value[places]
-        self.has_offset: Flags = ~is_deletion
-        earlier = before(p.last_write, p.is_first)[places]
-        follows = (earlier >= 0) & (p.op[earlier] != DELETE) if len(places) else is_deletion
-        self.previous: Numbers = p.value[earlier] if len(places) else self.offset
-        self.has_previous: Flags = follows & ((p.op[places] == SET) | is_deletion)
+        self.has_offset: Flags = p.has_value[places]
+        self.previous: Numbers = p.value[p.value_before[places]]
+        self.has_previous: Flags = (p.value_before[places] >= 0) & ((p.op[places] == SET) | is_deletion)
         self.is_rewind: Flags = p.falls[places]
         self.kind: Numbers = np.full(len(places), _CODES["commit"], np.int8)
         self.kind[self._is_by_operator()] = _CODES["reset"]
         self.kind[p.is_claim[places]] = _CODES["claim"]
         self.kind[p.seed[places]] = _CODES["snapshot"]
         self.kind[is_deletion] = _CODES["deletion"]
-        self.big: dict[int, int] = {}
-        """Offsets and, negative places less one, previous ones that need more than 64 bits."""
 
     def _is_by_operator(self) -> Flags:
         found: Flags = np.zeros(len(self.places), np.bool_)
@@ -258,28 +249,6 @@ class OffsetColumns:
         self.owners: list[str | None] = [None, *texts] if (claims < 0).any() else list(texts)
         """By the codes of `owner`."""
 
-    def _read_odd_ones(self) -> None:
-        """Partitions with an offset that is no plain number, row by row."""
-        p, columns, facts = self._partitions, self._tables.columns, self._tables.facts
-        odd = np.flatnonzero(p.odd[self.codes])
-        for places in np.split(odd, np.flatnonzero(np.diff(self.codes[odd])) + 1) if len(odd) else ():
-            code = int(self.codes[places[0]])
-            events = columns.events(p.selection.rows[p.selection.codes == code])
-            writes = offsets_of(events, facts, self.row_of_key[code][0])
-            for place, write in zip(places.tolist(), writes, strict=True):
-                self._take(place, write)
-
-    def _take(self, place: int, write: OffsetRow) -> None:
-        self.kind[place], self.is_rewind[place] = _CODES[write.kind], write.is_rewind
-        for values, known, value, place_of_big in (
-            (self.offset, self.has_offset, write.offset, place),
-            (self.previous, self.has_previous, write.previous, -place - 1),
-        ):
-            known[place] = value is not None
-            values[place] = min(max(value or 0, -_LARGEST), _LARGEST)
-            if value is not None and values[place] != value:
-                self.big[place_of_big] = value
-
     def write_at(self, place: int, members: Mapping[str, Members]) -> OffsetRow:
         """One write as an object."""
         return OffsetRow(
@@ -288,8 +257,8 @@ class OffsetColumns:
             int(self.session[place]),
             members[self.row_of_key[self.codes[place]][0]][int(self.session[place])],
             _KINDS[self.kind[place]],
-            self.big.get(place, int(self.offset[place])) if self.has_offset[place] else None,
-            self.big.get(-place - 1, int(self.previous[place])) if self.has_previous[place] else None,
+            int(self.offset[place]) if self.has_offset[place] else None,
+            int(self.previous[place]) if self.has_previous[place] else None,
             bool(self.owned[place]) if self.owned_known[place] else None,
             self.owners[self.owner[place]],
             bool(self.is_rewind[place]),
@@ -326,7 +295,6 @@ class OffsetColumns:
             codes,
             self.time_ms[places],
             self.offset[places],
-            places,
             has_next,
             falls | (np.append(falls[1:], False)[: len(codes)] & has_next),
         )
@@ -359,8 +327,8 @@ class OffsetColumns:
                     "session": _coded(names, session[some]),
                     "members": _coded(texts, pair[some]),
                     "kind": _coded(_KINDS, self.kind[some]),
-                    "offset": _nullable(self.offset, self.has_offset & self._fits(0), some),
-                    "previous": _nullable(self.previous, self.has_previous & self._fits(-1), some),
+                    "offset": _nullable(self.offset, self.has_offset, some),
+                    "previous": _nullable(self.previous, self.has_previous, some),
                     "owned": _nullable(self.owned, self.owned_known, some),
                     "owner": _coded(self.owners, self.owner[some]),
                     "rewind": pa.array(self.is_rewind[some]),
@@ -374,12 +342,6 @@ class OffsetColumns:
         rows = self.rows[order]
         table.add(arrays, columns.zxid[rows], columns.sub[rows], columns.seed[rows], paths)
 
-    def _fits(self, sign: int) -> Flags:
-        """Returns whether an offset (0), or the previous one (-1), needs no more than 64 bits."""
-        fits: Flags = np.ones(len(self.places), np.bool_)
-        fits[[-place - 1 if sign else place for place in self.big if (place < 0) == bool(sign)]] = False
-        return fits
-
 
 class Points(NamedTuple):
     """Points of curves, curve by curve, an array for each field."""
@@ -388,8 +350,6 @@ class Points(NamedTuple):
     """The partition of each, by its place in `OffsetColumns.row_of_key`."""
     ms: Numbers
     offset: Numbers
-    place: Numbers
-    """Of the write."""
     has_next: Flags
     """True if the curve has a later point."""
     is_pinned: Flags
@@ -418,8 +378,6 @@ class _Curves(NamedTuple):
     """Commits of each row."""
     written: Numbers
     """The places of rows that were ever written."""
-    big: Mapping[int, int]
-    """By place offsets that need more than 64 bits."""
 
 
 class AllOffsets:
@@ -439,7 +397,7 @@ class AllOffsets:
         points = offsets.points()
         counts = np.bincount(points.codes, minlength=len(offsets.row_of_key)).tolist()
         written = np.unique(offsets.codes)
-        self._curves.append(_Curves(offsets.row_of_key, counts, written, offsets.big))
+        self._curves.append(_Curves(offsets.row_of_key, counts, written))
         self._points.append(points.thinned(self._facts, self._grain_ms) if self._grain_ms else points)
         finest = max((self._facts.end_ms - self._facts.start_ms) // _FINEST, 1)
         while (
@@ -458,10 +416,7 @@ class AllOffsets:
 
     def _all_curves(self) -> Iterator[tuple[Partition, int, list[Point]]]:
         for curves, points in zip(self._curves, self._points, strict=True):
-            offsets = points.offset.tolist()
-            for at, place in enumerate(points.place.tolist() if curves.big else ()):
-                offsets[at] = curves.big.get(place, offsets[at])
-            drawn = list(map(Point, points.ms.tolist(), offsets))
+            drawn = list(map(Point, points.ms.tolist(), points.offset.tolist()))
             starts, ends = (
                 np.searchsorted(points.codes, curves.written, side).tolist() for side in ("left", "right")
             )
