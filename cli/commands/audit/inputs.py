@@ -22,7 +22,6 @@ from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped
 from zkgroup.zkfiles.names import list_files
-from zkgroup.zookeeper.settings import Address
 
 from ...app import Command, shared
 from ...context import connected, target
@@ -237,11 +236,11 @@ def _live(inputs: Inputs, report: Progress) -> Source:
         asked = target(shared())
     except click.UsageError as error:
         raise click.UsageError(f"name folders with --input, or a live ensemble: {error.message}") from None
-    from zkgroup.audit.inputs.live import walk
+    from zkgroup.audit.inputs.opening import walk
 
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=report)
-        header = tree.header(ensemble.clock.wall_ms(), Address.parse(asked.zookeeper))
+        header = tree.header(ensemble.clock.wall_ms(), asked.zookeeper)
     return OneTree(header, lambda: (znode.stored() for znode in tree.znodes))
 
 

@@ -10,15 +10,13 @@ import click
 
 from zkgroup.admin.znodes import check_path
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.live import ROUNDS, walk
-from zkgroup.audit.inputs.opening import inconsistency_of
+from zkgroup.audit.inputs.opening import ROUNDS, inconsistency_of, walk
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
 from zkgroup.zkfiles.diffs import State, ZnodeChange
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zookeeper.settings import Address
 
 from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, fail_check, output, shared
 from ...audit_rows import LastTransaction, document, hex_zxid
@@ -280,8 +278,7 @@ Made = tuple[ExportHeader, ExportSize, int]
 def _of_live(file: Path, rounds: int, *, overwrite: bool) -> Made:
     with progress() as report, connected() as ensemble:
         found = walk(ensemble.zk, rounds=rounds, progress=report)
-        address = Address.parse(target(shared()).zookeeper)
-        header = found.header(ensemble.clock.wall_ms(), address)
+        header = found.header(ensemble.clock.wall_ms(), target(shared()).zookeeper)
         written = _write(file, header, found.znodes, report, overwrite=overwrite)
     return header, written, EXIT_PARTLY_DONE if header.unreadable else 0
 
