@@ -27,9 +27,9 @@ from zkgroup.audit.findings.cluster import (
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
 from zkgroup.audit.findings.times import is_alive
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.facts import DataChange, Facts, Life
 from zkgroup.audit.inputs.keys import ADMIN, BY_DECISION, CONTROLLER, Key
-from zkgroup.audit.inputs.texts import count_text, duration_text, first_of, who
+from zkgroup.audit.inputs.texts import brokers_of, count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
@@ -58,16 +58,13 @@ def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -
     is `storm_elections` or more of which none is later than `storm_gap_ms` after the one before: it is one
     row, and its elections are in it.
     """
-    path = ControllerRegistration.path()
-    # The controller of a snapshot was elected before the log.
-    in_log = {event.zxid for event in rows if event.op == "create" and event.path == path and not event.seed}
-    elections = [life for life in facts.controllers if life.from_zxid in in_log]
+    elections = _elections(rows, facts)
     close = runs(elections, lambda one, other: other.from_ms - one.from_ms <= bounds["storm_gap_ms"])
     storms = [run for run in close if len(run) >= bounds["storm_elections"]]
-    alone = in_log - {life.from_zxid for life in chain.from_iterable(storms)}
+    alone = {*elections}.difference(*storms)
     before: Life | None = None
     for life in facts.controllers:
-        if life.from_zxid in alone:
+        if life in alone:
             yield _election_finding(life, before, facts, bounds["gap_ms"])
         before = life
     gone = end_of(before) if before else None
@@ -82,14 +79,22 @@ def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -
         yield Finding.between("controller_election", "warning", *ends, detail)
 
 
+def _elections(rows: KeyRows, facts: Facts) -> list[Life]:
+    """The lives of `/controller` that began in the log: that of a snapshot was elected before."""
+    path = ControllerRegistration.path()
+    in_log = {event.zxid for event in rows if event.op == "create" and event.path == path and not event.seed}
+    return [life for life in facts.controllers if life.from_zxid in in_log]
+
+
+def _raised(life: Life, facts: Facts) -> list[DataChange]:
+    """The writes of the epoch by a controller."""
+    epochs = facts.controller_epochs
+    return [each for each in epochs if is_alive(life, each.zxid) and each.session == life.session]
+
+
 def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms: float) -> Finding:
-    # The epoch to which its session raised it.
-    raised = [
-        change.zxid
-        for change in facts.controller_epochs
-        if is_alive(life, change.zxid) and change.session == life.session
-    ]
-    epoch = epoch_at(facts, raised[-1]) if raised else None
+    raised = _raised(life, facts)
+    epoch = epoch_at(facts, raised[-1].zxid) if raised else None
     detail = f"{controller_name(life)} elected, "
     detail += "epoch not raised" if epoch is None else f"epoch {epoch}"
     severity: Severity = "info"
@@ -147,32 +152,13 @@ def controller_epoch_gap(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
             detail = f"epoch {value.epoch} follows {before}, by {who(facts, event.session)}"
             yield change_finding("controller_epoch_gap", "error", event, event, detail)
         before = value.epoch
-    for won, until in _never_raised(rows):
+    for life in _elections(rows, facts):
+        won, until = begin_of(life), end_of(life)
         ms = lasted_ms(won, until, facts)
-        if ms > bounds["raise_ms"]:
+        if ms > bounds["raise_ms"] and not _raised(life, facts):
             held = f"{who(facts, won.session)} held /controller for {duration_text(ms)}"
             detail = f"{held} and never raised the epoch"
             yield change_finding("controller_epoch_gap", "warning", won, until, detail)
-
-
-def _never_raised(rows: KeyRows) -> Iterator[tuple[Event, Event | None]]:
-    """Elections whose winner did not write the epoch, each with the row that ended its time as controller."""
-    raised = (0, 0)  # zxid and session of the last write of the epoch
-    silent: Event | None = None
-    for event in rows:
-        if event.op not in CHANGES:
-            continue
-        if event.path == ControllerEpoch.path():
-            raised = event.zxid, event.session
-            if silent is not None and event.session == silent.session:
-                silent = None
-        elif event.path == ControllerRegistration.path() and event.op != "set":
-            if silent is not None:
-                yield silent, event
-            has_raised = raised == (event.zxid, event.session)  # before it, in the same transaction
-            silent = event if event.op == "create" and not event.seed and not has_raised else None
-    if silent is not None:
-        yield silent, None
 
 
 class _Decision(NamedTuple):
@@ -309,8 +295,8 @@ def _epoch_in_force(zxid: int, facts: Facts) -> int | None:
 
 def _is_of_broker(session: int, facts: Facts) -> bool:
     """Session 0 has no client: it is that of registrations that are persistent znodes."""
-    lives = [*facts.controllers, *(life for each in facts.brokers.values() for life in each)]
-    return session != 0 and any(life.session == session for life in lives)
+    is_controller = any(life.session == session for life in facts.controllers)
+    return session != 0 and (is_controller or bool(brokers_of(facts, session)))
 
 
 class _Request(NamedTuple):

@@ -14,6 +14,7 @@ from zkgroup.audit.findings.membership import member_of, registration_of
 from zkgroup.audit.findings.rules import Finding, runs
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause
 from zkgroup.audit.inputs.facts import Facts, Life, SessionLife
+from zkgroup.audit.inputs.texts import members_of
 
 TOGETHER_MS = 15_000
 """Brokers that left within such a time of each other left together."""
@@ -245,7 +246,6 @@ class _GroupCauses:
         self._of_begun: dict[int, Cause] = {}
         """By zxid of the first row of a rebalance."""
         self._members = facts.members.get(group, ())
-        self._member_sessions = {life.session for life in self._members}
         self._restarts = list(_restarts(self._members, facts))
         self._claimants = {one.session for one in claims}
         self.foreign_writes: dict[int, Cause] = {}
@@ -257,6 +257,14 @@ class _GroupCauses:
         self._unreadable = [
             life for life in self._members if life.data is not None and registration_of(life.data) is None
         ]
+        ended = [facts.sessions.get(life.session) for life in self._members if life.to_zxid is not None]
+        begins = [
+            *(cause for cause in self.foreign_writes.values() if cause.zxid is not None),
+            *(self._expiry(session) for session in ended if session is not None and session.expired),
+            *map(self._unreadable_registration, self._unreadable),
+        ]
+        self._begins = sorted(begins, key=lambda cause: cause.zxid or 0)
+        """The causes of rebalances in which they lie."""
 
     def of(self, one: Finding) -> Cause:
         """The cause of a finding; every finding of the group has one."""
@@ -297,8 +305,8 @@ class _GroupCauses:
         if one.finding != "claim_stolen":
             return session
         victim = self._claims_of[one.topic, one.partition].at(_start(one))
-        is_member = session in self._member_sessions and session not in self._claimants
-        return victim.session if is_member and victim is not None and victim.session else session
+        is_of_claim = self._names(session) and session not in self._claimants
+        return victim.session if is_of_claim and victim is not None and victim.session else session
 
     def _of_offset(self, one: Finding) -> Cause:
         zxid, session, where = _start(one), one.session or 0, (one.topic, one.partition)
@@ -307,7 +315,7 @@ class _GroupCauses:
         cause = self._by_claim(self._claims_of[where], one)
         if cause is not None:
             return cause
-        is_member = session in self._member_sessions
+        is_member = bool(self._names(session))
         unowned = self._unowned_of[where].at(zxid)
         if unowned is not None and is_member:
             return self._of_unowned(unowned)
@@ -322,7 +330,7 @@ class _GroupCauses:
         ended = self._ends.get(zxid)
         if ended is not None and ended.expired:
             return self._expiry(ended)
-        if ended is not None and ended.session not in self._member_sessions:
+        if ended is not None and not self._names(ended.session):
             if ended.session in self.foreign_writes and ended.session not in self._thieves:
                 return self._foreign_write(ended.session)
             return Cause("session end", self._group, "", ended.session, ended.to_zxid, ended.to_ms)
@@ -344,14 +352,9 @@ class _GroupCauses:
         return self._of_begun[start]
 
     def _begun(self, rebalance: Finding, start: int, end: float) -> Cause:
-        found = [
-            *self.foreign_writes.values(),
-            *map(self._expiry, self._expired_members(start, end)),
-            *map(self._unreadable_registration, self._unreadable),
-        ]
-        within = [cause for cause in found if cause.zxid is not None and start <= cause.zxid <= end]
-        if within:
-            return min(within, key=lambda cause: cause.zxid or 0)
+        first = next((cause for cause in self._begins if start <= (cause.zxid or 0) <= end), None)
+        if first is not None:
+            return first
         returned = self._returned(start, end)
         if returned is not None:
             return returned
@@ -377,24 +380,22 @@ class _GroupCauses:
         return Cause("rebalance storm", self._group, "", None, one.from_zxid, one.from_ms)
 
     def _expiry(self, life: SessionLife) -> Cause:
-        what = ", ".join(sorted({member_of(one) for one in self._members if one.session == life.session}))
+        what = ", ".join(sorted(self._names(life.session)))
         return Cause("expiry", self._group, what, life.session, life.to_zxid, life.to_ms)
+
+    def _names(self, session: int) -> set[str]:
+        """The members that a session ever was."""
+        return {member for _, member in members_of(self._facts, session, self._group)}
 
     def _expired_before(self, session: int, zxid: int) -> SessionLife | None:
         """The last session of the same member that expired before a zxid."""
-        names = {member_of(life) for life in self._members if life.session == session}
+        names = self._names(session)
         for life in reversed(self._members):
             if member_of(life) in names and (life.to_zxid or zxid + 1) <= zxid:
                 ended = self._facts.sessions.get(life.session)
                 if ended is not None and ended.expired:
                     return ended
         return None
-
-    def _expired_members(self, start: int, end: float) -> Iterator[SessionLife]:
-        for session in dict.fromkeys(life.session for life in self._members if life.to_zxid is not None):
-            life = self._facts.sessions.get(session)
-            if life is not None and life.expired and start <= (life.to_zxid or 0) <= end:
-                yield life
 
     def _returned(self, start: int, end: float) -> Cause | None:
         """The expiry of a member that came back in a rebalance, where it was not long before."""

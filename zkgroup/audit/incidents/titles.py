@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from zkgroup.audit.findings.membership import member_of
 from zkgroup.audit.findings.rules import Finding, runs
 from zkgroup.audit.incidents.incident import (
     CONTROLLER,
@@ -17,7 +16,14 @@ from zkgroup.audit.incidents.incident import (
     rewind_of,
 )
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.texts import count_text, duration_text, first_of, session_digits, session_text
+from zkgroup.audit.inputs.texts import (
+    count_text,
+    duration_text,
+    first_of,
+    members_of,
+    session_digits,
+    session_text,
+)
 from zkgroup.znodes.consumers import Owner
 
 NOTES: Mapping[str, str] = {
@@ -114,8 +120,7 @@ class Titles:
 
     def members(self, group: str | None, session: int | None) -> str:
         """The members that a session ever was in a group."""
-        lives = self.facts.members.get(group or "", ())
-        return _few(sorted({member_of(life) for life in lives if life.session == session}))
+        return _few(sorted(member for _, member in members_of(self.facts, session or 0, group or "")))
 
     def committers(self, commits: Iterable[Finding]) -> str:
         """The members behind commits, by their sessions; else the sessions."""
