@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
+from zkgroup.audit.findings.times import Interval, Moment
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import Keys
@@ -65,28 +66,6 @@ Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 """The worst first."""
 Input = Literal["snapshot", "log"]
-
-
-class Moment(Protocol):
-    """A transaction, and the leader's clock then."""
-
-    @property
-    def zxid(self) -> int: ...
-    @property
-    def time_ms(self) -> int: ...
-
-
-class Interval(Protocol):
-    """A time between two transactions; `to_*` is None where it lasts."""
-
-    @property
-    def from_zxid(self) -> int | None: ...
-    @property
-    def to_zxid(self) -> int | None: ...
-    @property
-    def from_ms(self) -> int | None: ...
-    @property
-    def to_ms(self) -> int | None: ...
 
 
 _Place = tuple[str | None, str | None, int | None]

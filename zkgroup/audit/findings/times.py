@@ -6,11 +6,32 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from zkgroup.audit.answers.owner_lives import OwnerLife
-from zkgroup.audit.findings.rules import Moment
 from zkgroup.audit.inputs.facts import Facts, Life
+
+
+class Moment(Protocol):
+    """A transaction, and the leader's clock then."""
+
+    @property
+    def zxid(self) -> int: ...
+    @property
+    def time_ms(self) -> int: ...
+
+
+class Interval(Protocol):
+    """A time between two transactions; `to_*` is None where it lasts."""
+
+    @property
+    def from_zxid(self) -> int | None: ...
+    @property
+    def to_zxid(self) -> int | None: ...
+    @property
+    def from_ms(self) -> int | None: ...
+    @property
+    def to_ms(self) -> int | None: ...
 
 
 class Occurrence(NamedTuple):
