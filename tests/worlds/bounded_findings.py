@@ -16,9 +16,8 @@ from zkgroup.audit.answers.partition_rows import partition_rows
 from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.answers.session_rows import session_views
 from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.buckets import AuditedRows, RowLimits
+from zkgroup.audit.findings.buckets import AuditedRows, RowLimits, find_screened
 from zkgroup.audit.findings.rules import Bounds
-from zkgroup.audit.findings.screening import find_screened
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.rows import facts_in
 from zkgroup.audit.inputs.source import Rows

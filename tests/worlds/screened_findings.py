@@ -11,9 +11,9 @@ from typing import Final
 
 from tests.worlds.plain_findings import find_all
 from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.buckets import find_screened
 from zkgroup.audit.findings.engine import bounds_of
 from zkgroup.audit.findings.rules import Bounds
-from zkgroup.audit.findings.screening import find_screened
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.rows import (

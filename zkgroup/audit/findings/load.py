@@ -22,8 +22,7 @@ from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import ScreenTables
-    from zkgroup.audit.inputs.selection import Selection
+    from zkgroup.audit.findings.tables import ScreenTables, Selection
 
 _MINUTE_MS: Final = 60_000
 _REFUSED: Final = "refused requests"
@@ -89,7 +88,7 @@ class _Children(NamedTuple):
 
 def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     """The last rows of what is there at the end, of subtrees with something large, wide or numerous."""
-    from zkgroup.audit.findings.tree_columns import TreeTable
+    from zkgroup.audit.findings.tables import TreeTable
 
     return TreeTable(tables, tables.of(BY_SUBTREE)).of_large_subtrees(bounds)
 
@@ -283,7 +282,7 @@ class _Rights(Enum):
 
 def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     """All rows of the first path, and of those with changed ACLs; of others the last, if it is a create."""
-    from zkgroup.audit.findings.tree_columns import have_rows, is_last_of_path
+    from zkgroup.audit.findings.tables import have_rows, is_last_of_path
 
     rows = tables.of(ACLS)
     columns = tables.columns

@@ -23,8 +23,7 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
 
 if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import ScreenTables
-    from zkgroup.audit.inputs.selection import Selection
+    from zkgroup.audit.findings.tables import ScreenTables, Selection
 
 _MINUTE_MS: Final = 60_000
 

@@ -16,9 +16,8 @@ from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import Keys
 
 if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import PartitionTable, ScreenTables
+    from zkgroup.audit.findings.tables import PartitionTable, ScreenTables, Selection
     from zkgroup.audit.inputs.rows import Flags
-    from zkgroup.audit.inputs.selection import Selection
     from zkgroup.zkfiles.history import History
 
 

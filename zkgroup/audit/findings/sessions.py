@@ -21,8 +21,7 @@ from zkgroup.audit.inputs.texts import (
 )
 
 if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import ScreenTables
-    from zkgroup.audit.inputs.selection import Selection
+    from zkgroup.audit.findings.tables import ScreenTables, Selection
 
 _NO_NODE: Final = -101
 _NODE_EXISTS: Final = -110

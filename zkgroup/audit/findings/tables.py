@@ -1,9 +1,12 @@
-"""What screens read: the rows of partitions, groups and sessions, with their state at each row."""
+"""What screens read: rows by key, those of partitions with their state at each row, and what stands last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -12,29 +15,115 @@ import pyarrow.compute as pc
 
 from zkgroup.audit.findings.times import Occurrence
 from zkgroup.audit.inputs.buckets import known_rows
-from zkgroup.audit.inputs.events import CREATE, DELETE, OF_SESSION, SET, Event
+from zkgroup.audit.inputs.events import CREATE, DELETE, OF_SESSION, OPS, SET, Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key, Keys
-from zkgroup.audit.inputs.rows import Columns, Flags, Numbers
-from zkgroup.audit.inputs.selection import Keyed, Selection
+from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, last_of_paths, stable_order
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.consumers import Offset
-from zkgroup.znodes.paths import path_kind
+from zkgroup.znodes.paths import Kind, path_kind
 
 _PLAIN_DIGITS: Final = 18
 """So many are below 2**63 whatever they are."""
+_PER_NAME: Final = 4
+"""Bytes that a child costs in a list answer beside its name."""
+_FLAGS: Final = 4
+_VARIANTS: Final = len(OPS) * _FLAGS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """Rows by their numbers, in order, each with the number of its key. Equal only to itself."""
+
+    rows: Numbers
+    codes: Numbers
+    keys: Sequence[Key]
+
+    def where(self, mask: Flags) -> Selection:
+        """Some of the rows."""
+        return Selection(self.rows[mask], self.codes[mask], self.keys)
+
+    def none(self) -> Selection:
+        """None of the rows."""
+        return Selection(self.rows[:0], self.codes[:0], self.keys)
+
+    def of_keys(self, flags: Flags) -> Selection:
+        """The rows of some of the keys."""
+        return self.where(flags[self.codes])
+
+    def keys_with(self, mask: Flags) -> Flags:
+        """A flag for each key: whether a row of it is in the mask."""
+        flags: Flags = np.zeros(len(self.keys), np.bool_)
+        flags[self.codes[mask]] = True
+        return flags
+
+    def by_key(self) -> Selection:
+        """The same, key by key."""
+        order = stable_order(self.codes)
+        return Selection(self.rows[order], self.codes[order], self.keys)
 
 
 class ScreenTables:
-    """The tables of one history; each is made when a screen asks for it."""
+    """The tables of one history; each is made when a screen asks for it.
+
+    A key depends on path, kind of operation, and whether it was applied or a seed, so it is asked for once
+    for each combination of these. A session is its own key.
+    """
 
     def __init__(self, columns: Columns, facts: Facts) -> None:
         self.columns, self.facts = columns, facts
-        self._keyed = Keyed(columns)
+        variant = (columns.op.astype(np.int64) * 2 + columns.applied) * 2 + columns.seed
+        places = columns.path.astype(np.int64) * _VARIANTS + variant
+        self._present = np.zeros(len(columns.paths) * _VARIANTS, np.bool_)
+        self._present[places] = True
+        self._numbers = (np.cumsum(self._present) - 1)[places]
+        self._selections: dict[str, Selection] = {}
 
     def of(self, keys: Keys) -> Selection:
         """All rows that have a key."""
-        return self._keyed.of(keys)
+        if keys.name not in self._selections:
+            self._selections[keys.name] = self._of_sessions() if keys is BY_SESSION else self._of(keys)
+        return self._selections[keys.name]
+
+    def _of(self, keys: Keys) -> Selection:
+        found: dict[Key, int] = {}
+        codes = np.full(len(self._samples), -1, np.int32)
+        numbers: Iterable[int] = range(len(self._samples))
+        if keys.kinds is not None:
+            numbers = sorted(chain.from_iterable(self._kinds.get(kind, ()) for kind in keys.kinds))
+        for number in numbers:
+            key = keys.key(self._samples[number])
+            if key is not None:
+                codes[number] = found.setdefault(key, len(found))
+        of_rows = codes[self._numbers]
+        rows = np.flatnonzero(of_rows >= 0)
+        return Selection(rows, of_rows[rows], list(found))
+
+    def _of_sessions(self) -> Selection:
+        rows = np.flatnonzero(self.columns.session != 0)
+        encoded = pa.array(self.columns.session[rows]).dictionary_encode()
+        keys = [(str(session),) for session in encoded.dictionary.to_pylist()]
+        return Selection(rows, encoded.indices.to_numpy(), keys)
+
+    @cached_property
+    def _samples(self) -> list[Event]:
+        """A row with each combination that there is."""
+        samples = []
+        for combination in np.flatnonzero(self._present).tolist():
+            path, variant = divmod(combination, _VARIANTS)
+            op, flags = divmod(variant, _FLAGS)
+            applied, seed = bool(flags & 2), bool(flags & 1)
+            paths = self.columns.paths
+            samples.append(Event(0, 0, 0, 0, 0, OPS[op], paths[path], applied=applied, seed=seed))
+        return samples
+
+    @cached_property
+    def _kinds(self) -> dict[Kind, list[int]]:
+        """By kind of path the numbers of its samples."""
+        kinds: dict[Kind, list[int]] = {}
+        for number, sample in enumerate(self._samples):
+            kinds.setdefault(path_kind(sample.path).kind, []).append(number)
+        return kinds
 
     def of_some(self, keys: Keys, asks: Callable[[Key], bool]) -> Selection:
         """The rows of those of these keys that are asked for."""
@@ -47,7 +136,7 @@ class ScreenTables:
 
     def release(self) -> None:
         """Frees all but the table of partitions; what is freed can be made again."""
-        self._keyed.release()
+        self._selections.clear()
         self.__dict__.pop("sessions", None)
 
     @cached_property
@@ -245,3 +334,57 @@ def equal_runs(values: Numbers) -> tuple[Numbers, Numbers]:
     """Where equal values begin that follow each other, and how many these are."""
     starts = np.flatnonzero(np.append([True], values[1:] != values[:-1])[: len(values)])
     return starts, np.diff(np.append(starts, len(values)))
+
+
+class TreeTable:
+    """The last rows of each path, among those of a selection."""
+
+    def __init__(self, tables: ScreenTables, rows: Selection) -> None:
+        self._tables, self._rows = tables, rows
+        columns = tables.columns
+        op, paths = columns.op[rows.rows], columns.path[rows.rows]
+        size = len(columns.paths)
+        change = last_of_paths(size, paths, (op == CREATE) | (op == DELETE))
+        changed = np.flatnonzero(change >= 0)
+        self.living = changed[op[change[changed]] == CREATE]
+        """The codes of the paths that are there."""
+        self.change: Numbers = change[self.living]
+        """The place of the create of each of them; and of its last write."""
+        self.write: Numbers = last_of_paths(size, paths, (op == CREATE) | (op == SET))[self.living]
+
+    def of_large_subtrees(self, bounds: Mapping[str, float]) -> Selection:
+        """The creates and last writes of what stands in subtrees with something large, wide or numerous."""
+        rows, columns = self._rows, self._tables.columns
+        codes = rows.codes[self.change]
+        is_large = self._tables.sizes(rows.rows[self.write]) >= bounds["data_bytes"]
+        counts = np.bincount(codes, minlength=len(rows.keys))
+        flags = counts >= bounds["znodes"]
+        flags[codes[is_large]] = True
+        lists: defaultdict[str, int] = defaultdict(int)
+        subtrees: dict[str, int] = {}
+        for path, code in zip(self.living.tolist(), codes.tolist(), strict=True):
+            parent, _, name = columns.paths[path].rpartition("/")
+            lists[parent] += len(name.encode()) + _PER_NAME
+            subtrees[parent] = code
+        for parent, size in lists.items():
+            if parent and size >= bounds["list_bytes"]:
+                flags[subtrees[parent]] = True
+        kept = np.zeros(len(rows.rows), np.bool_)
+        kept[self.change] = True
+        kept[self.write] = True
+        return rows.where(kept & flags[rows.codes])
+
+
+def is_last_of_path(columns: Columns, rows: Selection) -> Flags:
+    """Returns whether a row is the last one of its path among these."""
+    last = last_of_paths(len(columns.paths), columns.path[rows.rows], np.ones(len(rows.rows), np.bool_))
+    flags: Flags = np.zeros(len(rows.rows), np.bool_)
+    flags[last[last >= 0]] = True
+    return flags
+
+
+def have_rows(columns: Columns, rows: Selection) -> Flags:
+    """For each path whether it has a row among these."""
+    flags: Flags = np.zeros(len(columns.paths), np.bool_)
+    flags[columns.path[rows.rows]] = True
+    return flags

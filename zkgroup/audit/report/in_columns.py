@@ -16,11 +16,10 @@ import pyarrow as pa
 from zkgroup.audit.answers.owner_lives import EndedBy, OwnerLife
 from zkgroup.audit.answers.session_rows import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits
+from zkgroup.audit.findings.buckets import LIMITS, AuditedColumns, AuditedRows, RowLimits
 from zkgroup.audit.findings.cluster import partition_stretches
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
-from zkgroup.audit.findings.screening import AuditedColumns
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import CREATE
 from zkgroup.audit.inputs.facts import Facts

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.buckets import find_in_bucket
+from zkgroup.audit.findings.buckets import find_in_bucket, find_screened
 from zkgroup.audit.findings.rules import Bounds, Finding
-from zkgroup.audit.findings.screening import find_screened
 from zkgroup.audit.inputs.buckets import CLUSTER, bucket_of_group, known_rows
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import is_of_groups
