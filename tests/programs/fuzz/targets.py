@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
-from zkgroup.zkfiles.snappy import SnappyError, decompressed, fastest
+from zkgroup.zkfiles.snappy import MAX_BLOCK_BYTES, SnappyError, decompressed
 from zkgroup.zkfiles.snapshots import glimpsed_end, inspect_snapshot, open_snapshot
 from zkgroup.zkfiles.tree import Tree
 
@@ -101,14 +101,9 @@ def snapshot(data: bytes) -> None:
 
 
 def snappy(data: bytes) -> None:
-    """Decodes one raw block with both decoders, which must agree and must not allocate without bound."""
-    found: list[bytes | None] = []
-    for decoder in (decompressed, fastest()):
-        try:
-            found.append(bytes(decoder(data)))
-        except SnappyError:
-            found.append(None)
-    assert found[0] == found[1], found
+    """Decodes one raw block, which must not allocate without bound."""
+    with suppress(SnappyError):
+        assert len(decompressed(data)) <= MAX_BLOCK_BYTES
 
 
 def export(data: bytes) -> None:

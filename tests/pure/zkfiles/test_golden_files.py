@@ -21,7 +21,6 @@ from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.snappy import decompressed
 from zkgroup.zkfiles.snapshots import inspect_snapshot, open_snapshot
 
 KAFKA, RELEASES = FOLDER / "kafka-0.8.2.2", FOLDER / "zookeeper"
@@ -260,14 +259,9 @@ def test_a_snapshot_and_a_log_of_3_9_agree_on_the_digest() -> None:
         assert digests[end.last_zxid] == end.digest
 
 
-@pytest.mark.parametrize("decoder", ["own", "fastest"])
 @pytest.mark.parametrize("name", ["snapshot.114.snappy", "snapshot.114-small-blocks.snappy"])
-def test_what_the_jvm_library_packed_is_unpacked(
-    name: str, decoder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The stream of snappy-java, not the official framing; with pyarrow and without."""
-    if decoder == "own":
-        monkeypatch.setattr("zkgroup.zkfiles.snappy.fastest", lambda: decompressed)
+def test_what_the_jvm_library_packed_is_unpacked(name: str) -> None:
+    """The stream of snappy-java, not the official framing."""
     (path,) = [each for each in SNAPSHOTS if each.name == "snapshot.114.gz"]
     with FileBytes(FOLDER / "snappy" / name) as file:
         pieces = list(iter(lambda: file.read(500), b""))
