@@ -2,7 +2,8 @@
 
 Source: BinaryInputArchive.java of ZooKeeper 3.9: big endian, nothing aligned, nothing tagged; buffers, texts
 and vectors have an int in front, -1 for null. Every length is compared with what is there before it is used.
-Functions give a value with the place behind it, which costs half of a call of an object that moves.
+The functions `..._at` give a value with the place behind it, which costs half of a call of an object that
+moves. They raise JuteError.
 """
 
 from __future__ import annotations
@@ -35,38 +36,36 @@ class JuteError(ValueError):
         self.found = found
 
 
-def int_at(raw: bytes, at: int, end: int) -> int:
+def int_at(raw: bytes, at: int, end: int) -> tuple[int, int]:
     """Four bytes, signed."""
     if end - at < 4:
         raise JuteError(at, "4 bytes", str(end - at))
-    value: int = _INT(raw, at)[0]
-    return value
+    return _INT(raw, at)[0], at + 4
 
 
-def long_at(raw: bytes, at: int, end: int) -> int:
+def long_at(raw: bytes, at: int, end: int) -> tuple[int, int]:
     """Eight bytes, signed."""
     if end - at < 8:
         raise JuteError(at, "8 bytes", str(end - at))
-    value: int = _LONG(raw, at)[0]
-    return value
+    return _LONG(raw, at)[0], at + 8
 
 
-def flag_at(raw: bytes, at: int, end: int) -> bool:
+def flag_at(raw: bytes, at: int, end: int) -> tuple[bool, int]:
     """One byte, 0 or 1."""
     if at >= end:
         raise JuteError(at, "a byte", "the end")
     value = raw[at]
     if value > 1:
         raise JuteError(at, "0 or 1", str(value))
-    return value == 1
+    return value == 1, at + 1
 
 
 def buffer_at(raw: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Bytes, or None for null, and where they end."""
-    if end - at < 4:
+    """Bytes, or None for null."""
+    start = at + 4
+    if start > end:
         raise JuteError(at, "4 bytes", str(end - at))
     (size,) = _INT(raw, at)
-    start = at + 4
     if 0 <= size <= end - start:
         stop = start + size
         return raw[start:stop], stop
@@ -76,49 +75,39 @@ def buffer_at(raw: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def text_at(raw: bytes, at: int, end: int) -> tuple[str, int]:
-    """A text that is not null, and where it ends."""
-    start = at + 4
-    if start <= end:
-        (size,) = _INT(raw, at)
-        if 0 <= size <= end - start:
-            stop = start + size
-            try:
-                return raw[start:stop].decode(), stop
-            except UnicodeDecodeError:
-                return text_of(raw[start:stop], at), stop
-        if size == -1:
-            raise JuteError(at, "a text", "null")
-        raise JuteError(at, f"a length of at most {end - start}", str(size))
-    raise JuteError(at, "4 bytes", str(end - at))
+    """A text that is not null."""
+    data, stop = buffer_at(raw, at, end)
+    if data is None:
+        raise JuteError(at, "a text", "null")
+    return text_of(data, at), stop
 
 
 def acl_at(raw: bytes, at: int, end: int) -> tuple[Acl | None, int]:
-    """A list of ACL entries, or None for null, and where it ends."""
+    """A list of ACL entries, or None for null."""
     stop = at + len(OPEN_ACL_BYTES)
     if stop <= end and raw.startswith(OPEN_ACL_BYTES, at):
         return OPEN_ACL, stop
-    count = count_at(raw, at, end, _SMALLEST_ACL)
-    at += INT.size
+    count, at = count_at(raw, at, end, _SMALLEST_ACL)
     if count is None:
         return None, at
     entries = []
     for _ in range(count):
-        perms = int_at(raw, at, end)
-        scheme, at = text_at(raw, at + INT.size, end)
+        perms, at = int_at(raw, at, end)
+        scheme, at = text_at(raw, at, end)
         id_, at = text_at(raw, at, end)
         entries.append(AclEntry(perms, scheme, id_))
     return tuple(entries), at
 
 
-def count_at(raw: bytes, at: int, end: int, smallest: int) -> int | None:
-    """Returns how many items of at least `smallest` bytes follow; None for null."""
-    count = int_at(raw, at, end)
+def count_at(raw: bytes, at: int, end: int, smallest: int) -> tuple[int | None, int]:
+    """The number of items of at least `smallest` bytes that follow; None for null."""
+    count, start = int_at(raw, at, end)
     if count == -1:
-        return None
-    left = end - at - INT.size
-    if count < 0 or count * smallest > left:
-        raise JuteError(at, f"at most {left // smallest} items", str(count))
-    return count
+        return None, start
+    most = (end - start) // smallest
+    if not 0 <= count <= most:
+        raise JuteError(at, f"at most {most} items", str(count))
+    return count, start
 
 
 def text_of(raw: bytes, at: int = 0) -> str:

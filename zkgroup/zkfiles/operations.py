@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from zkgroup.zkfiles.jute import (
     INT,
@@ -22,7 +22,15 @@ from zkgroup.zkfiles.jute import (
     long_at,
     text_at,
 )
-from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
+from zkgroup.zkfiles.records import (
+    CREATES,
+    DELETES,
+    SETS,
+    Operation,
+    Transaction,
+    TransactionType,
+    TreeDigest,
+)
 
 HEADER: Final = struct.Struct(">qiqqi")
 """TxnHeader: session, cxid, zxid, milliseconds, type."""
@@ -38,8 +46,25 @@ _HEADER: Final = HEADER.unpack_from
 _DIGEST: Final = DIGEST.unpack_from
 _MULTI: Final = int(TransactionType.MULTI)
 
-Body = Callable[[int, bytes, int, int], tuple[Operation, int]]
-"""Reads an operation of a type at a place before an end; gives the place behind it too."""
+_Field = tuple[str, Callable[[bytes, int, int], tuple[Any, int]]]
+_PATH: Final[_Field] = "path", text_at
+_DATA: Final[_Field] = "data", buffer_at
+_ACL: Final[_Field] = "acl", acl_at
+_VERSION: Final[_Field] = "version", int_at
+_EPHEMERAL: Final[_Field] = "is_ephemeral", flag_at
+_PARENT_CVERSION: Final[_Field] = "parent_cversion", int_at
+_CONTAINER: Final = (_PATH, _DATA, _ACL, _PARENT_CVERSION)
+_BODIES: Final[dict[int, tuple[_Field, ...]]] = {
+    **dict.fromkeys(CREATES, (_PATH, _DATA, _ACL, _EPHEMERAL, _PARENT_CVERSION)),
+    TransactionType.CREATE_CONTAINER: _CONTAINER,
+    TransactionType.CREATE_TTL: (*_CONTAINER, ("ttl_ms", long_at)),
+    **dict.fromkeys(DELETES, (_PATH,)),
+    **dict.fromkeys(SETS, (_PATH, _DATA, _VERSION)),
+    TransactionType.SET_ACL: (_PATH, _ACL, _VERSION),
+    TransactionType.CHECK: (_PATH, _VERSION),
+    TransactionType.ERROR: (("error", int_at),),
+}
+"""The fields of Operation that a type has, in their order, and what reads them."""
 
 
 def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> Transaction:
@@ -54,16 +79,15 @@ def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> Transac
     at = start + HEADER.size
     operations: tuple[Operation, ...] = ()
     timeout_ms = closed_paths = None
-    body = _BODIES.get(kind)
-    if body is not None:
-        operation, at = body(kind, raw, at, end)
+    if kind in _BODIES:
+        operation, at = _operation(kind, raw, at, end)
         operations = (operation,)
     elif kind == _MULTI:
         operations, at = _multi(raw, at, end)
     elif kind == TransactionType.CLOSE_SESSION:
         closed_paths, at = _closed_paths(raw, at, end)
     elif kind == TransactionType.CREATE_SESSION:
-        timeout_ms, at = int_at(raw, at, end), at + 4
+        timeout_ms, at = int_at(raw, at, end)
     else:
         return Transaction(zxid, session, cxid, time_ms, kind, (Operation(kind),), offset=offset)
     digest = None
@@ -76,38 +100,45 @@ def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> Transac
     )
 
 
+def _operation(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+    values = {}
+    for field in _BODIES[kind]:
+        if at == end and field is _PARENT_CVERSION and _EPHEMERAL[0] in values:
+            break  # a record from before 3.4 (CreateTxnV0), which has no digest either
+        name, read = field
+        values[name], at = read(raw, at, end)
+    return Operation(kind, **values), at
+
+
 def _closed_paths(raw: bytes, at: int, end: int) -> tuple[tuple[str, ...] | None, int]:
     """None before 3.6 and with closeSessionTxn.enabled=false.
 
     Twelve bytes that begin with 2 are a digest: a list of two paths does not fit them.
     """
     left = end - at
-    if not left or (left == DIGEST.size and int_at(raw, at, end) == DIGEST_VERSION):
+    if not left or (left == DIGEST.size and int_at(raw, at, end)[0] == DIGEST_VERSION):
         return None, at
-    count = count_at(raw, at, end, INT.size) or 0
-    at += INT.size
+    count, at = count_at(raw, at, end, INT.size)
     paths = []
-    for _ in range(count):
+    for _ in range(count or 0):
         path, at = text_at(raw, at, end)
         paths.append(path)
     return tuple(paths), at
 
 
 def _multi(raw: bytes, at: int, end: int) -> tuple[tuple[Operation, ...], int]:
-    count = count_at(raw, at, end, _SMALLEST_TXN) or 0
-    at += INT.size
+    count, at = count_at(raw, at, end, _SMALLEST_TXN)
     operations = []
-    for _ in range(count):
-        kind, size = int_at(raw, at, end), int_at(raw, at + 4, end)
-        start = at + 8
-        if size < 0 or size > end - start:
-            raise JuteError(at + 4, f"a length of at most {end - start}", str(size))
+    for _ in range(count or 0):
+        kind, size_at = int_at(raw, at, end)
+        size, start = int_at(raw, size_at, end)
+        if not 0 <= size <= end - start:
+            raise JuteError(size_at, f"a length of at most {end - start}", str(size))
         at = start + size
-        body = _BODIES.get(kind)
-        if body is None:
+        if kind not in _BODIES:
             operations.append(Operation(kind))
             continue
-        operation, stop = body(kind, raw, start, at)
+        operation, stop = _operation(kind, raw, start, at)
         if stop != at:
             if kind != TransactionType.ERROR:
                 raise JuteError(stop, "the end of the operation", f"{at - stop} bytes more")
@@ -116,67 +147,3 @@ def _multi(raw: bytes, at: int, end: int) -> tuple[tuple[Operation, ...], int]:
             operation = Operation(kind, error=OVERWRITTEN)
         operations.append(operation)
     return tuple(operations), at
-
-
-def _create(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
-    path, at = text_at(raw, at, end)
-    data, at = buffer_at(raw, at, end)
-    acl, at = acl_at(raw, at, end)
-    is_ephemeral = flag_at(raw, at, end)
-    at += 1
-    if at == end:  # a record from before 3.4 (CreateTxnV0), which has no digest either
-        return Operation(kind, path, data, acl, None, is_ephemeral), at
-    return Operation(kind, path, data, acl, None, is_ephemeral, int_at(raw, at, end)), at + 4
-
-
-def _create_container(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
-    path, at = text_at(raw, at, end)
-    data, at = buffer_at(raw, at, end)
-    acl, at = acl_at(raw, at, end)
-    return Operation(kind, path, data, acl, parent_cversion=int_at(raw, at, end)), at + 4
-
-
-def _create_ttl(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
-    operation, at = _create_container(kind, raw, at, end)
-    return operation._replace(ttl_ms=long_at(raw, at, end)), at + 8
-
-
-def _delete(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
-    path, at = text_at(raw, at, end)
-    return Operation(kind, path), at
-
-
-def _set(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
-    path, at = text_at(raw, at, end)
-    data, at = buffer_at(raw, at, end)
-    return Operation(kind, path, data, None, int_at(raw, at, end)), at + 4
-
-
-def _set_acl(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
-    path, at = text_at(raw, at, end)
-    acl, at = acl_at(raw, at, end)
-    return Operation(kind, path, None, acl, int_at(raw, at, end)), at + 4
-
-
-def _check(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
-    path, at = text_at(raw, at, end)
-    return Operation(kind, path, None, None, int_at(raw, at, end)), at + 4
-
-
-def _error(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
-    return Operation(kind, error=int_at(raw, at, end)), at + 4
-
-
-_BODIES: Final[dict[int, Body]] = {
-    TransactionType.CREATE: _create,
-    TransactionType.CREATE2: _create,
-    TransactionType.CREATE_CONTAINER: _create_container,
-    TransactionType.CREATE_TTL: _create_ttl,
-    TransactionType.DELETE: _delete,
-    TransactionType.DELETE_CONTAINER: _delete,
-    TransactionType.SET_DATA: _set,
-    TransactionType.RECONFIG: _set,
-    TransactionType.SET_ACL: _set_acl,
-    TransactionType.CHECK: _check,
-    TransactionType.ERROR: _error,
-}
