@@ -137,16 +137,17 @@ class FileBytes:
         """Members one after the other, as `gzip` reads them, with zeros allowed behind the last."""
         packed = self._packed(PIECE_BYTES)
         while packed:
-            member = zlib.decompressobj(_GZIP_WINDOW)
-            while not member.eof:
+            member, has_ended = zlib.decompressobj(_GZIP_WINDOW), False
+            while not has_ended:
                 packed = packed or self._packed(PIECE_BYTES)
                 try:
                     piece = member.decompress(packed, PIECE_BYTES)
                 except zlib.error as error:
                     raise self._damage("gzip", str(error)) from error
-                if not packed and not piece and not member.eof:
+                has_ended = member.eof
+                if not (packed or piece or has_ended):
                     raise self._damage("the end of the gzip member", "the end of the file: it was cut off")
-                packed = member.unused_data if member.eof else member.unconsumed_tail
+                packed = member.unused_data if has_ended else member.unconsumed_tail
                 yield piece
             packed = packed.lstrip(b"\0")
             while not packed and (more := self._packed(PIECE_BYTES)):

@@ -1,17 +1,26 @@
-"""Reads a transaction log, whole or from an offset on."""
+"""Reads a transaction log, whole or from an offset on.
+
+Source: FileTxnLog.java and FilePadding.java of ZooKeeper 3.4 to 3.9. A file grows by zeros ahead of its
+records, so zeros are its end. What is neither a record nor zeros is a write that was cut off, or damage. A
+write that was cut off has nothing behind it; only that it is the last thing in the file tells it from a
+damaged length or end mark, so the bytes behind are looked through for a record.
+"""
 
 from __future__ import annotations
 
+import re
 import struct
+from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+from zlib import adler32
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.compression import PIECE_BYTES, FileBytes, Window
-from zkgroup.zkfiles.frames import FRAME, Damage, Frames, LogChunk, Oversized, RecordsEnd
+from zkgroup.zkfiles.compression import MAX_RECORD_BYTES, PIECE_BYTES, FileBytes, Window
+from zkgroup.zkfiles.frames import END_MARK, FRAME, Damage, LogChunk, Oversized, RecordsEnd, find
 from zkgroup.zkfiles.jute import JuteError
-from zkgroup.zkfiles.operations import transaction_of
+from zkgroup.zkfiles.operations import HEADER, transaction_of
 from zkgroup.zkfiles.records import Transaction
 
 MAGIC: Final = b"ZKLG"
@@ -21,6 +30,23 @@ FILE_HEADER: Final = struct.Struct(">4siq")
 """Magic, format version, dbid (always 0)."""
 QUICK_BYTES: Final = 1 << 20
 """From that on reading in columns is worth the import of numpy."""
+
+_FRONT: Final = struct.Struct(">qiqiqqi")
+"""FRAME and the header of the transaction."""
+_NEXT_RECORD: Final = re.compile(
+    rb"\0\0\0\0.{4}"  # a checksum of 32 bits in 64
+    rb"(?!\0\0\0[\0-\x1f])[\0-\x04].{3}"  # a length that is believed
+    rb".{28}(?:\0\0\0[\0-\x3f]|\xff\xff\xff[\xf5-\xff])",  # a type behind session, cxid, zxid and time
+    re.DOTALL,
+)
+"""Bytes that can be the front of a record."""
+_PEEK_BYTES: Final = 64 * 1024
+"""Zeros that go so far are the end; more may come, but no more of them is read."""
+_SEARCH_BYTES: Final = 4 * MAX_RECORD_BYTES
+"""So much is looked through and summed up behind damages, in one file."""
+_TYPES: Final = range(-11, 64)
+_MOST_DAMAGES: Final = 1000
+"""So many pieces of a file are skipped; one with more is read no further."""
 
 
 def written_bytes(path: Path) -> int:
@@ -60,6 +86,8 @@ class LogReader:
         self.damages: list[Damage] = []
         """What was skipped, once it was passed."""
         self.oversized: dict[int, Oversized] = {} if oversized is None else oversized
+        self._last_zxid = 0
+        self._search_left = 0
 
     def chunks(self) -> Generator[LogChunk]:
         """The records in pieces of the file, not decoded.
@@ -68,26 +96,21 @@ class LogReader:
         `resync`, and NotZooKeeperFileError where the file is no transaction log.
         """
         self.end, self.damages = None, []
+        self._last_zxid, self._search_left = 0, _SEARCH_BYTES
         with FileBytes(self.path) as file:
+            window = Window(file, piece_bytes=self._piece_bytes)
             try:
-                yield from self._chunks_of(Window(file, piece_bytes=self._piece_bytes))
+                if self._has_header(window):
+                    if self._from_offset is not None:
+                        window.jump(max(self._from_offset, FILE_HEADER.size))
+                    for chunk in self._chunks_of(window):
+                        self.oversized.update((each.zxid, each) for each in chunk.oversized())
+                        yield chunk
             except DamagedFileError as error:
                 if not self._resync:
                     raise
                 # What is packed cannot be read behind a damage of the packing.
                 self.damages.append(Damage(error.offset, None, error.expected, error.found))
-
-    def _chunks_of(self, window: Window) -> Generator[LogChunk]:
-        if not self._has_header(window):
-            return
-        if self._from_offset is not None:
-            window.jump(max(self._from_offset, FILE_HEADER.size))
-        frames = Frames(window, resync=self._resync)
-        self.damages = frames.damages
-        for chunk in frames.chunks(self._to_offset):
-            self.oversized.update((each.zxid, each) for each in chunk.oversized())
-            yield chunk
-        self.end = frames.end
 
     def __iter__(self) -> Iterator[Transaction]:
         """The transactions; raises as `chunks` does, and where a record holds what no server writes."""
@@ -128,3 +151,169 @@ class LogReader:
             raise window.foreign(f"format version {FORMAT_VERSION}", str(version))
         window.at = FILE_HEADER.size
         return True
+
+    def _chunks_of(self, window: Window) -> Iterator[LogChunk]:
+        to_offset, is_new = self._to_offset, False
+        while to_offset is None or window.offset < to_offset:
+            starts, ends, needed = find(window.data, window.at)
+            if len(starts):
+                is_new = False
+                window.at = ends[-1] + 1
+                chunk = LogChunk(window.data, window.base, starts, ends)
+                if to_offset is not None and window.base + starts[-1] >= to_offset:
+                    until = bisect_left(starts, to_offset - window.base)
+                    yield chunk._replace(starts=starts[:until], ends=ends[:until])
+                    return
+                self._last_zxid = chunk.zxid(-1)
+                yield chunk
+            if needed and window.fits(window.offset + needed) and window.ensure(needed):
+                continue
+            if not is_new and window.reload(window.offset):
+                is_new = True  # a server may have gone on since that piece was read
+            elif not self._goes_on_behind(window):
+                return
+
+    def _goes_on_behind(self, window: Window) -> bool:
+        """False at the end; else damage is noted, and the window stands behind it."""
+        offset = window.offset
+        window.ensure(_PEEK_BYTES)
+        seen = window.data[window.at : window.at + _PEEK_BYTES]
+        if not seen.strip(b"\0"):
+            self.end = RecordsEnd(offset, is_torn=False)
+            return False
+        problem = _problem(window)
+        if problem is None:
+            return True
+        may_go_on = self._resync and len(self.damages) < _MOST_DAMAGES
+        is_there = (may_go_on or not problem.is_certain) and self._search(window)
+        if window.has_changed(offset, seen):
+            return window.reload(offset)  # it was written while it, or the bytes behind it, were read
+        if not problem.is_certain and not is_there and self._search_left > 0:
+            whole = _length_that_fits(seen)
+            if whole is None:
+                self.end = RecordsEnd(offset, is_torn=True)
+                return False
+            problem = _Problem(f"a length of {whole}, to which checksum and end mark fit", "another", True)
+        if not self._resync:
+            raise window.damage(problem.expected, problem.found, offset)
+        resumed_at = window.offset if is_there and may_go_on else None
+        self.damages.append(Damage(offset, resumed_at, problem.expected, problem.found))
+        if resumed_at is None:
+            self.end = RecordsEnd(offset, is_torn=False)
+        return resumed_at is not None
+
+    def _search(self, window: Window) -> bool:
+        """Puts the window on the next whole record behind `at`; False where none was found."""
+        behind = self._behind_length(window)
+        if behind is not None:
+            window.at = behind
+            return True
+        begun_at = window.offset
+        window.at += 1
+        while self._search_left > window.offset - begun_at:
+            is_there = window.ensure(_PEEK_BYTES)
+            found = _NEXT_RECORD.search(window.data, window.at)
+            if found is not None:
+                window.at = found.start()
+                if self._is_record(window):
+                    return True
+                window.at += 1
+            elif not is_there or not window.data[window.at :].strip(b"\0"):
+                self._search_left -= window.offset - begun_at
+                return False
+            else:
+                window.at = len(window.data) - _FRONT.size + 1
+        self._search_left = 0
+        return False
+
+    def _behind_length(self, window: Window) -> int | None:
+        """The place in `data` of a record behind the one at `at`, by its length, if its end mark is wrong."""
+        if not window.ensure(FRAME.size):
+            return None
+        _, length = FRAME.unpack_from(window.data, window.at)
+        size = FRAME.size + length + 1
+        if not HEADER.size <= length <= MAX_RECORD_BYTES or not window.fits(window.offset + size):
+            return None
+        window.ensure(size + _PEEK_BYTES)
+        at = window.at + size
+        return at if _holds(window.data, at, self._size_at(window.data, at)) else None
+
+    def _is_record(self, window: Window) -> bool:
+        """True if a record that could follow stands at `at`: header, end mark and checksum."""
+        window.ensure(_FRONT.size)
+        size = self._size_at(window.data, window.at)
+        self._search_left -= size
+        if self._search_left <= 0 or not window.fits(window.offset + size + 1) or not window.ensure(size + 1):
+            return False
+        return _holds(window.data, window.at, size)
+
+    def _size_at(self, data: bytes, at: int) -> int:
+        """The size of a record without its end mark, if what stands at `at` can be one's front, else 0."""
+        if len(data) - at < _FRONT.size:
+            return 0
+        checksum, length, _, _, zxid, _, kind = _FRONT.unpack_from(data, at)
+        is_plausible = (
+            0 <= checksum < 1 << 32
+            and HEADER.size <= length <= MAX_RECORD_BYTES
+            and kind in _TYPES
+            and zxid > self._last_zxid
+        )
+        return FRAME.size + length if is_plausible else 0
+
+
+def _problem(window: Window) -> _Problem | None:
+    """The reason why no record stands at `at`; None where one does by now."""
+    data, at = window.data, window.at
+    if len(data) - at < FRAME.size:
+        return _Problem("a record", f"{len(data) - at} bytes, and the end of the file", False)
+    checksum, length = FRAME.unpack_from(data, at)
+    if not 0 <= checksum < 1 << 32:
+        return _Problem("an Adler-32", f"{checksum:#x}", True)
+    if length and not HEADER.size <= length <= MAX_RECORD_BYTES:
+        return _Problem(f"a length of {HEADER.size} to {MAX_RECORD_BYTES}", str(length), True)
+    if not length:
+        return _Problem("a record, or zeros up to the end", "zeros, and more behind them", False)
+    end = at + FRAME.size + length
+    if end >= len(data):
+        return _Problem(f"an end mark after a length of {length}", "the end of the file", False)
+    if data[end] == END_MARK:
+        actual = adler32(data[at + FRAME.size : end])
+        if actual == checksum:
+            return None
+        return _Problem(f"the checksum {checksum:#010x}", f"{actual:#010x}", True)
+    return _Problem("the end mark 0x42", f"{data[end]:#04x}", data[end] != 0)
+
+
+def _holds(data: bytes, at: int, size: int) -> bool:
+    """True if a record of some size has its end mark, and its checksum is right."""
+    end = at + size
+    if not size or end >= len(data) or data[end] != END_MARK:
+        return False
+    checksum, _ = FRAME.unpack_from(data, at)
+    return bool(adler32(data[at + FRAME.size : end]) == checksum)
+
+
+class _Problem(NamedTuple):
+    expected: str
+    found: str
+    is_certain: bool
+    """True if no write that was cut off looks like it."""
+
+
+def _length_that_fits(data: bytes) -> int | None:
+    """The length of the entry in front of `data` with which its checksum and an end mark agree.
+
+    A record that was cut off has no such length; one whose length is damaged has.
+    """
+    if len(data) < FRAME.size:
+        return None
+    checksum, _ = FRAME.unpack_from(data)
+    actual, summed = 1, FRAME.size
+    mark = data.find(END_MARK, summed)
+    while mark >= 0:
+        actual = adler32(data[summed:mark], actual)
+        if actual == checksum and mark - FRAME.size >= HEADER.size:
+            return mark - FRAME.size
+        summed = mark
+        mark = data.find(END_MARK, mark + 1)
+    return None
