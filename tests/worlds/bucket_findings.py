@@ -39,14 +39,14 @@ def assert_same(place: Path, seed: int, spark: Any = None) -> Counter[str]:
             continue
         (audited,) = run(spark or PlayedSpark(), [str(files)], output, rules=RULES, **asked)
         what = (seed, asked)
-        assert (what, Counter(audited.findings) - Counter(expected.findings)) == (what, Counter())
-        assert (what, Counter(expected.findings) - Counter(audited.findings)) == (what, Counter())
-        assert (what, audited.facts) == (what, expected.facts)
+        assert (what, Counter(audited.found.findings) - Counter(expected.findings)) == (what, Counter())
+        assert (what, Counter(expected.findings) - Counter(audited.found.findings)) == (what, Counter())
+        assert (what, audited.found.facts) == (what, expected.facts)
         assert (what, lists_of(document([audited]))) == (
             what,
             lists_of(findings_document(expected, numbered(expected))),
         )
-        found += Counter(one.finding for one in audited.findings)
+        found += Counter(one.finding for one in audited.found.findings)
     assert audit(open_source([Path(output)]), RULES).findings == audit(open_source([files]), RULES).findings
     return found
 

@@ -505,13 +505,13 @@ def run(
         out.document(results.document(audited), "findings", ENSEMBLE_FINDING.keys)
     for each in audited:
         echo_notes(_notes_of(each, chroot), each.damages)
-    if any(each.damages or each.count("error") for each in audited):
+    if any(each.damages or _RunRow.of(each).errors for each in audited):
         fail_check()
 
 
 def _notes_of(audited: Audited, chroot: str) -> list[str]:
     """Returns doubts about the question: a chroot in which there was nothing may be misspelt."""
-    facts = audited.facts
+    facts = audited.found.facts
     if not chroot or facts.topics or facts.members or facts.brokers or facts.controllers:
         return []
     return [f"{audited.ensemble}: no topic, member, broker or controller is below the chroot {chroot}"]
@@ -538,8 +538,10 @@ class _RunRow(NamedTuple):
 
     @classmethod
     def of(cls, one: Audited) -> _RunRow:
-        errors, warnings, notes = (one.count(severity) for severity in SEVERITIES)
-        return cls(one.ensemble, errors, warnings, notes, len(one.rows.incidents), len(one.skipped))
+        counts = Counter(finding.severity for finding in one.found.findings)
+        errors, warnings, notes = (counts[severity] for severity in SEVERITIES)
+        incidents, skipped = one.incidents.incidents, one.found.skipped
+        return cls(one.ensemble, errors, warnings, notes, len(incidents), len(skipped))
 
 
 _RUN_ROW = Shape(_RunRow, columns=_RunRow._fields)

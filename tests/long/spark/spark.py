@@ -38,25 +38,22 @@ def running_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]
     """The session, started with the first test that needs it and stopped at the end of the run."""
     from pyspark import SparkContext
 
-    from zkgroup.audit.spark.session import open_session
+    from zkgroup.audit.spark import session
 
     place = tmp_path_factory.mktemp("spark")
-    session = open_session(
-        "local[2]",
-        settings={
-            "spark.driver.memory": "1g",
-            # Little data: what is compiled for it costs more than it gives.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.local.dir": str(place / "local"),
-            "spark.sql.warehouse.dir": str(place / "warehouse"),
-        },
-    )
-    gateway = session.sparkContext._gateway
-    yield Running(session, gateway.proc)
-    session.stop()
+    settings = {
+        "spark.driver.memory": "1g",
+        # Little data: what is compiled for it costs more than it gives.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(place / "local"),
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+    }
+    with session.session("local[2]", settings) as running:
+        gateway = running.sparkContext._gateway
+        yield Running(running, gateway.proc)
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(30)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, findings, folder
 from tests.worlds.shell import Shell
-from zkgroup.audit.inputs import installed
+from zkgroup.audit.inputs import source
 
 
 def test_findings_of_a_folder_with_faults_end_with_code_3(spark: Any, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_to_do_next_is_said(spark: Any, tmp_path: Path) -> None:
 
 def test_what_spark_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is started, with the command that installs it."""
-    monkeypatch.setattr(installed, "find_spec", lambda name: None if name == "pyarrow" else name)
+    monkeypatch.setattr(source, "find_spec", lambda name: None if name == "pyarrow" else name)
     ran = Shell(tmp_path).run("audit", "run", "--input", str(tmp_path), "--output", str(tmp_path / "out"))
 
     assert ran.code == 2

@@ -68,11 +68,11 @@ def test_the_job_asks_again_what_was_converted(spark: Any, audited: dict[str, An
     found = {each.ensemble: each for each in run(spark, inputs, str(output))}
 
     assert set(found) == {INCIDENTS, "now"}
-    assert {each.rule.name for each in found[INCIDENTS].skipped} == WHOLE
-    assert list(found[INCIDENTS].findings) == [
+    assert {each.rule.name for each in found[INCIDENTS].found.skipped} == WHOLE
+    assert found[INCIDENTS].found.findings == [
         each for each in findings(INCIDENTS) if each.finding not in WHOLE
     ]
-    assert found["now"].findings == findings(healthy)
+    assert found["now"].found.findings == list(findings(healthy))
     assert {each.name for each in (output / "operations").glob("batch=*/*")} >= {"ensemble=now"}
     written = json.loads((output / "findings.json").read_text())
     assert {each["ensemble"] for each in written["ensembles"]} == {INCIDENTS, "now"}

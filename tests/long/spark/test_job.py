@@ -25,14 +25,14 @@ from zkgroup.errors import ConfigError
 @pytest.mark.parametrize("name", NAMES)
 def test_spark_finds_what_the_laptop_finds(audited: dict[str, Any], name: str) -> None:
     """Every field of every finding of every rule, on real histories with and without lists of ephemerals."""
-    assert audited[name].findings == findings(name)
-    assert audited[name].skipped == ()
+    assert audited[name].found.findings == list(findings(name))
+    assert audited[name].found.skipped == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_facts_are_those_of_all_rows(audited: dict[str, Any], name: str) -> None:
     """The few rows that are collected give the same facts as a pass over all rows."""
-    assert audited[name].facts == facts_of(events_in(source(name).rows()))
+    assert audited[name].found.facts == facts_of(events_in(source(name).rows()))
 
 
 def test_the_answers_are_written(spark: Any, audited: dict[str, Any]) -> None:
@@ -60,11 +60,11 @@ def test_any_filesystem_of_hadoop_has_inputs_and_the_output(spark: Any, tmp_path
     (later,) = run(spark, inputs, output, rules=RULES, start=start)
 
     whole = {rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)}
-    assert {each.rule.name for each in audited.skipped} == whole
-    assert list(audited.findings) == [each for each in findings(INCIDENTS) if each.finding not in whole]
-    assert list(later.findings) == audit(source(INCIDENTS), RULES, start=start).findings
+    assert {each.rule.name for each in audited.found.skipped} == whole
+    assert audited.found.findings == [each for each in findings(INCIDENTS) if each.finding not in whole]
+    assert later.found.findings == audit(source(INCIDENTS), RULES, start=start).findings
     written = json.loads((tmp_path / "out" / "findings.json").read_text())
-    assert len(written["findings"]) == len(later.findings)
+    assert len(written["findings"]) == len(later.found.findings)
 
 
 def test_a_random_history_has_the_findings_of_the_laptop(spark: Any, tmp_path: Path) -> None:

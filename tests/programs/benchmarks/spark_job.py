@@ -24,9 +24,8 @@ from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.spark.collector import without_collector
 from zkgroup.audit.spark.job import run
-from zkgroup.audit.spark.session import session
+from zkgroup.audit.spark.session import session, without_collector
 
 SETTINGS = {"spark.driver.memory": "1g"}
 
@@ -79,7 +78,7 @@ def main(cores: int, folder: str, output: str) -> None:
         "processes": {part: round(ticks - processes[0][part], 2) for part, ticks in processes[-1].items()},
         "parts": {one.what: one.until(other) for one, other in pairwise(moments[1:])},
         "stages": stages,
-        "findings": len(audited.findings),
+        "findings": len(audited.found.findings),
     }
     print(json.dumps(told))
 

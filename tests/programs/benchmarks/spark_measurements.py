@@ -30,7 +30,7 @@ COST_US = 15.0
 CLOCK_S = 180.0
 WORKER_MB = 1536.0
 LAPTOP_MB = 2048.0
-FOLDS = "sessions of Spark, workers and compiled code are begun anew in each job"
+ANEW = "sessions of Spark, workers and compiled code are begun anew in each job"
 
 
 def spark(plan: Plan, report: Report) -> None:
@@ -54,10 +54,10 @@ def measure(report: Report, few: int, many: int) -> None:
     report.lines.append(_laptop_line(many, laptop))
     alone, beside, large = told.values()
     cost_us = 1e6 * beside["cpu_s"] / few
-    report.at_most(f"audit on Spark, CPU of an operation, {few}", COST_US, cost_us, "µs", FOLDS)
+    report.at_most(f"audit on Spark, CPU of an operation, {few}", COST_US, cost_us, "µs", ANEW)
     flat = (large["cpu_s"] / many) / (beside["cpu_s"] / few)
     what = f"audit on Spark, CPU of an operation, {many} beside {few}"
-    report.at_most(what, 1.1, flat, "x", FOLDS)
+    report.at_most(what, 1.1, flat, "x", ANEW)
     report.at_most(f"audit on Spark, {many} operations", CLOCK_S, large["seconds"], "s", "by the clock")
     slower = large["seconds"] / laptop["seconds"]
     report.at_most(f"audit on Spark beside the laptop, {many}", 1.0, slower, "x", "by the clock, two cores")

@@ -25,9 +25,10 @@ from zkgroup.audit.answers.session_rows import session_views
 from zkgroup.audit.findings.record_checks import record_checks_of
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import facts_of
+from zkgroup.audit.inputs.manifest import Converted, ConvertedLog
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.spark.units import LAST, Unit, batches_of
+from zkgroup.audit.spark.decoding import LogTask, batches_of
 from zkgroup.errors import MixedEnsembleError, ZkGroupError
 from zkgroup.zkfiles import replay, servers
 from zkgroup.zkfiles.arrow import record_batch
@@ -131,9 +132,10 @@ def test_a_task_of_spark_reads_the_same_rows(tmp_path: Path) -> None:
         except MixedEnsembleError:
             continue
         middle = records[len(records) // 2].zxid
-        for first, last in ((0, middle), (middle + 1, LAST)):
-            found = batches_of(Unit("e", 0, tuple(map(str, folders)), ("a", "b"), first, last))
+        log, servers = ConvertedLog(0, (), False, -1, 0, 0, ()), tuple(map(str, folders))
+        for first, last in ((0, middle), (middle + 1, 2**63 - 1)):
+            task = LogTask("e", servers, "", ("a", "b"), log, first, last, None, 1, Converted(0, 3))
             exact = batch_of(History(*folders).transactions(first, last), wanted)
             if exact is not None:
-                table = pa.Table.from_batches(found).drop_columns("log")
+                table = pa.Table.from_batches(map(record_batch, batches_of(task)))
                 assert table.to_pylist() == record_batch(exact).to_pylist()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
 import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, source
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.record_by_record import rows_from
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.inputs.converted import LogTimes, last_at
+from zkgroup.audit.inputs.converted import ConvertedSource
+from zkgroup.audit.inputs.manifest import Converted, ConvertedLog, Folder, OutputFolder
 from zkgroup.audit.inputs.rows import columns_of, state_of
 from zkgroup.audit.inputs.source import PointInTime
+from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.records import Operation, TransactionType
 
 
@@ -58,10 +64,16 @@ def test_a_stretch_behind_the_end_is_what_stood_then() -> None:
     assert [row.seed for row in rows_from(log.events(), log.zxid + 5)] == [True]
 
 
-def test_a_time_is_searched_in_the_last_log_that_begins_by_then() -> None:
+def test_a_time_is_searched_in_the_last_log_that_begins_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that steps back does not lead into a later log; before the first log nothing is known."""
-    marks = [LogTimes(100, 7), LogTimes(200, -1), LogTimes(150, 30)]
+    begun = {1: (7, 100), 8: (9, 200), 10: (30, 150)}
+    logs = [ConvertedLog(start, (), True, zxid, 0, 1, (), ms) for start, (zxid, ms) in begun.items()]
+    output = SimpleNamespace(ensembles={"e": Converted(0, 1, logs=tuple(logs))}, folder=Folder("out"))
+    monkeypatch.setattr(
+        ConvertedSource, "_times", lambda _, log: tuple(np.array([each]) for each in begun[log.start])
+    )
+    source = ConvertedSource(cast("OutputFolder", output), "e")
 
-    assert last_at(marks, 99) is None
-    assert last_at(marks[:1], 120) == 7
-    assert last_at(marks, 120) == 7
+    assert source.zxid_at(120) == 7
+    with pytest.raises(NotFoundError, match="out: no log goes back to"):
+        source.zxid_at(99)

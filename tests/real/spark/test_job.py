@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.worlds.audit_folders import INCIDENTS, folder
@@ -17,21 +18,29 @@ from zkgroup.audit.documents import findings_document
 from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.inputs.manifest import FACTS, OPERATIONS, Folder, OutputFolder, StoredFile
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime
-from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, StoredFile
 from zkgroup.audit.report import tables as columns_of
-from zkgroup.audit.spark.conversion import Conversion
+from zkgroup.audit.spark.conversion import convert
 from zkgroup.audit.spark.job import run
 from zkgroup.audit.spark.session import given_of, inputs_of
-from zkgroup.audit.spark.storage import TaskOutput
-from zkgroup.audit.spark.tables import Tables
+from zkgroup.audit.spark.storage import written
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.zkfiles.arrow import schema
 
 
 def _zxids(output: Path) -> list[int]:
     return [row.zxid for row in events_in(open_source([output]).rows()) if not row.seed]
+
+
+def _convert(data: Path, output: Path) -> int:
+    """Returns how many logs were read."""
+    return convert(PlayedSpark(), _opened(output), inputs_of([given_of(str(data))]))
+
+
+def _opened(output: Path) -> OutputFolder:
+    return OutputFolder(Folder(str(output)))
 
 
 def test_nothing_is_converted_twice_and_what_grows_is_read_on(tmp_path: Path) -> None:
@@ -41,14 +50,11 @@ def test_nothing_is_converted_twice_and_what_grows_is_read_on(tmp_path: Path) ->
     world.open(1)
     world.create("/a", b"1")
     world.log(data)
-    given = inputs_of(given_of([str(data)]))
 
-    def convert() -> tuple[int, list[int]]:
-        conversion = Conversion(PlayedSpark(), str(output), given)
-        conversion.run()
-        return conversion.converted_units, _zxids(output)
+    def converted() -> tuple[int, list[int]]:
+        return _convert(data, output), _zxids(output)
 
-    assert convert() == (1, [1, 2])
+    assert converted() == (1, [1, 2])
     shutil.copytree(output / "operations" / "batch=1", output / "operations" / "batch=2")
     (output / "manifest" / ".0000000002.json.7").write_text("{")
     world.set("/a", b"2")
@@ -58,13 +64,13 @@ def test_nothing_is_converted_twice_and_what_grows_is_read_on(tmp_path: Path) ->
     (rest,) = (data / "log.1",)
     rest.write_bytes(rest.read_bytes())
 
-    assert convert() == (2, [1, 2, 3, 4])
+    assert converted() == (2, [1, 2, 3, 4])
     rest.chmod(0o000)
     try:
-        converted, zxids = convert()
+        again = converted()
     finally:
         rest.chmod(0o644)
-    assert (converted, zxids) == (1, [1, 2, 3, 4])
+    assert again == (1, [1, 2, 3, 4])
 
 
 def test_another_log_under_the_same_name_is_converted_anew(tmp_path: Path) -> None:
@@ -77,7 +83,7 @@ def test_another_log_under_the_same_name_is_converted_anew(tmp_path: Path) -> No
         for number in range(count):
             world.create(f"/{count}-{number}", b"")
         world.log(data)
-        Conversion(PlayedSpark(), str(output), inputs_of(given_of([str(data)]))).run()
+        _convert(data, output)
         rows = events_in(open_source([output]).rows())
         paths.append([row.path for row in rows if row.path and not row.seed])
 
@@ -126,8 +132,8 @@ def test_servers_of_one_ensemble_are_joined(tmp_path: Path) -> None:
     (audited,) = run(PlayedSpark(), [f"x={place}" for place in folders], str(tmp_path / "out"))
 
     expected = audit(open_source(folders), ALL_RULES)
-    assert audited.findings == tuple(expected.findings)
-    assert audited.facts == expected.facts
+    assert audited.found.findings == expected.findings
+    assert audited.found.facts == expected.facts
 
 
 def test_a_new_day_reads_the_new_day_only(tmp_path: Path) -> None:
@@ -136,13 +142,13 @@ def test_a_new_day_reads_the_new_day_only(tmp_path: Path) -> None:
     inputs, days = [str(folder(INCIDENTS))], [PointInTime(0x60), PointInTime(0xD0), PointInTime(0x1C0)]
     for number, start in enumerate(days):
         (audited,) = run(PlayedSpark(), inputs, str(output), rules=RULES, start=start)
-        tables = Tables(PlayedSpark(), str(output))
-        states = tables.manifest.ensembles["ensemble"].states
+        kept = _opened(output)
+        states = kept.ensembles["ensemble"].states
 
-        assert list(audited.findings) == audit(source, RULES, start=start).findings
+        assert audited.found.findings == audit(source, RULES, start=start).findings
         assert [state.zxid for state in states] == [day.zxid - 1 for day in days[: number + 1] if day.zxid]
         for table in (OPERATIONS, FACTS):
-            for file in tables.files(table, "ensemble"):
+            for file in kept.files(table, "ensemble"):
                 if file.last_zxid <= states[-1].zxid:
                     (output / file.name).unlink(missing_ok=True)
 
@@ -156,7 +162,7 @@ def test_one_group_is_asked_in_one_task(tmp_path: Path) -> None:
     (audited,) = run(spark, inputs, output, group="g")
 
     assert spark.tasks == before + 2  # the newest log is read on
-    assert audited.findings == tuple(audit(open_source([folder(INCIDENTS)]), ALL_RULES, group="g").findings)
+    assert audited.found.findings == audit(open_source([folder(INCIDENTS)]), ALL_RULES, group="g").findings
     with pytest.raises(
         NotFoundError, match="/consumers/none: there was no such group; those that were: adopt, g"
     ):
@@ -172,7 +178,7 @@ def test_paths_are_those_within_a_chroot(tmp_path: Path, chroot: str) -> None:
         run(PlayedSpark(), [str(folder(INCIDENTS))], output, rules=RULES[:1], chroot=first)
         (audited,) = run(PlayedSpark(), [str(folder(INCIDENTS))], output, rules=RULES, chroot=chroot)
 
-        assert (list(audited.findings), audited.facts) == (expected.findings, expected.facts)
+        assert (audited.found.findings, audited.found.facts) == (expected.findings, expected.facts)
 
 
 def test_a_log_from_the_middle_has_no_tree_before_it(tmp_path: Path) -> None:
@@ -189,9 +195,9 @@ def test_a_log_from_the_middle_has_no_tree_before_it(tmp_path: Path) -> None:
     (audited,) = run(PlayedSpark(), [str(data)], str(output), rules=RULES)
     again = audit(open_source([output]), RULES)
 
-    for facts, found in ((audited.facts, audited.findings), (again.facts, again.findings)):
-        assert not facts.is_whole
-        assert (facts, list(found)) == (expected.facts, expected.findings)
+    for found in (audited.found, again):
+        assert not found.facts.is_whole
+        assert (found.facts, found.findings) == (expected.facts, expected.findings)
 
 
 def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
@@ -211,7 +217,7 @@ def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
     assert [note[:14] for note in again.notes()] == ["the logs begin", "the files end "]
     found = audit(open_source([folder(INCIDENTS)]), ALL_RULES)
     assert lists_of(written) == lists_of(findings_document(found, numbered(found)))
-    assert len(written["incidents"]) == len(audited.rows.incidents) == len(rows["incidents"]) > 3
+    assert len(written["incidents"]) == len(audited.incidents.incidents) == len(rows["incidents"]) > 3
     for name, key in (("incidents", "number"), ("findings", "incident")):
         assert [each[key] for each in written[name]] == [each[key] for each in rows[name]]
     for row in rows["incidents"]:
@@ -233,7 +239,7 @@ def test_a_folder_of_an_older_version_or_a_damaged_one_is_refused(
     (tmp_path / "manifest" / "0000000001.json").write_text(content)
 
     with pytest.raises(ConfigError, match=f"{told}: convert the folders again, into another output"):
-        Tables(PlayedSpark(), str(tmp_path))
+        _opened(tmp_path)
 
 
 def test_a_task_that_cannot_write_names_the_file(tmp_path: Path) -> None:
@@ -242,7 +248,7 @@ def test_a_task_that_cannot_write_names_the_file(tmp_path: Path) -> None:
     file = StoredFile("facts/0-0.parquet", FACTS, "east", "", 0, 0, 0, 0)
 
     with pytest.raises(ConfigError, match=r"out/facts/0-0\.parquet: cannot be written: "):
-        TaskOutput(str(tmp_path / "out")).write(None, file)
+        written(pa.table({"zxid": [1]}), file, Folder(str(tmp_path / "out")))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from zkgroup.audit.findings.engine import Found, Skipped
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.spark.results import Audited, document, merged, rows_beside
+from zkgroup.audit.spark.results import Audited, document
 
 
 def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:
@@ -22,9 +22,8 @@ def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:
     finding = Finding("orphan_owner", "error", "g", "orders", 3, 0x1A, 4, 5, 1_000, 2_000, "why")
     skipped = Skipped(ALL_RULES[0], "no log")
     found = Found([finding], [skipped], Facts(end_zxid=7, end_ms=1_000))
-    rows = merged([rows_beside("east", [finding], found.facts, [])], found.facts)
-    east = Audited("east", rows, (skipped,), found.facts, ("log.1: damaged",))
-    written, told = document([east]), numbered(found)
+    told = numbered(found)
+    written = document([Audited("east", found, told, ("log.1: damaged",))])
 
     derived = RUN.json(
         None,

@@ -66,24 +66,14 @@ def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
     """The incidents, errors first, then by time. Each finding is in exactly one of them."""
     ordered = sorted(findings, key=order)
     causes = Causes(ordered, facts)
-    found = incidents_by_cause(((one, causes.of(one)) for one in ordered), facts)
-    return sorted((one for _, one in found), key=incident_order)
-
-
-def incidents_by_cause(
-    findings: Iterable[tuple[Finding, Cause]], facts: Facts
-) -> Iterator[tuple[Cause, Incident]]:
-    """The incidents of each cause one behind the other, by the cause that their findings came with.
-
-    Causes are in the order of their first findings.
-    """
     by_cause: dict[Cause, list[Finding]] = defaultdict(list)
-    for one, cause in findings:
-        by_cause[cause].append(one)
+    for one in ordered:
+        by_cause[causes.of(one)].append(one)
     titles = Titles(facts)
-    for cause, each in by_cause.items():
-        for run in _runs(cause, each):
-            yield cause, _incident(cause, run, facts, titles)
+    found = [
+        _incident(cause, run, facts, titles) for cause, each in by_cause.items() for run in _runs(cause, each)
+    ]
+    return sorted(found, key=_order)
 
 
 def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
@@ -189,7 +179,7 @@ def _act(cause: Cause, findings: Sequence[Finding], facts: Facts) -> str:
     return next((rule.act for rule in ALL_RULES if rule.name == first.finding), "")
 
 
-def incident_order(one: Incident) -> tuple[int, int, str]:
+def _order(one: Incident) -> tuple[int, int, str]:
     """Sort key: by severity, then by time."""
     return (SEVERITIES.index(one.severity), one.from_zxid or 0, one.title)
 

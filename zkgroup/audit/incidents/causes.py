@@ -30,8 +30,6 @@ _OF_DEPARTURES = frozenset(
         *("leader_not_in_isr", "preferred_leader_imbalance", "stuck_reassignment", "stuck_topic_deletion"),
     )
 )
-CAUSING = frozenset(("controller_election", "stuck_reassignment"))
-"""The findings about no group that show causes of others; beside these only facts do."""
 
 
 class _ByZxid:
@@ -107,14 +105,8 @@ def _departures(facts: Facts) -> list[_Departure]:
 class Causes:
     """The causes of some findings."""
 
-    def __init__(
-        self, ordered: Sequence[Finding], facts: Facts, foreign_writes: Mapping[int, Cause] | None = None
-    ) -> None:
-        """Of findings in the order of the audit.
-
-        Args:
-            foreign_writes: by session: those to groups whose findings are not among these.
-        """
+    def __init__(self, ordered: Sequence[Finding], facts: Facts) -> None:
+        """Of findings in the order of the audit."""
         mine, of_group = list[Finding](), defaultdict[str, list[Finding]](list)
         for one in ordered:
             (mine if one.group is None else of_group[one.group]).append(one)
@@ -122,7 +114,7 @@ class Causes:
         self._groups = {
             name: _GroupCauses(name, each, facts, ends) for name, each in of_group.items() if name
         }
-        self.foreign_writes = dict(foreign_writes or {})
+        self.foreign_writes: dict[int, Cause] = {}
         """By session that wrote owners it may not: the cause, of the group whose findings come first."""
         for group in self._groups.values():
             self.foreign_writes = {**group.foreign_writes, **self.foreign_writes}

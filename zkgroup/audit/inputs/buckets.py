@@ -1,6 +1,6 @@
-"""In which bucket a row is: all rows of a group are in one, and all rows of no group in another.
+"""Buckets: all rows of a group are in one, and all rows of no group in another.
 
-So every key of a rule has its rows in one bucket, but for those of `finding.SPANNING`.
+So every key of a rule has its rows in one bucket, but for those of `findings.buckets.SPANNING`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zkgroup.audit.inputs.rows import (
     stable_order,
     table_of,
 )
-from zkgroup.audit.inputs.stored_files import write_rows
+from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.errors import ConfigError
 
 CLUSTER: Final = "cluster"
@@ -113,15 +113,13 @@ class TemporaryTables:
     def __init__(self) -> None:
         self._file = TemporaryFile(prefix="zkgroup-")  # noqa: SIM115
         self._pieces: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        """Says where the pieces of each name begin, and their sizes."""
+        """For each name where its pieces begin, and their sizes."""
         self.size = 0
         """Bytes of all."""
 
     def add(self, name: str, table: Any) -> None:
         """Rows behind those that were added to that name. Raises ConfigError where the disk has no room."""
-        stream = pa.BufferOutputStream()
-        write_rows(table, stream)
-        content = stream.getvalue()
+        content = parquet_of(table)
         try:
             self._file.seek(self.size)
             self._file.write(content)

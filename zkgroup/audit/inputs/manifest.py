@@ -1,29 +1,63 @@
-"""Says what `audit run` converted to Parquet: the one file that makes a batch part of the tables.
+"""The folder that `audit run` writes: the newest manifest says what counts in it. Needs no pyarrow.
 
-A batch is written first and entered here last, so what a killed job left behind is never read, and is written
-over by the next one.
+    OUTPUT/operations/batch=N/ensemble=E/day=D/bucket=B/*.parquet    operations as the logs have them
+    OUTPUT/facts/batch=N/ensemble=E/*.parquet                        the rows of facts and of sessions
+    OUTPUT/seeds/batch=N/ensemble=E/bucket=B/*.parquet               the tree before the first operation
+    OUTPUT/states/batch=N/ensemble=E/bucket=B/*.parquet              the tree at a later zxid
+    OUTPUT/batches/N.json                                            names, sizes and zxids of these files
+    OUTPUT/manifest/N.json                                           the ensembles, and their batches
+
+A file of operations has rows of one log in the order of zxid and place. A batch is written first and entered
+in the manifest last, so what a killed job left behind is never read, and is written over by the next one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
-FOLDER: Final = "manifest"
-"""Holds the manifests, the newest by its number."""
+OPERATIONS: Final = "operations"
+FACTS: Final = "facts"
+SEEDS: Final = "seeds"
+STATES: Final = "states"
+_MANIFESTS: Final = "manifest"
 _VERSION: Final = 2
 _ANEW: Final = "convert the folders again, into another output"
 
 
 @dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of Parquet, and what is in it."""
+
+    name: str
+    """Below the output folder, with / between the parts."""
+    table: str
+    ensemble: str
+    bucket: str
+    """Empty for rows of all buckets."""
+    log: int
+    """The zxid in the name of the log that the rows are of; -1 for what stood at a zxid."""
+    rows: int
+    first_zxid: int
+    last_zxid: int
+
+    def has_any(self, after_zxid: int, to_zxid: int | None) -> bool:
+        """Returns whether it can have rows of the transactions behind one zxid, up to another."""
+        return self.last_zxid > after_zxid and (to_zxid is None or self.first_zxid <= to_zxid)
+
+
+@dataclass(frozen=True, slots=True)
 class ConvertedLog:
-    """Holds what was converted of one log; of several servers, from the beginning of one log to the next."""
+    """A log as far as it is converted; of several servers, from the beginning of one log to the next."""
 
     start: int
     """The zxid where it begins, by the log's name."""
@@ -43,7 +77,7 @@ class ConvertedLog:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Holds what stood at a zxid, as seeds of the rows behind it."""
+    """The tree at a zxid, which is stored as seeds of the rows behind it."""
 
     zxid: int
     batch: int
@@ -61,10 +95,10 @@ class Converted:
     is_exact: bool = True
     """True if the tree at `base_zxid` was proved to be the one that servers had."""
     detail: str = ""
-    """Holds what keeps it from being exact."""
+    """The reason why it is not exact."""
     logs: tuple[ConvertedLog, ...] = ()
     buckets: int = 0
-    """Says how many there are for groups."""
+    """The number of buckets for groups."""
     chroot: str = ""
     """The path that clients have as their root: by the paths below it rows are in their buckets."""
     states: tuple[StoredState, ...] = ()
@@ -84,71 +118,171 @@ class Converted:
         return None if last is None else hole_between(last, self.newest_snapshot + 1)
 
     @property
-    def batches(self) -> tuple[int, ...]:
+    def batches(self) -> set[int]:
         """All that have rows of it."""
-        return tuple(sorted({batch for log in self.logs for batch in log.batches}))
+        seeds = set() if self.seed_batch is None else {self.seed_batch}
+        logged = {batch for log in self.logs for batch in log.batches}
+        return seeds | logged | {state.batch for state in self.states}
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The state of an output folder."""
+@dataclass(slots=True)
+class Folder:
+    """A folder on a local or shared path. All methods raise ConfigError where the filesystem refuses."""
 
-    number: int = 0
-    """Counts what was entered; the next batch has the next number."""
-    ensembles: Mapping[str, Converted] = field(default_factory=dict)
+    place: str
+    """Without a slash at its end."""
 
-    @classmethod
-    def decode(cls, place: str, content: bytes) -> Manifest:
-        """Of the bytes of a file; `place` is its name. Raises ConfigError for any other file."""
-        try:
-            fields = json.loads(content)
-            version, number = int(fields["version"]), int(fields["number"])
-            is_known = version == _VERSION
-            ensembles = {key: _converted(value) for key, value in fields["ensembles"].items() if is_known}
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{place}: expected a manifest of converted logs, found another file ({error!r}): {_ANEW}"
-            ) from error
-        if version != _VERSION:
-            raise ConfigError(f"{place}: expected version {_VERSION}, found {version}: {_ANEW}")
-        return cls(number, ensembles)
+    def path(self, name: str) -> str:
+        """The place of something in the folder, for people and for Spark."""
+        return f"{self.place}/{name}" if name else self.place
 
-    def encode(self) -> bytes:
-        """As it is stored."""
-        fields = {
-            "version": _VERSION,
-            "number": self.number,
-            "ensembles": {name: asdict(each) for name, each in self.ensembles.items()},
-        }
-        return json.dumps(fields, indent=1).encode()
+    def source(self, name: str) -> Any:
+        """The path of a file, or its content, as pyarrow reads both."""
+        return self.path(name)
 
-    def named(self, place: str, ensemble: str | None) -> str:
-        """The name of an ensemble: the one that is asked for, or the only one. Raises ConfigError."""
+    def sizes(self, name: str = "") -> dict[str, int]:
+        """The bytes of the regular files of a folder, by name; none where there is no such folder."""
+        folder = Path(self.path(name))
+        with _refusals(folder, "read"):
+            entries = sorted(folder.iterdir()) if folder.is_dir() else []
+            return {each.name: each.stat().st_size for each in entries if each.is_file()}
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        path = Path(self.path(name))
+        with _refusals(path, "read"):
+            return path.read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes a file whole or not at all; it is there under its name only when it is complete."""
+        path = Path(self.path(name))
+        with _refusals(path, "written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            staged = path.with_name(f".{path.name}.{os.getpid()}")
+            staged.write_bytes(content)
+            staged.replace(path)
+
+    def delete(self, name: str) -> None:
+        """Deletes a file or folder; nothing where there is none."""
+        path = Path(self.path(name))
+        with _refusals(path, "deleted"):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _refusals(path: Path, done: str) -> Iterator[None]:
+    """Raises ConfigError with the path for an error of the filesystem."""
+    try:
+        yield
+    except OSError as error:  # no right to, or no space
+        raise ConfigError(f"{path}: cannot be {done}: {error.strerror or error}") from error
+
+
+class OutputFolder:
+    """What counts in a folder that was converted to, or will be. All methods raise ConfigError."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Raises ConfigError for a manifest that is none, or of another version."""
+        self.folder = folder
+        self.number = 0
+        """Counts what was entered; the next batch has the next number."""
+        self.ensembles: Mapping[str, Converted] = {}
+        self._batches: dict[int, list[StoredFile]] = {}
+        name = newest_manifest(folder)
+        if name is not None:
+            self.number, self.ensembles = _decoded(folder.path(name), folder.read(name))
+
+    def named(self, ensemble: str | None) -> str:
+        """The name of an ensemble: the one that is asked for, or the only one."""
         known = ", ".join(sorted(self.ensembles)) or "none"
         if ensemble is None and len(self.ensembles) != 1:
-            raise ConfigError(f"{place}: expected one ensemble, found {known}: name one with --ensemble")
+            raise ConfigError(
+                f"{self.folder.place}: expected one ensemble, found {known}: name one with --ensemble"
+            )
         name = next(iter(self.ensembles)) if ensemble is None else ensemble
         if name not in self.ensembles:
-            raise ConfigError(f"{place}: expected ensemble {name!r}, found {known}")
+            raise ConfigError(f"{self.folder.place}: expected ensemble {name!r}, found {known}")
         return name
 
+    def files(self, table: str, ensemble: str) -> list[StoredFile]:
+        """The files of a table that count, by log; among the facts are those of the seeds, of log -1."""
+        found = [
+            each
+            for batch in self.ensembles[ensemble].batches
+            for each in self._of_batch(batch)
+            if each.table == table and each.ensemble == ensemble
+        ]
+        return sorted(found, key=lambda each: (each.log, each.first_zxid, each.name))
 
-def newest(names: Iterable[str]) -> str | None:
-    """The manifest that holds, of the names of files; None where none is one."""
-    return max((name for name in names if name.endswith(".json")), default=None)
+    def enter(self, ensembles: Mapping[str, Converted], files: Iterable[StoredFile]) -> None:
+        """Makes this the state of the folder, with the files of a batch; manifests before the last one go."""
+        self.number += 1
+        self._write(_list_name(self.number), {"files": [asdict(each) for each in files]})
+        self.ensembles = dict(ensembles)
+        known = {name: asdict(each) for name, each in ensembles.items()}
+        fields = {"version": _VERSION, "number": self.number, "ensembles": known}
+        self._write(_manifest_name(self.number), fields)
+        self.folder.delete(_manifest_name(self.number - 2))
+
+    def clear(self) -> None:
+        """Deletes what a job that was killed left of the next batch."""
+        for table in (OPERATIONS, FACTS, SEEDS, STATES):
+            self.folder.delete(f"{table}/batch={self.number + 1}")
+
+    def _write(self, name: str, fields: Mapping[str, Any]) -> None:
+        self.folder.write(name, json.dumps(fields, indent=1).encode())
+
+    def _of_batch(self, batch: int) -> list[StoredFile]:
+        if batch not in self._batches:
+            name = _list_name(batch)
+            content = self.folder.read(name)
+            try:
+                self._batches[batch] = [StoredFile(**each) for each in json.loads(content)["files"]]
+            except (ValueError, KeyError, TypeError) as error:
+                place = self.folder.path(name)
+                raise ConfigError(f"{place}: expected a list of Parquet files: {error!r}") from error
+        return self._batches[batch]
 
 
-def name_of(number: int) -> str:
-    """The name of a manifest."""
-    return f"{number:010}.json"
+def newest_manifest(folder: Folder) -> str | None:
+    """The name of the manifest that holds; None where there is none: nothing was converted to the folder."""
+    names = [name for name in folder.sizes(_MANIFESTS) if name.endswith(".json")]
+    return f"{_MANIFESTS}/{max(names)}" if names else None
 
 
 def is_converted(path: Path) -> bool:
     """Returns whether a folder is one that `audit run` wrote to. Raises nothing."""
     try:
-        return newest(each.name for each in (path / FOLDER).iterdir()) is not None
-    except OSError:
+        return newest_manifest(Folder(str(path))) is not None
+    except ConfigError:
         return False
+
+
+def _manifest_name(number: int) -> str:
+    return f"{_MANIFESTS}/{number:010}.json"
+
+
+def _list_name(batch: int) -> str:
+    return f"batches/{batch:010}.json"
+
+
+def _decoded(place: str, content: bytes) -> tuple[int, dict[str, Converted]]:
+    """The number and the ensembles of a manifest. Raises ConfigError for any other file."""
+    try:
+        fields = json.loads(content)
+        version, number = int(fields["version"]), int(fields["number"])
+        is_known = version == _VERSION
+        ensembles = {key: _converted(value) for key, value in fields["ensembles"].items() if is_known}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{place}: expected a manifest of converted logs, found another file ({error!r}): {_ANEW}"
+        ) from error
+    if not is_known:
+        raise ConfigError(f"{place}: expected version {_VERSION}, found {version}: {_ANEW}")
+    return number, ensembles
 
 
 def _converted(fields: Mapping[str, Any]) -> Converted:

@@ -79,14 +79,16 @@ def write_report(
     return [html, json_file, table, *(() if rows is None else rows.finish())]
 
 
-def json_text(document: dict[str, Any]) -> str:
+def json_text(document: dict[str, Any], indent: str = "  ") -> str:
     """A document with a line for each key, and for each item of its lists."""
     keys = []
     for key, value in document.items():
-        text = json.dumps(value)
         if isinstance(value, list) and value:
-            text = "[\n    " + ",\n    ".join(map(json.dumps, value)) + "\n  ]"
-        keys.append(f"  {json.dumps(key)}: {text}")
+            items = f",\n{2 * indent}".join(map(json.dumps, value))
+            text = f"[\n{2 * indent}{items}\n{indent}]"
+        else:
+            text = json.dumps(value)
+        keys.append(f"{indent}{json.dumps(key)}: {text}")
     return "{\n" + ",\n".join(keys) + "\n}\n"
 
 

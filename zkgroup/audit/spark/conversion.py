@@ -1,26 +1,39 @@
 """The first step of every job: logs to Parquet, each record once, whatever was killed in between.
 
-`stored_files` says which files there are. A batch counts only where the newest manifest names it, which is
-written last. A log that has a later one beside it never changes, so it is never read again; the newest one is
-read on from its last record. A log that is not the one that was converted has its ensemble converted anew.
+A log that has a later one beside it never changes, so it is never read again; the newest one is read on from
+its last record. A log that is not the one that was converted has its ensemble converted anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.inputs.buckets import count_for, known_rows, names_of, numbers_of
-from zkgroup.audit.inputs.converted import LogTimes, last_at
+from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.logs import with_ends
-from zkgroup.audit.inputs.manifest import Converted, ConvertedLog
+from zkgroup.audit.inputs.manifest import (
+    FACTS,
+    OPERATIONS,
+    SEEDS,
+    STATES,
+    Converted,
+    ConvertedLog,
+    OutputFolder,
+    StoredFile,
+    newest_manifest,
+)
 from zkgroup.audit.inputs.rows import (
     Columns,
     between,
@@ -32,164 +45,139 @@ from zkgroup.audit.inputs.rows import (
     sorted_seeds,
     table_of,
 )
-from zkgroup.audit.inputs.source import PointInTime, Progress, Rows, SeenTree, quiet, zxid_range
-from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, SEEDS, StoredFile, read_files
-from zkgroup.audit.spark import units
-from zkgroup.audit.spark.decoding import Decoded, RemoteFolder, RowLayout, decode, decoded_of
-from zkgroup.audit.spark.folding import ZxidRange, operations_in, rows_in
+from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, quiet, zxid_range
+from zkgroup.audit.inputs.stored_files import operations_in, parquet_of, rows_in
+from zkgroup.audit.spark.decoding import Decoded, LogTask, decode
+from zkgroup.audit.spark.evaluation import BucketRows, ZxidRange
 from zkgroup.audit.spark.session import EnsembleInput, Given, inputs_of
-from zkgroup.audit.spark.storage import TaskFile, storage_of
-from zkgroup.audit.spark.tables import Tables, is_converted
-from zkgroup.audit.spark.units import ListedLog, Unit
-from zkgroup.errors import ConfigError, NotFoundError
-from zkgroup.zkfiles.dates import time_text
+from zkgroup.audit.spark.storage import HadoopFolder, folder_of, in_tasks, reached_by_tasks
+from zkgroup.errors import ConfigError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_index import Hop, has_hop
-from zkgroup.zkfiles.names import list_files
+from zkgroup.zkfiles.names import DATA_FOLDER, LOG, SNAPSHOT, ServerFile, list_files, with_following
 
-_TASKS_AT_ONCE = 64
-"""Says where the driver writes what tasks made, so many results are in its memory."""
+_TASKS_AT_ONCE: Final = 64
+"""Where the driver writes what tasks made, so many results are in its memory."""
+_LAST_ZXID: Final = (1 << 63) - 1
 
-
-@dataclass(frozen=True, slots=True)
-class _ConversionPlan:
-    """Holds what is to be done for one ensemble."""
-
-    given: EnsembleInput
-    listed: tuple[ListedLog, ...]
-    kept: Converted
-    """Holds what was converted and still holds; a new one where all is done anew."""
-    seeds: SeenTree | None
-    """Holds what stood before the first operation, where all is done anew."""
-    units: tuple[Unit, ...]
+_Files = Sequence[tuple[ServerFile, int]]
+"""Those of a server with their bytes; the path of one behind a URI is below the folder."""
 
 
-class Conversion:
-    """Converts inputs into a folder; `tables` are those that are there then."""
+class _Log(NamedTuple):
+    """A log as the folders have it now; of several servers all logs from one name to the next."""
 
-    def __init__(
-        self, spark: SparkSession, output: str, inputs: Sequence[EnsembleInput], chroot: str = ""
-    ) -> None:
-        self._spark = spark
-        self.tables = Tables(spark, output)
-        self._inputs, self._chroot = inputs, chroot
-        self._remote = {
-            each.name: RemoteFolder(storage_of(spark, each.folders[0]))
-            for each in inputs
-            if not each.is_local
-        }
-        self.converted_units = 0
-        """So many logs were read by `run`."""
+    start: int
+    end: int
+    files: tuple[str, ...]
+    sizes: tuple[int, ...]
+    is_closed: bool
 
-    def run(self, progress: Progress = quiet) -> None:
-        """Brings the folder up to date. Raises ConfigError, and what reading the inputs raises."""
-        plans = [self._plan(each) for each in self._inputs]
-        number = self.tables.manifest.number + 1
-        wanted = [unit for plan in plans for unit in plan.units]
-        self.converted_units = len(wanted)
-        known = self.tables.manifest.ensembles
-        if not wanted and all(plan.kept == known.get(plan.given.name) for plan in plans):
-            return
-        self.tables.clear(number)
-        progress("converting logs", len(wanted))
-        layouts = {
-            plan.given.name: RowLayout(number, plan.kept.buckets, plan.kept.chroot, plan.kept.base_zxid)
-            for plan in plans
-        }
-        found = {(each.ensemble, each.log): each for each in self._decoded(wanted, layouts)}
-        written = [file for each in found.values() for file in each.written]
-        ensembles = dict(self.tables.manifest.ensembles)
-        for plan in plans:
-            kept = plan.kept
-            if plan.seeds is not None:
-                seeds = list(self._seeds(plan, number))
-                written += seeds
-                kept = replace(kept, seed_batch=number if seeds else None)
-            ensembles[plan.given.name] = _entered(plan, kept, found, number)
-        self.tables.enter(ensembles, written)
 
-    def _plan(self, given: EnsembleInput) -> _ConversionPlan:
-        remote = self._remote.get(given.name)
-        found = tuple(units.listed(given.paths) if remote is None else remote.listed())
-        kept = self.tables.manifest.ensembles.get(given.name)
-        newest = newest_snapshot(given.paths) if remote is None else remote.newest_snapshot()
-        seeds = None
-        if kept is None or not _still_holds(kept, given, found, newest):
-            rows = local_rows(given.paths) if remote is None else remote.rows()
-            seeds = rows.seen
+def convert(
+    spark: SparkSession,
+    output: OutputFolder,
+    inputs: Sequence[EnsembleInput],
+    chroot: str = "",
+    progress: Progress = quiet,
+) -> int:
+    """Brings a folder up to date; returns how many logs were read.
+
+    Raises ConfigError, and what reading the inputs raises.
+    """
+    tasks: list[LogTask] = []
+    ensembles, seen = dict(output.ensembles), dict[str, SeenTree]()
+    for given in inputs:
+        servers = _files_of(spark, given)
+        logs = _logs_of(servers)
+        snapshots = (file.zxid for files in servers for file, _ in files if file.kind == SNAPSHOT)
+        newest_snapshot = max(snapshots, default=0)
+        kept = ensembles.get(given.name)
+        if kept is None or not _still_holds(kept, given, logs, newest_snapshot):
+            tree = seen[given.name] = _seen(spark, given, servers)
+            size = sum(max(each.sizes, default=0) for each in logs)
             kept = Converted(
-                base_zxid=seeds.zxid,
+                base_zxid=tree.zxid,
                 servers=len(given.folders),
-                is_exact=seeds.is_exact,
-                detail=seeds.detail,
-                buckets=count_for(sum(max(each.sizes, default=0) for each in found)),
-                chroot=self._chroot,
+                is_exact=tree.is_exact,
+                detail=tree.detail,
+                buckets=count_for(size),
+                chroot=chroot,
             )
-        kept = replace(kept, newest_snapshot=newest)
-        before = {log.start: log for log in kept.logs}
-        wanted = [
-            _unit(given, each, before.get(each.start), is_first=number == 0)
-            for number, each in enumerate(found)
-            if not _is_done(each, before.get(each.start))
-        ]
-        return _ConversionPlan(given, found, kept, seeds, tuple(wanted))
-
-    def _decoded(self, wanted: Sequence[Unit], layouts: Mapping[str, RowLayout]) -> Iterator[Decoded]:
-        """Yields what tasks made of logs; files that they could not write are written."""
-        output, context = self.tables.output, self._spark.sparkContext
-        for start in range(0, len(wanted), _TASKS_AT_ONCE if output.folder is None else max(len(wanted), 1)):
-            some = wanted[start : start + _TASKS_AT_ONCE] if output.folder is None else wanted
-            local = [(unit, layouts[unit.ensemble]) for unit in some if unit.ensemble not in self._remote]
-            remote = [(unit, layouts[unit.ensemble]) for unit in some if unit.ensemble in self._remote]
-            results: list[Decoded] = []
-            if local:
-                tasks = context.parallelize(local, len(local))
-                results += tasks.map(lambda each: decode(each[0], each[1], output)).collect()
-            results += decoded_of(self._spark, remote, output)
-            for each in results:
-                yield each._replace(written=tuple(map(self.tables.placed, each.written)))
-
-    def _seeds(self, plan: _ConversionPlan, number: int) -> Iterator[TaskFile]:
-        """Yields what stood before the first operation, by bucket, and the rows of facts among it."""
-        assert plan.seeds is not None
-        tree, kept, name = plan.seeds.tree, plan.kept, plan.given.name
-        columns = columns_of(seeds_of(tree))
-        seen = inside(columns, kept.chroot)
-        for bucket, rows in _by_bucket(columns, kept):
-            place = f"{SEEDS}/batch={number}/ensemble={name}/bucket={bucket}/seeds.parquet"
-            yield self._stored(
-                rows, StoredFile(place, SEEDS, name, bucket, -1, len(rows), -1, kept.base_zxid)
-            )
-        facts = seen.take(known_rows(seen))
-        if len(facts):
-            place = f"{FACTS}/batch={number}/ensemble={name}/seeds.parquet"
-            yield self._stored(facts, StoredFile(place, FACTS, name, "", -1, len(facts), -1, kept.base_zxid))
-
-    def _stored(self, rows: Columns, file: StoredFile) -> TaskFile:
-        return self.tables.placed(self.tables.output.write(table_of(rows), file))
+        ensembles[given.name] = replace(kept, newest_snapshot=newest_snapshot)
+        tasks += _tasks(given, logs, kept, output.number + 1)
+    if not tasks and ensembles == output.ensembles:
+        return 0
+    output.clear()
+    progress("converting logs", len(tasks))
+    files: list[StoredFile] = []
+    for made in _decoded(spark, output, tasks):
+        kept = ensembles[made.ensemble]
+        others = [log for log in kept.logs if log.start != made.log.start]
+        by_start = sorted([*others, made.log], key=lambda log: log.start)
+        ensembles[made.ensemble] = replace(kept, logs=tuple(by_start))
+        files += [each.placed(output.folder) for each in made.written]
+    for name, tree in seen.items():
+        seeds = list(_seeds(output, name, ensembles[name], tree))
+        ensembles[name] = replace(ensembles[name], seed_batch=output.number + 1 if seeds else None)
+        files += seeds
+    output.enter(ensembles, files)
+    return len(tasks)
 
 
-def _by_bucket(columns: Columns, kept: Converted) -> Iterator[tuple[str, Columns]]:
-    """The rows of each bucket that has any."""
+def _tasks(given: EnsembleInput, logs: Sequence[_Log], kept: Converted, batch: int) -> Iterator[LogTask]:
+    """The logs that have anything new."""
+    before = {log.start: log for log in kept.logs}
+    for found in logs:
+        log = before.get(found.start) or ConvertedLog(found.start, (), False, found.start - 1, 0, 0, ())
+        if _is_done(found, log):
+            continue
+        from_zxid, offset = 0 if found is logs[0] else found.start, None
+        if log.rows:
+            from_zxid = log.last_zxid + 1
+            offset = log.last_offset if given.is_local and len(given.folders) == 1 else None
+        yield LogTask(
+            ensemble=given.name,
+            folders=given.folders,
+            place="" if given.is_local else given.folders[0],
+            names=found.files,
+            log=replace(log, sizes=found.sizes, is_closed=found.is_closed),
+            from_zxid=from_zxid,
+            to_zxid=found.end,
+            offset=offset,
+            batch=batch,
+            converted=replace(kept, logs=(), states=()),
+        )
+
+
+def _decoded(spark: SparkSession, output: OutputFolder, tasks: Sequence[LogTask]) -> Iterator[Decoded]:
+    to = reached_by_tasks(output.folder)
+    step = _TASKS_AT_ONCE if to is None else max(len(tasks), 1)
+    for start in range(0, len(tasks), step):
+        yield from in_tasks(spark, tasks[start : start + step], partial(decode, to))
+
+
+def _seeds(output: OutputFolder, name: str, kept: Converted, seen: SeenTree) -> Iterator[StoredFile]:
+    """Writes what stood before the first operation, by bucket, and the rows of facts among it."""
+    columns = columns_of(seeds_of(seen.tree))
     names = names_of(kept.buckets)
     of_rows = numbers_of(pa.array(columns.paths, pa.string()), kept.buckets, kept.chroot)[columns.path]
-    for number in np.unique(of_rows).tolist():
-        yield names[number], columns.take(np.flatnonzero(of_rows == number))
+    parts = [
+        (SEEDS, names[number], columns.take(np.flatnonzero(of_rows == number)))
+        for number in np.unique(of_rows).tolist()
+    ]
+    inner = inside(columns, kept.chroot)
+    facts = inner.take(known_rows(inner))
+    if len(facts):
+        parts.append((FACTS, "", facts))
+    for table, bucket, rows in parts:
+        folder = f"{table}/batch={output.number + 1}/ensemble={name}"
+        place = f"{folder}/bucket={bucket}/seeds.parquet" if bucket else f"{folder}/seeds.parquet"
+        output.folder.write(place, parquet_of(table_of(rows)))
+        yield StoredFile(place, table, name, bucket, -1, len(rows), -1, kept.base_zxid)
 
 
-def local_rows(folders: Sequence[Path]) -> Rows:
-    """The part of a history that can be asked about, with the tree before it."""
-    return Folders(History(*folders)).rows()
-
-
-def newest_snapshot(folders: Sequence[Path]) -> int:
-    """The zxid in the name of the newest of all servers; 0 where there is none."""
-    return max((each.zxid for folder in folders for each in list_files(folder).snapshots), default=0)
-
-
-def _still_holds(
-    known: Converted, given: EnsembleInput, found: Sequence[ListedLog], newest_snapshot: int
-) -> bool:
+def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[_Log], newest_snapshot: int) -> bool:
     """Returns whether what was converted is a part of what the folders have now."""
     if known.servers != len(given.folders) or not (found or known.newest_snapshot == newest_snapshot):
         return False
@@ -205,12 +193,12 @@ def _still_holds(
     return True
 
 
-def _is_done(found: ListedLog, known: ConvertedLog | None) -> bool:
-    return known is not None and known.is_closed and known.sizes == found.sizes
+def _is_done(found: _Log, known: ConvertedLog) -> bool:
+    return known.is_closed and known.sizes == found.sizes
 
 
-def _is_same(found: ListedLog, known: ConvertedLog, given: EnsembleInput) -> bool:
-    """Returns whether a log still has the record that was its last. Of several servers sizes have to tell."""
+def _is_same(found: _Log, known: ConvertedLog, given: EnsembleInput) -> bool:
+    """Returns whether a log still has the record that was its last. Of several servers sizes have to do."""
     if not given.is_local or len(given.folders) > 1:
         return not known.is_closed and all(
             now >= then for now, then in zip(found.sizes, known.sizes, strict=False)
@@ -220,36 +208,63 @@ def _is_same(found: ListedLog, known: ConvertedLog, given: EnsembleInput) -> boo
     return has_hop(Path(found.files[0]), Hop(known.last_zxid, known.last_offset))
 
 
-def _unit(given: EnsembleInput, found: ListedLog, known: ConvertedLog | None, *, is_first: bool) -> Unit:
-    from_zxid, offset = 0 if is_first else found.start, None
-    if known is not None and known.rows:
-        from_zxid = known.last_zxid + 1
-        if given.is_local and len(given.folders) == 1:
-            offset = known.last_offset
-    return Unit(given.name, found.start, given.folders, found.files, from_zxid, found.end, offset)
+def _files_of(spark: SparkSession, given: EnsembleInput) -> list[_Files]:
+    """The files of each server. Raises NotZooKeeperFileError where there is no log and no snapshot."""
+    if given.is_local:
+        listed = map(list_files, given.paths)
+        return [
+            [(file, file.path.stat().st_size) for file in (*each.snapshots, *each.logs)] for each in listed
+        ]
+    folder = HadoopFolder(spark, given.folders[0])
+    for below in ("", DATA_FOLDER):
+        sizes = folder.sizes(below)
+        files = [(ServerFile.of(Path(below, name)), size) for name, size in sizes.items()]
+        found = sorted((file, size) for file, size in files if file is not None)
+        if found:
+            return [found]
+    raise NotZooKeeperFileError(folder.place, "snapshot.ZXID or log.ZXID, as in a version-2 folder", "none")
 
 
-def _entered(
-    plan: _ConversionPlan, kept: Converted, found: Mapping[tuple[str, int], Decoded], number: int
-) -> Converted:
-    """Returns what is known of an ensemble when a batch was written."""
-    logs = {log.start: log for log in kept.logs}
-    now = {each.start: each for each in plan.listed}
-    for unit in plan.units:
-        each, made = now[unit.log], found[plan.given.name, unit.log]
-        log = logs.get(each.start) or ConvertedLog(each.start, (), False, each.start - 1, 0, 0, ())
-        log = replace(log, sizes=each.sizes, is_closed=each.is_closed)
-        if made.rows:
-            log = replace(
-                log,
-                last_zxid=made.last_zxid,
-                last_offset=made.last_offset,
-                rows=log.rows + made.rows,
-                first_ms=log.first_ms if log.rows else made.first_ms,
-                batches=(*log.batches, number),
-            )
-        logs[each.start] = log
-    return replace(kept, logs=tuple(logs[start] for start in sorted(logs)))
+def _logs_of(servers: Sequence[_Files]) -> list[_Log]:
+    """The stretches between the names of all logs."""
+    of_servers = [[each for each in files if each[0].kind == LOG] for files in servers]
+    starts = sorted({log.zxid for logs in of_servers for log, _ in logs})
+    found = []
+    for start, end in pairwise([*starts, _LAST_ZXID + 1]):
+        newest = [max((each for each in logs if each[0].zxid <= start), default=None) for logs in of_servers]
+        there = [each for each in newest if each is not None]
+        paths, sizes = tuple(str(log.path) for log, _ in there), tuple(size for _, size in there)
+        found.append(_Log(start, end - 1, paths, sizes, end <= _LAST_ZXID))
+    return found
+
+
+def _seen(spark: SparkSession, given: EnsembleInput, servers: Sequence[_Files]) -> SeenTree:
+    """The first known tree; of a folder behind a URI the files that make it are fetched."""
+    if given.is_local:
+        return Folders(History(*given.paths)).rows().seen
+    folder = HadoopFolder(spark, given.folders[0])
+    files = [file for file, _ in servers[0]]
+    snapshots, logs = ([file for file in files if file.kind == kind] for kind in (SNAPSHOT, LOG))
+    with TemporaryDirectory(prefix="zkgroup-") as place:
+
+        def seen(wanted: Sequence[ServerFile]) -> SeenTree:
+            for file in wanted:
+                target = Path(place, file.path.name)
+                if not target.exists():
+                    folder.fetch(str(file.path), target)
+            return Folders(History(place)).rows().seen
+
+        for snapshot, following in with_following(snapshots):
+            around = [
+                log
+                for log, later in with_following(logs)
+                if (later is None or later.zxid > snapshot.zxid)
+                and (following is None or log.zxid <= following.zxid)
+            ]
+            found = seen([snapshot, *around])
+            if not found.is_damaged:
+                return found
+        return seen(logs[:1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +272,7 @@ class AuditedEnsemble:
     """One that is asked about."""
 
     name: str
-    tables: Tables
+    output: OutputFolder
     files: EnsembleInput | None
     """Its folders; None where only what was converted of it is given."""
     history: History | None
@@ -265,8 +280,71 @@ class AuditedEnsemble:
 
     @property
     def converted(self) -> Converted:
-        """Returns what there is of it in the tables."""
-        return self.tables.manifest.ensembles[self.name]
+        """Returns what there is of it in the output."""
+        return self.output.ensembles[self.name]
+
+    def part(self, start: PointInTime | None, end: PointInTime | None) -> ZxidRange:
+        """The part between two moments, both included. Raises ConfigError and NotFoundError."""
+        from_zxid, to_zxid = zxid_range(start, end, ConvertedSource(self.output, self.name).zxid_at)
+        return ZxidRange(max(self.converted.base_zxid, from_zxid - 1), to_zxid)
+
+    def stored_zxid(self, part: ZxidRange) -> int:
+        """The zxid of the last stored state at or before a part; that of the seeds where there is none."""
+        stored = (state.zxid for state in self.converted.states if state.zxid <= part.after_zxid)
+        return max(stored, default=self.converted.base_zxid)
+
+    def rows(self, part: ZxidRange) -> list[BucketRows]:
+        """The files that have the rows of each bucket: from the last stored state on."""
+        zxid, place = self.stored_zxid(part), self.output.folder.place
+        states = [each for each in self._files(STATES) if each.last_zxid == zxid]
+        seeds = states if zxid > self.converted.base_zxid else self._files(SEEDS)
+        operations = [each for each in self._files(OPERATIONS) if each.has_any(zxid, part.to_zxid)]
+        return [
+            BucketRows(
+                place,
+                self.name,
+                bucket,
+                tuple(each for each in seeds if each.bucket == bucket),
+                zxid,
+                tuple(each for each in operations if each.bucket == bucket),
+                part,
+            )
+            for bucket in names_of(self.converted.buckets)
+        ]
+
+    def known(self, part: ZxidRange, state: Sequence[Columns] | None) -> Columns:
+        """The rows that make the facts of a part, and those of its sessions, behind what stood before.
+
+        Args:
+            state: such rows among what stands before the part, by bucket; None for the beginning of all.
+        """
+        source, facts = self.output.folder.source, self._files(FACTS)
+        if state is None:
+            before = rows_in([each for each in facts if each.log < 0], source)
+        else:
+            before = sorted_seeds(joined([columns_of(()), *state]))
+        cut = {log.start for log in self.converted.logs if self._is_cut(log, part)}
+        files = [each for each in facts if each.log not in cut and each.has_any(*part)]
+        parts = [between(rows_in(files, source), *part)]
+        for start in sorted(cut):
+            of_log = [each for each in self._files(OPERATIONS) if each.log == start]
+            seen = inside(in_order(operations_in(of_log, source, *part)), self.converted.chroot)
+            parts.append(seen.take(known_rows(seen)))
+        return with_ends([in_order(joined(parts))], before)
+
+    def closes(self, after_zxid: int, to_zxid: int | None) -> Columns:
+        """The ends of sessions behind one zxid up to another, or of all behind it."""
+        files = [each for each in self._files(FACTS) if each.has_any(after_zxid, to_zxid)]
+        closes = closes_in(rows_in(files, self.output.folder.source))
+        return in_order(between(closes, after_zxid, to_zxid))
+
+    def _is_cut(self, log: ConvertedLog, part: ZxidRange) -> bool:
+        """Returns whether a part begins or ends within a log. Where all begins is no cut."""
+        bounds = [part.to_zxid] if part.after_zxid <= self.converted.base_zxid else list(part)
+        return any(bound is not None and log.start <= bound < log.last_zxid for bound in bounds)
+
+    def _files(self, table: str) -> list[StoredFile]:
+        return self.output.files(table, self.name)
 
 
 def opened(
@@ -279,85 +357,23 @@ def opened(
     if not given:
         raise ConfigError("expected at least one folder as input")
     inputs_of(given)  # what is wrong by its name alone is reported before any filesystem is asked
-    old = [each for each in given if is_converted(storage_of(spark, each.place))]
-    found = [ensemble for each in old for ensemble in _before(spark, each)]
-    files = inputs_of([each for each in given if each not in old])
-    if files:
-        conversion = Conversion(spark, output, files, chroot)
-        conversion.run(progress)
-        found += [
-            AuditedEnsemble(
-                each.name, conversion.tables, each, History(*each.paths) if each.is_local else None
-            )
-            for each in files
-        ]
+    found, folders = list[AuditedEnsemble](), list[Given]()
+    for each in given:
+        folder = folder_of(spark, each.place)
+        if newest_manifest(folder) is None:
+            folders.append(each)
+            continue
+        before = OutputFolder(folder)
+        names = list(before.ensembles) if each.name is None else [before.named(each.name)]
+        found += [AuditedEnsemble(name, before, None, None) for name in names]
+    if folders:
+        files, converted = inputs_of(folders), OutputFolder(folder_of(spark, output))
+        convert(spark, converted, files, chroot, progress)
+        for one in files:
+            history = History(*one.paths) if one.is_local else None
+            found.append(AuditedEnsemble(one.name, converted, one, history))
     names = [each.name for each in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"expected each ensemble once, found {', '.join(twice)} in several inputs")
     return found
-
-
-def _before(spark: SparkSession, given: Given) -> list[AuditedEnsemble]:
-    tables = Tables(spark, given.place)
-    known = tables.manifest.ensembles
-    names = list(known) if given.name is None else [tables.manifest.named(given.place, given.name)]
-    return [AuditedEnsemble(name, tables, None, None) for name in names]
-
-
-def part_of(of: AuditedEnsemble, start: PointInTime | None, end: PointInTime | None) -> ZxidRange:
-    """The part between two moments, both included. Raises ConfigError and NotFoundError."""
-    from_zxid, to_zxid = zxid_range(start, end, lambda time_ms: _zxid_at(of, time_ms))
-    return ZxidRange(max(of.converted.base_zxid, from_zxid - 1), to_zxid)
-
-
-def known_of(of: AuditedEnsemble, part: ZxidRange, state: Sequence[Columns] | None) -> Columns:
-    """The rows that make the facts of a part, and those of its sessions, behind what stood before.
-
-    Args:
-        state: such rows among what stands before the part, by bucket; None for the beginning of all.
-    """
-    tables, converted = of.tables, of.converted
-    if state is None:
-        before = rows_in(tuple(tables.seed_facts(of.name)), tables.source)
-    else:
-        before = sorted_seeds(joined([columns_of(()), *state]))
-    cut = [log for log in converted.logs if _is_cut(log, part, converted.base_zxid)]
-    starts = {log.start for log in cut}
-    files = [each for each in tables.files(FACTS, of.name) if each.log not in starts]
-    files = [each for each in files if each.has_any(*part)]
-    parts = [between(rows_in(tuple(files), tables.source), *part)]
-    for log in cut:
-        logged = in_order(operations_in(_files(of, log), tables.source, *part))
-        seen = inside(logged, converted.chroot)
-        parts.append(seen.take(known_rows(seen)))
-    return with_ends([in_order(joined(parts))], before)
-
-
-def closes_between(of: AuditedEnsemble, after_zxid: int, to_zxid: int | None) -> Columns:
-    """The ends of sessions behind one zxid up to another, or of all behind it."""
-    files = [each for each in of.tables.files(FACTS, of.name) if each.has_any(after_zxid, to_zxid)]
-    closes = closes_in(rows_in(tuple(files), of.tables.source))
-    return in_order(between(closes, after_zxid, to_zxid))
-
-
-def _is_cut(log: ConvertedLog, part: ZxidRange, base_zxid: int) -> bool:
-    """Returns whether a part begins or ends within a log. Where all begins is no cut."""
-    bounds = [part.to_zxid] if part.after_zxid <= base_zxid else list(part)
-    return any(bound is not None and log.start <= bound < log.last_zxid for bound in bounds)
-
-
-def _files(of: AuditedEnsemble, log: ConvertedLog) -> tuple[StoredFile, ...]:
-    return tuple(each for each in of.tables.files(OPERATIONS, of.name) if each.log == log.start)
-
-
-def _zxid_at(of: AuditedEnsemble, time_ms: int) -> int:
-    """The last transaction at or before a time. Raises NotFoundError where all are later."""
-    logs = [log for log in of.converted.logs if log.rows]
-    found = last_at([LogTimes(log.first_ms, number) for number, log in enumerate(logs)], time_ms)
-    if found is None:
-        raise NotFoundError(f"{of.tables.storage.place}: no log goes back to {time_text(time_ms)}")
-    table = read_files(_files(of, logs[found]), of.tables.source, ("zxid", "time"), ())
-    until = table["time"].cast("int64").to_numpy() // 1000 <= time_ms
-    zxids = table["zxid"].to_numpy()[until]
-    return int(zxids.max()) if len(zxids) else -1

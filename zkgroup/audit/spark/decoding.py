@@ -1,27 +1,26 @@
 """The first step, a task a log: operations as Parquet by day and bucket, and the rows of facts.
 
-Of folders behind a Hadoop URI Spark reads whole files, and the same decoder makes rows of them: Python
-workers have no Hadoop client, so the JVM brings the bytes, and each log is one task and in memory there.
+A server alone has its logs one a task. Of several servers the same records of all are read together, since
+which record counts is decided between them (`zkfiles.agreement`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from zkgroup.audit.inputs.buckets import by_code, known_rows, names_of, numbers_of
-from zkgroup.audit.inputs.folders import Folders
+from zkgroup.audit.inputs.manifest import FACTS, OPERATIONS, Converted, ConvertedLog, Folder, StoredFile
 from zkgroup.audit.inputs.rows import (
     OPERATION_COLUMNS,
+    ROWS_PER_PART,
     Columns,
     Numbers,
     between,
@@ -29,126 +28,166 @@ from zkgroup.audit.inputs.rows import (
     inside,
     table_of,
 )
-from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.inputs.stored_files import FACTS, OPERATIONS, StoredFile
-from zkgroup.audit.spark.collector import without_collector
-from zkgroup.audit.spark.storage import FolderStorage, TaskFile, TaskOutput
-from zkgroup.audit.spark.units import ListedLog, Unit, batches_of, logs_of_servers
-from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.audit.inputs.stored_files import Source
+from zkgroup.audit.spark.storage import TaskFile, written
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.agreement import pieces
+from zkgroup.zkfiles.arrow import Batch, record_batch
+from zkgroup.zkfiles.columns import Wanted, log_columns
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.names import DATA_FOLDER, LOG, SNAPSHOT, ServerFile
+from zkgroup.zkfiles.schemas import LOG
 
-ROWS_PER_PART: Final = 400_000
-"""Of a log that has more, so many are in memory at a time."""
 _DAY_US: Final = 86_400_000_000
+_LOG: Final = pa.field("log", pa.int64(), nullable=False)
+"""The column behind those of LOG: the zxid in the name of the log that has the record."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowLayout:
-    """Says how the rows of an ensemble are stored."""
+class LogTask:
+    """The records of one ensemble from one log's name to the next, or what is new of them."""
 
+    ensemble: str
+    folders: tuple[str, ...]
+    place: str
+    """Empty for files by their paths."""
+    names: tuple[str, ...]
+    """The log, of each server that has it."""
+    log: ConvertedLog
+    """The log as it is now, and as far as it was converted."""
+    from_zxid: int
+    to_zxid: int
+    """The last one that the log can have."""
+    offset: int | None
+    """Of a record at or before `from_zxid`, in the only file."""
     batch: int
-    buckets: int
-    chroot: str
-    base_zxid: int
-    """Facts are of the rows behind it."""
+    converted: Converted
+    """The ensemble, whose base, buckets and chroot hold for the rows."""
+
+    @property
+    def cost(self) -> int:
+        return max(self.log.sizes, default=0)
 
 
 class Decoded(NamedTuple):
-    """Holds what a task made of a log."""
+    """A log after its task, and the files that it made."""
 
     ensemble: str
-    log: int
-    rows: int
-    first_ms: int
-    last_zxid: int
-    last_offset: int
-    written: tuple[TaskFile, ...]
+    log: ConvertedLog
+    written: Sequence[TaskFile]
 
 
-def decode(unit: Unit, layout: RowLayout, output: TaskOutput, named: str | None = None) -> Decoded:
-    """Reads a log, or what is new in it, and writes its rows.
+def decode(output: Folder | None, task: LogTask, source: Source) -> Decoded:
+    """Reads a log, or what is new in it, and writes its rows; what is damaged is passed over."""
+    if not task.place:
+        return _decoded(task, output, None)
+    (name,) = task.names
+    with TemporaryDirectory(prefix="zkgroup-") as place:
+        path = Path(place, Path(name).name)
+        path.write_bytes(source(name).read_buffer())
+        here = replace(task, folders=(place,), names=(str(path),))
+        return _decoded(here, output, f"{task.place}/{name}")
 
-    Args:
-        named: what rows have as their file, where that is not its path here.
-    """
-    with without_collector():
-        return _decoded(unit, layout, output, named)
 
-
-def _decoded(unit: Unit, layout: RowLayout, output: TaskOutput, named: str | None) -> Decoded:
-    rows, first_ms, last_zxid, last_offset = 0, 0, -1, 0
-    written: list[TaskFile] = []
-    for number, part in enumerate(_parts(batches_of(unit))):
-        table = part if named is None else _named(part, named)
+def _decoded(task: LogTask, output: Folder | None, named: str | None) -> Decoded:
+    """`named` is what rows have as their file, where that is not its path here."""
+    log, files = task.log, list[TaskFile]()
+    for number, table in enumerate(_tables(task, named)):
         paths = table["path"].combine_chunks().dictionary_encode()
-        if not rows:
-            first_ms = table["time"][0].cast(pa.int64()).as_py() // 1000
-        rows += table.num_rows
-        last_zxid, last_offset = (table[name][-1].as_py() for name in ("zxid", "offset"))
-        written += _operations(table, paths, number, unit, layout, output)
-        facts = _facts(table, paths, layout)
+        log = replace(
+            log,
+            rows=log.rows + table.num_rows,
+            first_ms=log.first_ms if log.rows else table["time"][0].cast(pa.int64()).as_py() // 1000,
+            last_zxid=table["zxid"][-1].as_py(),
+            last_offset=table["offset"][-1].as_py(),
+        )
+        files += _operations(table, paths, number, task, output)
+        facts = _facts(table, paths, task.converted)
         if len(facts):
-            file = _file(facts.zxid, FACTS, unit, layout, f"{unit.from_zxid:x}-{number}")
-            written.append(output.write(table_of(facts), file))
-    return Decoded(unit.ensemble, unit.log, rows, first_ms, last_zxid, last_offset, tuple(written))
+            file = _file(facts.zxid, FACTS, task, f"{task.from_zxid:x}-{number}")
+            files.append(written(table_of(facts), file, output))
+    if log.rows > task.log.rows:
+        log = replace(log, batches=(*log.batches, task.batch))
+    return Decoded(task.ensemble, log, files)
 
 
-def _named(table: Any, file: str) -> Any:
-    """The rows as those of a file of this name."""
-    at = table.column_names.index("file")
-    return table.set_column(at, table.field(at), pa.repeat(pa.scalar(file), table.num_rows))
-
-
-def _parts(batches: Iterable[Any]) -> Iterator[Any]:
-    """Batches brought together to tables; each begins with a transaction."""
+def _tables(task: LogTask, named: str | None) -> Iterator[Any]:
+    """The rows as pyarrow.Tables of bounded size; each begins with a transaction."""
     some: list[Any] = []
-    for batch in batches:
-        some.append(batch)
+    for batch in batches_of(task):
+        some.append(record_batch(batch))
         if sum(each.num_rows for each in some) >= ROWS_PER_PART:
-            yield pa.Table.from_batches(some)
+            yield _table(some, task, named)
             some = []
     if some:
-        yield pa.Table.from_batches(some)
+        yield _table(some, task, named)
 
 
-def _facts(table: Any, paths: Any, layout: RowLayout) -> Columns:
+def _table(batches: list[Any], task: LogTask, named: str | None) -> Any:
+    table = pa.Table.from_batches(batches)
+    if named is not None:
+        at = table.column_names.index("file")
+        table = table.set_column(at, table.field(at), pa.repeat(pa.scalar(named), table.num_rows))
+    return table.append_column(_LOG, pa.repeat(pa.scalar(task.log.start, pa.int64()), table.num_rows))
+
+
+def batches_of(task: LogTask) -> Iterator[Batch]:
+    """The rows of LOG of a task whose files are on paths."""
+    if len(task.folders) > 1:
+        wanted = Wanted(LOG, ", ".join(task.names))
+        for piece in pieces(History(*task.folders).ensemble, task.from_zxid, task.to_zxid):
+            yield from piece.batches(wanted)
+        return
+    (file,) = task.names
+    try:
+        yield from log_columns(
+            Path(file),
+            from_zxid=task.from_zxid,
+            to_zxid=task.to_zxid,
+            start_offset=task.offset,
+            resync=True,
+        )
+    except DamagedFileError:
+        return
+    except NotZooKeeperFileError as error:
+        if error.__cause__ is not None:
+            raise
+
+
+def _facts(table: Any, paths: Any, converted: Converted) -> Columns:
     operations = table.select(OPERATION_COLUMNS)
     operations = operations.set_column(operations.column_names.index("path"), "path", paths)
-    columns = inside(columns_of_operations(operations), layout.chroot)
-    columns = between(columns, layout.base_zxid, None)
+    columns = inside(columns_of_operations(operations), converted.chroot)
+    columns = between(columns, converted.base_zxid, None)
     return columns.take(known_rows(columns))
 
 
 def _operations(
-    table: Any, paths: Any, number: int, unit: Unit, layout: RowLayout, output: TaskOutput
+    table: Any, paths: Any, number: int, task: LogTask, output: Folder | None
 ) -> Iterator[TaskFile]:
     """The rows of each day and bucket."""
     days, of_day = np.unique(table["time"].cast(pa.int64()).to_numpy() // _DAY_US, return_inverse=True)
-    names = names_of(layout.buckets)
-    codes = np.asarray(of_day).reshape(-1) * len(names) + _buckets(paths, layout)
+    names = names_of(task.converted.buckets)
+    codes = np.asarray(of_day).reshape(-1) * len(names) + _buckets(paths, task.converted)
     for code, rows in by_code(table, codes):
         day, bucket = divmod(code, len(names))
         place = f"day={_date(int(days[day]))}/bucket={names[bucket]}"
         zxids = rows["zxid"].to_numpy()
-        file = _file(zxids, OPERATIONS, unit, layout, f"{place}/{unit.from_zxid:x}-{number}", names[bucket])
-        yield output.write(rows, file)
+        file = _file(zxids, OPERATIONS, task, f"{place}/{task.from_zxid:x}-{number}", names[bucket])
+        yield written(rows, file, output)
 
 
-def _buckets(paths: Any, layout: RowLayout) -> Numbers:
+def _buckets(paths: Any, converted: Converted) -> Numbers:
     """The number of the bucket of each row, by codes of paths; one without a path belongs to no group."""
-    of_paths = numbers_of(paths.dictionary, layout.buckets, layout.chroot)
+    of_paths = numbers_of(paths.dictionary, converted.buckets, converted.chroot)
     of_none = len(of_paths)
     of_rows: Numbers = np.append(of_paths, 0)[paths.indices.fill_null(of_none).to_numpy()]
     return of_rows
 
 
-def _file(
-    zxids: Numbers, table: str, unit: Unit, layout: RowLayout, name: str, bucket: str = ""
-) -> StoredFile:
-    place = f"{table}/batch={layout.batch}/ensemble={unit.ensemble}/{name}.parquet"
+def _file(zxids: Numbers, table: str, task: LogTask, name: str, bucket: str = "") -> StoredFile:
+    place = f"{table}/batch={task.batch}/ensemble={task.ensemble}/{name}.parquet"
     ends = int(zxids.min()), int(zxids.max())
-    return StoredFile(place, table, unit.ensemble, bucket, unit.log, len(zxids), *ends)
+    return StoredFile(place, table, task.ensemble, bucket, task.log.start, len(zxids), *ends)
 
 
 def _date(day: int) -> str:
@@ -157,88 +196,3 @@ def _date(day: int) -> str:
         return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):
         return str(day)
-
-
-class RemoteFolder:
-    """The `version-2` of one server, or the folder above."""
-
-    def __init__(self, storage: FolderStorage) -> None:
-        self._storage = storage
-
-    def listed(self) -> list[ListedLog]:
-        """Its logs. Raises NotZooKeeperFileError where there is none, and no snapshot."""
-        prefix, files = self._files()
-        logs = [(file, size) for file, size in files if file.kind == LOG]
-        found = logs_of_servers([logs])
-        return [
-            replace(each, files=(self._storage.path(prefix + Path(each.files[0]).name),)) for each in found
-        ]
-
-    def newest_snapshot(self) -> int:
-        """The zxid in its name; 0 where there is none."""
-        _, files = self._files()
-        return max((file.zxid for file, _ in files if file.kind == SNAPSHOT), default=0)
-
-    def rows(self) -> Rows:
-        """The history from its first known tree on, for which the files behind that tree are fetched."""
-        prefix, files = self._files()
-        snapshots = [file for file, _ in files if file.kind == SNAPSHOT]
-        logs = [file for file, _ in files if file.kind == LOG]
-        with TemporaryDirectory(prefix="zkgroup-") as place:
-            for number, snapshot in enumerate(snapshots):
-                following = snapshots[number + 1].zxid if number + 1 < len(snapshots) else None
-                wanted = [snapshot, *_around(logs, snapshot.zxid, following)]
-                for file in wanted:
-                    target = Path(place, file.path.name)
-                    if not target.exists():
-                        self._storage.fetch(prefix + file.path.name, target)
-                rows = Folders(History(place)).rows()
-                if not rows.seen.is_damaged:
-                    return rows
-            for file in logs[:1]:
-                self._storage.fetch(prefix + file.path.name, Path(place, file.path.name))
-            return Folders(History(place)).rows()
-
-    def _files(self) -> tuple[str, list[tuple[ServerFile, int]]]:
-        for prefix in ("", f"{DATA_FOLDER}/"):
-            found = [
-                (file, each.bytes)
-                for each in self._storage.files(prefix)
-                if (file := ServerFile.of(Path(each.name))) is not None
-            ]
-            if found:
-                return prefix, sorted(found)
-        raise NotZooKeeperFileError(
-            self._storage.place, "snapshot.ZXID or log.ZXID, as in a version-2 folder", "none"
-        )
-
-
-def _around(logs: list[ServerFile], from_zxid: int, to_zxid: int | None) -> list[ServerFile]:
-    """The logs that can have records behind one zxid, up to another."""
-    ends = [*(log.zxid for log in logs[1:]), None]
-    return [
-        log
-        for log, end in zip(logs, ends, strict=True)
-        if (end is None or end > from_zxid) and (to_zxid is None or log.zxid <= to_zxid)
-    ]
-
-
-def decoded_of(
-    spark: SparkSession, units: Sequence[tuple[Unit, RowLayout]], output: TaskOutput
-) -> list[Decoded]:
-    """Returns what tasks make of logs behind URIs, one a task: Spark brings the content."""
-    context = spark.sparkContext
-    tasks = [
-        context.binaryFiles(unit.files[0], 1).map(partial(_of_content, unit, layout, output))
-        for unit, layout in units
-    ]
-    return context.union(tasks).collect() if tasks else []
-
-
-def _of_content(unit: Unit, layout: RowLayout, output: TaskOutput, named: tuple[str, bytes]) -> Decoded:
-    (file,) = unit.files
-    with TemporaryDirectory(prefix="zkgroup-") as place:
-        path = Path(place, file.rpartition("/")[2])
-        path.write_bytes(named[1])
-        here = replace(unit, folders=(place,), files=(str(path),), start_offset=None)
-        return decode(here, layout, output, file)

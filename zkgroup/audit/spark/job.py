@@ -1,51 +1,51 @@
-"""The job of `zkgroup audit run`, and of reports on Spark: convert, fold, bring together incidents, write.
-
-OUTPUT/findings.json, OUTPUT/findings.parquet, OUTPUT/incidents.parquet    all ensembles
-"""
+"""The job of `zkgroup audit run`, and of reports on Spark: convert, ask the rules, write incidents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.answers.inspection import inspected
-from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
+from zkgroup.audit.answers.inspection import health_of
+from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.buckets import find_in_sessions, find_in_tree
 from zkgroup.audit.findings.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.incidents.attribution import with_causes
+from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.inputs.buckets import CLUSTER, bucket_of_group
-from zkgroup.audit.inputs.converted import ConvertedSource, StoredTables
+from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.keys import require_group
-from zkgroup.audit.inputs.manifest import Converted, StoredState
+from zkgroup.audit.inputs.manifest import OutputFolder, StoredState, newest_manifest
 from zkgroup.audit.inputs.rows import Columns, closes_in, columns_of_rows, facts_in, table_of
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, unlogged_part
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
-from zkgroup.audit.spark.collector import without_collector
-from zkgroup.audit.spark.conversion import AuditedEnsemble, closes_between, known_of, opened, part_of
-from zkgroup.audit.spark.folding import Asked, Together, ZxidRange, fold, fold_alone, groups_in, roll
-from zkgroup.audit.spark.results import Audited, FoundRows, merged, rows_beside, unpacked, write_results
-from zkgroup.audit.spark.session import given_of
-from zkgroup.audit.spark.storage import TaskFile, TaskOutput, storage_of
-from zkgroup.audit.spark.tables import Tables, is_converted
+from zkgroup.audit.spark.conversion import AuditedEnsemble, opened
+from zkgroup.audit.spark.evaluation import (
+    Asked,
+    BucketRows,
+    ZxidRange,
+    evaluate,
+    groups_in,
+    state_before,
+)
+from zkgroup.audit.spark.results import Audited, write_results
+from zkgroup.audit.spark.session import Given, given_of, without_collector
+from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
 from zkgroup.errors import ConfigError
-from zkgroup.zkfiles.health import FileHealth
-from zkgroup.zkfiles.names import list_files
 
 _BEHIND_URI: Final = "needs the files on local or shared paths"
 
 
 class Question(NamedTuple):
-    """Holds what is asked of each ensemble."""
+    """The rules that are asked of each ensemble, and of which part of it."""
 
     rules: Sequence[AnyRule] = ALL_RULES
     bounds: Mapping[str, Bounds] = bounds_of(ALL_RULES, {})
@@ -54,11 +54,6 @@ class Question(NamedTuple):
     start: PointInTime | None = None
     end: PointInTime | None = None
     group: str | None = None
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Of the rules about the rows of a key."""
-        return frozenset(rule.name for rule in self.rules if isinstance(rule, Rule))
 
 
 @without_collector()
@@ -89,240 +84,200 @@ def run(
     """
     asked = rules if len(rules) == len(ALL_RULES) else with_causes(rules)
     question = Question(asked, bounds_of(asked, bounds or {}), chroot, start, end, group)
-    storage = storage_of(spark, output)
-    ensembles = opened(spark, given_of(inputs), output, chroot, progress)
-    search = _searched(ensembles, question, progress, brings_together=True)
-    progress("writing incidents", len(ensembles))
-    audited = [_audited(each, search).only(rules) for each in ensembles]
-    write_results(storage, audited)
+    folder = folder_of(spark, output)
+    ensembles = opened(spark, list(map(given_of, inputs)), output, chroot, progress)
+    audits = _audits(spark, ensembles, question, progress)
+    progress("writing incidents", len(audits))
+    audited = []
+    for each in audits:
+        found, incidents = only_of(rules, each.found, numbered(each.found))
+        audited.append(Audited(each.of.name, found, incidents, each.damages()))
+    write_results(folder, audited)
     return audited
 
 
-@without_collector()
-def ask(ensembles: Sequence[AuditedEnsemble], question: Question, progress: Progress = quiet) -> list[Found]:
-    """Returns what the rules find in each ensemble, and in its files where it has any on paths."""
-    search = _searched(ensembles, question, progress)
-    return [
-        Found(
-            sorted(search.found[each.name], key=order),
-            _skipped(each, search.facts[each.name], question),
-            search.facts[each.name],
-        )
-        for each in ensembles
-    ]
+@dataclass(slots=True)
+class _Audit:
+    """An ensemble whose findings are collected."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """Holds what is asked of the ensembles of a job, and what tasks have found; both by the ensemble's
-    name."""
-
+    of: AuditedEnsemble
     question: Question
-    parts: Mapping[str, ZxidRange]
-    progress: Progress
-    brings_together: bool
-    """True if tasks bring together what they find."""
-    found: dict[str, list[Finding]] = field(default_factory=dict)
-    """Holds what no task brought together."""
-    rows: dict[str, list[FoundRows]] = field(default_factory=dict)
-    facts: dict[str, Facts] = field(default_factory=dict)
+    part: ZxidRange
+    findings: list[Finding] = field(default_factory=list)
+    facts: Facts = field(default_factory=Facts)
+    trees: list[Columns] = field(default_factory=list)
+    """The rows that rules about the whole tree need, by bucket."""
+    groups: set[str] = field(default_factory=set)
 
+    @property
+    def is_alone(self) -> bool:
+        """True if one task has all rows: those of a group, or of another chroot than the buckets are of."""
+        return self.question.group is not None or self.question.chroot != self.of.converted.chroot
 
-def _searched(
-    ensembles: Sequence[AuditedEnsemble],
-    question: Question,
-    progress: Progress,
-    *,
-    brings_together: bool = False,
-) -> _Search:
-    """The findings of all rules."""
-    parts = {each.name: part_of(each, question.start, question.end) for each in ensembles}
-    search = _Search(question, parts, progress, brings_together)
-    by_tables: dict[int, list[AuditedEnsemble]] = {}
-    for each in ensembles:
-        by_tables.setdefault(id(each.tables), []).append(each)
-    for some in by_tables.values():
-        alone = [each for each in some if _is_alone(each, question)]
-        _fold_alone(alone, search)
-        _fold([each for each in some if each not in alone], search)
-    for each in ensembles:
-        _find_in_files(each, search)
-    return search
+    @property
+    def needs_state(self) -> bool:
+        """True if the part begins later than the logs, and tasks are by bucket."""
+        return not self.is_alone and self.part.after_zxid > self.of.converted.base_zxid
 
+    @property
+    def skipped(self) -> list[Skipped]:
+        reasons = ((rule, self._reason_to_skip(rule)) for rule in self.question.rules)
+        return [Skipped(rule, reason) for rule, reason in reasons if reason is not None]
 
-def _is_alone(of: AuditedEnsemble, question: Question) -> bool:
-    """Returns whether one task has all rows: those of a group, or of another chroot than the buckets are
-    of."""
-    return question.group is not None or question.chroot != of.converted.chroot
+    @property
+    def asked(self) -> list[AnyRule]:
+        """The rules that are not skipped."""
+        return [rule for rule in self.question.rules if self._reason_to_skip(rule) is None]
 
+    @property
+    def found(self) -> Found:
+        return Found(sorted(self.findings, key=order), self.skipped, self.facts)
 
-def _fold_alone(ensembles: Sequence[AuditedEnsemble], search: _Search) -> None:
-    if not ensembles:
-        return
-    search.progress("searching for findings", len(ensembles))
-    question, parts = search.question, search.parts
-    tables, rows = ensembles[0].tables, []
-    for each in ensembles:
-        buckets = None
-        if question.group is not None and question.chroot == each.converted.chroot:
-            buckets = [CLUSTER, bucket_of_group(question.group, each.converted.buckets)]
-        rows.append(tables.together(each.name, parts[each.name], buckets))
-    bounds, names, chroot, group = question.bounds, question.names, question.chroot, question.group
-    for made in tables.map(rows, lambda each, source: fold_alone(each, bounds, names, chroot, group, source)):
-        if group is not None and group not in made.groups:
-            whole = tables.rows(made.ensemble, parts[made.ensemble])
-            groups = tables.map(whole, lambda each, source: groups_in(each, chroot, source))
-            require_group(group, set().union(*groups))
-        search.found[made.ensemble], search.facts[made.ensemble] = made.findings, made.facts
-
-
-def _fold(ensembles: Sequence[AuditedEnsemble], search: _Search) -> None:
-    if not ensembles:
-        return
-    question, parts, found = search.question, search.parts, search.found
-    tables, asked = ensembles[0].tables, {}
-    states = _states_before(ensembles, parts, search.progress)
-    search.progress("reading facts", len(ensembles))
-    for each in ensembles:
-        known = known_of(each, parts[each.name], states.get(each.name))
-        of = search.facts[each.name] = facts_in(known)
-        names = question.names - {one.rule.name for one in _skipped(each, of, question)}
-        rules = [rule for rule in RULES if rule.name in names]
-        part = parts[each.name]
-        is_rolled = each.name not in states or _has_state(each.converted, part)
-        closes = table_of(
-            closes_in(known)
-            if is_rolled
-            else closes_between(each, tables.stored_zxid(each.name, part), part.to_zxid)
+    def damages(self) -> tuple[str, ...]:
+        """Files that rules about whole histories met, and where they could not be read."""
+        damages = [] if self.of.history is None else Folders(self.of.history).damages()
+        converted, (after_zxid, to_zxid) = self.of.converted, self.part
+        hole = unlogged_part(
+            converted.unlogged, converted.last_record, after_zxid + 1, to_zxid, self.question.end
         )
-        of_sessions = list(find_in_sessions(rules, known, of, question.bounds))
-        together = None
-        if search.brings_together:
-            together = Together(each.converted.buckets, [one for one in of_sessions if one.group is not None])
-            of_sessions = [one for one in of_sessions if one.group is None]
-        found[each.name], search.rows[each.name] = of_sessions, []
-        asked[each.name] = Asked(of, closes, question.bounds, names, question.chroot, together)
-    rows = [one for each in ensembles for one in tables.rows(each.name, parts[each.name])]
-    search.progress("searching for findings", len(rows))
-    trees: dict[str, list[Columns]] = {each.name: [] for each in ensembles}
-    shared = tables.shared(asked)
-    for made in tables.map(rows, lambda each, source: fold(each, shared.value[each.ensemble], source)):
-        found[made.ensemble] += made.findings
-        if made.rows is not None:
-            search.rows[made.ensemble].append(unpacked(*made.rows))
-        trees[made.ensemble].append(columns_of_rows(made.tree))
-    for name, made_trees in trees.items():
-        rules = [rule for rule in RULES if rule.name in asked[name].rules]
-        found[name] += find_in_tree(rules, made_trees, search.facts[name], question.bounds)
+        return (*damages, hole.text) if hole is not None else tuple(damages)
+
+    def _reason_to_skip(self, rule: AnyRule) -> str | None:
+        files = self.of.files
+        if isinstance(rule, WholeRule) and files is not None and not files.is_local:
+            return _BEHIND_URI
+        return reason_to_skip(rule, self.facts, has_files=files is not None)
+
+
+@without_collector()
+def _audits(
+    spark: SparkSession, ensembles: Sequence[AuditedEnsemble], question: Question, progress: Progress
+) -> list[_Audit]:
+    """The findings of all rules, by bucket in tasks, and the others here."""
+    audits = {
+        each.name: _Audit(each, question, each.part(question.start, question.end)) for each in ensembles
+    }
+    states = _states_before(spark, [each for each in audits.values() if each.needs_state], progress)
+    progress("reading facts", len(audits))
+    asked = {name: _asked(each, states.get(name)) for name, each in audits.items()}
+    rows = [one for each in audits.values() for one in _rows_of(each)]
+    progress("searching for findings", len(rows))
+    shared = spark.sparkContext.broadcast(asked)
+    for made in in_tasks(spark, rows, partial(evaluate, shared)):
+        audit = audits[made.ensemble]
+        audit.findings += made.findings
+        audit.groups |= made.groups
+        if made.facts is not None:
+            audit.facts = made.facts
+        else:
+            audit.trees.append(columns_of_rows(made.tree))
+    for each in audits.values():
+        if each.is_alone:
+            _require_group(spark, each)
+        else:
+            rules = [rule for rule in each.asked if isinstance(rule, Rule)]
+            each.findings += find_in_tree(rules, each.trees, each.facts, question.bounds)
+        _find_in_files(each, progress)
+    return list(audits.values())
+
+
+def _asked(audit: _Audit, state: Sequence[Columns] | None) -> Asked:
+    """The question for the tasks of an ensemble; where they are by bucket, facts and sessions are read here.
+
+    Args:
+        state: rows of facts among what stands before the part, by bucket; None for the beginning of all.
+    """
+    of, part, question = audit.of, audit.part, audit.question
+    names = frozenset(rule.name for rule in question.rules)
+    asked = Asked(question.chroot, question.group, names, question.bounds)
+    if audit.is_alone:
+        return asked
+    known = of.known(part, state)
+    audit.facts = facts_in(known)
+    rules = [rule for rule in audit.asked if isinstance(rule, Rule)]
+    audit.findings += find_in_sessions(rules, known, audit.facts, question.bounds)
+    # Where a state is stored already, tasks begin with it; else with the state before, or the beginning.
+    is_whole = state is None or of.stored_zxid(part) == part.after_zxid
+    closes = closes_in(known) if is_whole else of.closes(of.stored_zxid(part), part.to_zxid)
+    return asked._replace(
+        rules=frozenset(rule.name for rule in rules), facts=audit.facts, closes=table_of(closes)
+    )
+
+
+def _rows_of(audit: _Audit) -> list[BucketRows]:
+    of, question, rows = audit.of, audit.question, audit.of.rows(audit.part)
+    if not audit.is_alone:
+        return rows
+    if question.group is not None and question.chroot == of.converted.chroot:
+        buckets = (CLUSTER, bucket_of_group(question.group, of.converted.buckets))
+        rows = [each for each in rows if each.bucket in buckets]
+    seeds = tuple(file for each in rows for file in each.seeds)
+    operations = tuple(file for each in rows for file in each.operations)
+    return [replace(rows[0], bucket="", seeds=seeds, operations=operations)]
+
+
+def _require_group(spark: SparkSession, audit: _Audit) -> None:
+    """Raises NotFoundError with the names of all groups, where there was none of that name."""
+    group = audit.question.group
+    if group is not None and group not in audit.groups:
+        groups = in_tasks(spark, audit.of.rows(audit.part), partial(groups_in, audit.question.chroot))
+        require_group(group, set().union(*groups))
 
 
 def _states_before(
-    ensembles: Sequence[AuditedEnsemble], parts: Mapping[str, ZxidRange], progress: Progress
+    spark: SparkSession, later: Sequence[_Audit], progress: Progress
 ) -> dict[str, list[Columns]]:
     """Returns what stands before parts that begin later, the rows of facts in it by bucket.
 
     Of folders that are converted here it is kept, so that the next job begins with it.
     """
-    later = [each for each in ensembles if parts[each.name].after_zxid > each.converted.base_zxid]
     if not later:
         return {}
     progress("reading the states before", len(later))
-    tables = later[0].tables
-    number = tables.manifest.number + 1
-    kept = {
-        each.name
+    kept = [
+        each
         for each in later
-        if each.files is not None and not _has_state(each.converted, parts[each.name])
-    }
+        if each.of.files is not None and each.of.stored_zxid(each.part) < each.part.after_zxid
+    ]
+    output = (kept or later)[0].of.output
     if kept:
-        tables.clear(number)
-    closes = tables.shared({each.name: table_of(_closes_before(each, parts[each.name])) for each in later})
-    chroots = {each.name: each.converted.chroot for each in later}
-    rows = [one for each in later for one in tables.rows(each.name, parts[each.name])]
-    output: TaskOutput = tables.output
-    found: dict[str, list[Columns]] = {each.name: [] for each in later}
-    written: list[TaskFile] = []
-    for made in tables.map(
-        rows,
-        lambda each, source: roll(
-            each,
-            closes.value[each.ensemble],
-            number,
-            chroots[each.ensemble],
-            source,
-            output if each.ensemble in kept else None,
-        ),
-    ):
+        output.clear()
+    asked = {}
+    for each in later:
+        of, part = each.of, each.part
+        closes = table_of(of.closes(of.stored_zxid(part), part.after_zxid))
+        asked[of.name] = Asked(of.converted.chroot, None, frozenset(), {}, closes=closes)
+        if each in kept:
+            to = reached_by_tasks(output.folder)
+            asked[of.name] = asked[of.name]._replace(output=to, batch=output.number + 1)
+    rows = [one for each in later for one in each.of.rows(each.part)]
+    found: dict[str, list[Columns]] = {name: [] for name in asked}
+    files = []
+    for made in in_tasks(spark, rows, partial(state_before, spark.sparkContext.broadcast(asked))):
         found[made.ensemble].append(columns_of_rows(made.known))
-        written += map(tables.placed, made.written)
+        files += [each.placed(output.folder) for each in made.written]
     if kept:
-        ensembles_now = dict(tables.manifest.ensembles)
-        for name in kept:
-            of = ensembles_now[name]
-            state = StoredState(parts[name].after_zxid, number)
-            ensembles_now[name] = replace(
-                of, states=tuple(sorted((*of.states, state), key=lambda each: each.zxid))
-            )
-        tables.enter(ensembles_now, written)
+        ensembles = dict(output.ensembles)
+        for each in kept:
+            known = ensembles[each.of.name]
+            state = StoredState(each.part.after_zxid, output.number + 1)
+            states = sorted((*known.states, state), key=lambda each: each.zxid)
+            ensembles[each.of.name] = replace(known, states=tuple(states))
+        output.enter(ensembles, files)
     return found
 
 
-def _closes_before(of: AuditedEnsemble, part: ZxidRange) -> Columns:
-    """The ends of sessions between the last stored state and a part."""
-    return closes_between(of, of.tables.stored_zxid(of.name, part), part.after_zxid)
-
-
-def _has_state(of: Converted, part: ZxidRange) -> bool:
-    return any(state.zxid == part.after_zxid for state in of.states)
-
-
-def _skipped(of: AuditedEnsemble, facts: Facts, question: Question) -> list[Skipped]:
-    return [
-        Skipped(rule, reason)
-        for rule in question.rules
-        if (reason := _reason_to_skip(rule, facts, of)) is not None
-    ]
-
-
-def _reason_to_skip(rule: AnyRule, facts: Facts, of: AuditedEnsemble) -> str | None:
-    if isinstance(rule, WholeRule) and of.files is not None and not of.files.is_local:
-        return _BEHIND_URI
-    return reason_to_skip(rule, facts, has_files=of.files is not None)
-
-
-def _find_in_files(of: AuditedEnsemble, search: _Search) -> None:
+def _find_in_files(audit: _Audit, progress: Progress) -> None:
     """What rules about whole histories find, on the driver: they replay, which is one thread's work."""
-    question, part, facts = search.question, search.parts[of.name], search.facts[of.name]
-    left = {one.rule.name for one in _skipped(of, facts, question)}
-    findings = search.found[of.name]
+    of, question = audit.of, audit.question
     if of.history is not None:
-        for rule in question.rules:
-            if isinstance(rule, WholeRule) and rule.name not in left:
-                search.progress(f"reading the files of {of.name}: {rule.name}")
-                reported = rule.find(of.history, facts, question.bounds[rule.name])
-                findings += within(reported, part.after_zxid, part.to_zxid)
+        for rule in audit.asked:
+            if isinstance(rule, WholeRule):
+                progress(f"reading the files of {of.name}: {rule.name}")
+                reported = rule.find(of.history, audit.facts, question.bounds[rule.name])
+                audit.findings += within(reported, *audit.part)
     if question.group is not None:
-        search.found[of.name] = [one for one in findings if one.group == question.group]
-
-
-def _audited(of: AuditedEnsemble, search: _Search) -> Audited:
-    """All that was found, brought together."""
-    facts, rows = search.facts[of.name], search.rows.get(of.name, [])
-    beside = rows_beside(of.name, search.found[of.name], facts, rows)
-    damages = [] if of.history is None else Folders(of.history).damages()
-    part, converted = search.parts[of.name], of.converted
-    unlogged = unlogged_part(
-        converted.unlogged, converted.last_record, part.after_zxid + 1, part.to_zxid, search.question.end
-    )
-    if unlogged is not None:
-        damages.append(unlogged.text)
-    return Audited(
-        of.name,
-        merged([beside, *rows], facts),
-        tuple(_skipped(of, facts, search.question)),
-        facts,
-        tuple(damages),
-    )
+        audit.findings = [one for one in audit.findings if one.group == question.group]
 
 
 def report(
@@ -339,14 +294,19 @@ def report(
 ) -> AuditReport:
     """The report of one ensemble: the folders of its servers, or what `audit run` wrote.
 
-    Tasks decode logs, compute findings and check files; the driver shapes the page, in one pass over the rows
-    in order; `give` takes them as `tables.TABLES` has them. Raises what the laptop's report raises, and
+    Tasks decode logs and compute findings; the driver checks files and shapes the page, in one pass over the
+    rows in order; `give` takes them as `tables.TABLES` has them. Raises what the laptop's report raises, and
     ConfigError for folders on a cluster: what they are converted to lies on the driver.
     """
-    with _opened(spark, inputs, ensemble, chroot, progress) as of:
-        source = _source(of, chroot, progress)
+    given = _of_one(spark, inputs, ensemble)
+    with TemporaryDirectory(prefix="zkgroup-") as place:
+        (of,) = opened(spark, given, place, chroot, progress)
+        source: Source = ConvertedSource(of.output, of.name, chroot, progress)
+        paths: Sequence[Path] = ()
+        if of.history is not None and of.files is not None:
+            source, paths = Folders(of.history, chroot, progress), of.files.paths
         question = Question(chroot=chroot, start=start, end=end, group=group)
-        (found,) = ask([of], question, progress)
+        (audit,) = _audits(spark, [of], question, progress)
         return report_of(
             source,
             inputs,
@@ -355,50 +315,19 @@ def report(
             group=group,
             give=give,
             progress=progress,
-            found=found,
-            files=lambda: _files(spark, of),
+            found=audit.found,
+            files=lambda: health_of(paths, of.history),
         )
 
 
-def _source(of: AuditedEnsemble, chroot: str, progress: Progress) -> Source:
-    """The rows of the page: out of the files where they are on paths, else out of Parquet."""
-    if of.history is not None:
-        return Folders(of.history, chroot, progress)
-    tables = of.tables
-    stored = StoredTables(tables.storage.place, of.name, of.converted, tables.source, tables.storage.read)
-    return ConvertedSource(stored, chroot, progress)
-
-
-def _files(spark: SparkSession, of: AuditedEnsemble) -> list[FileHealth]:
-    """Returns how far each file is good, one a task; none where there are no files on paths."""
-    if of.history is None or of.files is None:
-        return []
-    files = [
-        (file.path, file.kind)
-        for listed in map(list_files, of.files.paths)
-        for file in sorted((*listed.snapshots, *listed.logs))
-    ]
-    return spark.sparkContext.parallelize(files, len(files)).map(_inspected).collect()  # type: ignore[no-any-return]
-
-
-def _inspected(file: tuple[Path, str]) -> FileHealth:
-    return inspected(*file)
-
-
-@contextmanager
-def _opened(
-    spark: SparkSession, inputs: Sequence[str], ensemble: str | None, chroot: str, progress: Progress
-) -> Iterator[AuditedEnsemble]:
-    """The one that is asked about; folders are converted for as long as the block lasts."""
-    given = [each._replace(name=ensemble) for each in given_of(inputs)]
-    tables = [each for each in given if is_converted(storage_of(spark, each.place))]
+def _of_one(spark: SparkSession, inputs: Sequence[str], ensemble: str | None) -> list[Given]:
+    """The inputs of the one that is asked about. Raises ConfigError for those of none, and of several."""
+    given = [given_of(text)._replace(name=ensemble) for text in inputs]
+    tables = [folder for each in given if newest_manifest(folder := folder_of(spark, each.place))]
     if tables and len(given) > 1:
         raise ConfigError(f"{tables[0].place} is Parquet of `audit run`: expected nothing beside it")
     if tables:
-        (one,) = tables
-        name = Tables(spark, one.place).manifest.named(one.place, ensemble)
-        yield opened(spark, [one._replace(name=name)], one.place, chroot, progress)[0]
-        return
+        return [given[0]._replace(name=OutputFolder(tables[0]).named(ensemble))]
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
     if not spark.sparkContext.master.startswith("local"):
@@ -406,5 +335,4 @@ def _opened(
             "a report of folders on a cluster has nowhere to convert them to: use `audit run` first, and its "
             "output as --input"
         )
-    with TemporaryDirectory(prefix="zkgroup-") as place:
-        yield opened(spark, given, place, chroot, progress)[0]
+    return given

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -39,15 +39,12 @@ from pyspark.sql.types import (
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.schemas import Column, ColumnType, select
 
-ACL: Final = ArrayType(
-    StructType(
-        [
-            StructField("perms", IntegerType(), nullable=False),
-            StructField("scheme", StringType(), nullable=False),
-            StructField("id", StringType(), nullable=False),
-        ]
-    ),
-    containsNull=False,
+_ACL: Final = StructType(
+    [
+        StructField("perms", IntegerType(), nullable=False),
+        StructField("scheme", StringType(), nullable=False),
+        StructField("id", StringType(), nullable=False),
+    ]
 )
 _TYPES: Final[dict[ColumnType, DataType]] = {
     "long": LongType(),
@@ -56,7 +53,7 @@ _TYPES: Final[dict[ColumnType, DataType]] = {
     "binary": BinaryType(),
     "boolean": BooleanType(),
     "timestamp": TimestampType(),
-    "acl": ACL,
+    "acl": ArrayType(_ACL, containsNull=False),
 }
 
 
@@ -70,17 +67,19 @@ def struct_of(columns: Iterable[Column]) -> StructType:
     )
 
 
-def columns_of(table: tuple[Column, ...], wanted: Sequence[str]) -> tuple[Column, ...]:
-    """The columns of a table by name, in this order. Raises ConfigError for one that there is not."""
+def selected(
+    table: tuple[Column, ...], names: Sequence[str] | None, *, data: bool = True
+) -> tuple[Column, ...]:
+    """The columns of a table as of `schemas.select`. Raises ConfigError for one that there is not."""
     try:
-        return select(table, wanted)
+        return select(table, names, data=data)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
 
 def require_types(table: tuple[Column, ...], asked: StructType) -> tuple[Column, ...]:
     """The columns that a schema given by the user selects. Raises ConfigError for another type."""
-    columns = columns_of(table, asked.fieldNames())
+    columns = selected(table, asked.fieldNames())
     for field, column in zip(asked.fields, columns, strict=True):
         expected = _TYPES[column.type]
         if field.dataType != expected:
@@ -91,18 +90,53 @@ def require_types(table: tuple[Column, ...], asked: StructType) -> tuple[Column,
     return columns
 
 
-KNOWN: Final = (
-    *("path", "paths", "columns", "data", "from_zxid", "to_zxid", "path_prefix", "resync"),
-    *("records_per_split", "section", "zookeeper"),
-)
+def _boolean(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "1", "yes", "false", "0", "no"):
+        raise ConfigError(f"option {name}: expected true or false, found {text!r}")
+    return text.lower() in ("true", "1", "yes")
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise ConfigError(f"option {name}: expected a number, decimal or 0x hex, found {text!r}") from None
+
+
+def _count(name: str, text: str) -> int:
+    count = _number(name, text)
+    if count < 1:
+        raise ConfigError(f"option {name}: expected at least 1, found {count}")
+    return count
+
+
+_PARSERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "columns": lambda _, text: tuple(each.strip() for each in text.split(",")),
+    "data": _boolean,
+    "from_zxid": _number,
+    "to_zxid": _number,
+    "path_prefix": lambda _, text: text,
+    "resync": _boolean,
+    "records_per_split": _count,
+}
+_KNOWN: Final = ("path", "paths", *_PARSERS, "section", "zookeeper")
 """Names of options, of all sources together; Spark gives them in small letters."""
-_TRUE: Final = ("true", "1", "yes")
-_FALSE: Final = ("false", "0", "no")
+_BOUNDS: Final[Mapping[type[Filter], tuple[int | None, int | None]]] = {
+    EqualTo: (0, 0),
+    EqualNullSafe: (0, 0),
+    GreaterThan: (1, None),
+    GreaterThanOrEqual: (0, None),
+    LessThan: (None, -1),
+    LessThanOrEqual: (None, 0),
+}
+"""What is added to the value of a filter for the first zxid and the last; None for no bound."""
+_ZXIDS: Final = (("zxid",), ("snap_zxid",))
+"""The columns of logs and of snapshots by which records and files are found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Holds what was asked for. Numbers of zxids are decimal or 0x hex; both ends are included."""
+    """The options of a source. Numbers of zxids are decimal or 0x hex; both ends are included."""
 
     paths: tuple[Path, ...]
     """Files and folders, at least one."""
@@ -118,114 +152,44 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, str], source: str) -> Options:
-        """Raises ConfigError for what is missing or no value of its kind."""
-        require_known(given, source)
+        """Raises ConfigError for what is missing, misspelt, or no value of its kind."""
+        for name in given:
+            if name.lower() not in _KNOWN:
+                near = get_close_matches(name.lower(), _KNOWN, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(_KNOWN)}"
+                raise ConfigError(f"{source}: there is no option {name!r}: {hint}")
         paths = _paths(given, source)
-        names = given.get("columns")
-        split = _number(given, "records_per_split")
-        if split is not None and split < 1:
-            raise ConfigError(f"option records_per_split: expected at least 1, found {split}")
-        return cls(
-            paths=paths,
-            columns=None if names is None else tuple(each.strip() for each in names.split(",")),
-            data=boolean(given, "data", default=True),
-            from_zxid=_number(given, "from_zxid"),
-            to_zxid=_number(given, "to_zxid"),
-            path_prefix=given.get("path_prefix"),
-            resync=boolean(given, "resync", default=False),
-            records_per_split=split,
-        )
+        values = {name: parse(name, given[name]) for name, parse in _PARSERS.items() if name in given}
+        return cls(paths, **values)
 
-    def selected(self, table: tuple[Column, ...]) -> tuple[Column, ...]:
-        """The columns of a table. Raises ConfigError for one that there is not."""
-        try:
-            return select(table, self.columns, data=self.data)
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-
-    def narrowed(self, filters: Iterable[Filter], zxid_column: str) -> tuple[Options, list[Filter]]:
+    def narrowed(self, filters: Iterable[Filter]) -> tuple[Options, list[Filter]]:
         """With the filters that reading itself can obey, and those that are left for Spark.
 
         Obeyed: bounds of the zxid, and the beginning of the path.
         """
         options, left = self, []
         for each in filters:
-            narrowed = _narrowed(options, each, zxid_column)
+            narrowed = options._narrowed(each)
             if narrowed is None:
                 left.append(each)
             else:
                 options = narrowed
         return options, left
 
-
-def _narrowed(options: Options, each: Filter, zxid_column: str) -> Options | None:
-    if isinstance(each, StringStartsWith) and each.attribute == ("path",):
-        return _below(options, each.value)
-    if not isinstance(
-        each, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
-    ) or each.attribute != (zxid_column,):
-        return None
-    if not isinstance(each.value, int):
-        return None
-    low, high = options.from_zxid, options.to_zxid
-    match each:
-        case EqualTo() | EqualNullSafe():
-            low, high = _largest(low, each.value), _smallest(high, each.value)
-        case GreaterThan():
-            low = _largest(low, each.value + 1)
-        case GreaterThanOrEqual():
-            low = _largest(low, each.value)
-        case LessThan():
-            high = _smallest(high, each.value - 1)
-        case _:
-            high = _smallest(high, each.value)
-    return replace(options, from_zxid=low, to_zxid=high)
-
-
-def _below(options: Options, prefix: str) -> Options | None:
-    known = options.path_prefix or ""
-    if prefix.startswith(known):
-        return replace(options, path_prefix=prefix)
-    return options if known.startswith(prefix) else None
-
-
-def _largest(known: int | None, value: int) -> int:
-    return value if known is None else max(known, value)
-
-
-def _smallest(known: int | None, value: int) -> int:
-    return value if known is None else min(known, value)
-
-
-def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """An option that is true or false. Raises ConfigError for anything else."""
-    text = given.get(name)
-    if text is None:
-        return default
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise ConfigError(f"option {name}: expected true or false, found {text!r}")
-
-
-def _number(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    try:
-        return int(text, 0)
-    except ValueError:
-        raise ConfigError(f"option {name}: expected a number, decimal or 0x hex, found {text!r}") from None
-
-
-def require_known(given: Mapping[str, str], source: str) -> None:
-    """Raises ConfigError for a misspelt option, with the name that was meant."""
-    for name in given:
-        if name.lower() not in KNOWN:
-            near = get_close_matches(name.lower(), KNOWN, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(KNOWN)}"
-            raise ConfigError(f"{source}: there is no option {name!r}: {hint}")
+    def _narrowed(self, each: Filter) -> Options | None:
+        if isinstance(each, StringStartsWith) and each.attribute == ("path",):
+            known = self.path_prefix or ""
+            if each.value.startswith(known):
+                return replace(self, path_prefix=each.value)
+            return self if known.startswith(each.value) else None
+        if type(each) not in _BOUNDS or each.attribute not in _ZXIDS or not isinstance(each.value, int):
+            return None
+        first, last = _BOUNDS[type(each)]
+        lows = [] if first is None else [each.value + first]
+        highs = [] if last is None else [each.value + last]
+        lows += [] if self.from_zxid is None else [self.from_zxid]
+        highs += [] if self.to_zxid is None else [self.to_zxid]
+        return replace(self, from_zxid=max(lows, default=None), to_zxid=min(highs, default=None))
 
 
 def _paths(given: Mapping[str, str], source: str) -> tuple[Path, ...]:

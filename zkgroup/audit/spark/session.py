@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -59,12 +60,8 @@ class Given(NamedTuple):
     """An absolute path, or a URI."""
 
 
-def given_of(texts: Sequence[str]) -> list[Given]:
-    """`[NAME=]FOLDER|URI`, each. Raises ConfigError for a name or a folder that is none."""
-    return list(map(_given, texts))
-
-
-def _given(text: str) -> Given:
+def given_of(text: str) -> Given:
+    """`[NAME=]FOLDER|URI`. Raises ConfigError for a name or a folder that is none."""
     name, equals, place = text.partition("=")
     if _NAME.fullmatch(name) and place:
         return Given(name, _absolute(place))
@@ -80,12 +77,12 @@ def _given(text: str) -> Given:
 
 def _absolute(place: str) -> str:
     path = path_of(place)
-    return place if is_uri(str(path)) else str(path.absolute())
+    return place.rstrip("/") if is_uri(str(path)) else str(path.absolute())
 
 
 def require_inputs(texts: Sequence[str]) -> None:
     """Looks at the inputs on paths, before Spark is started for them. Raises NotZooKeeperFileError."""
-    for _, place in given_of(texts):
+    for _, place in map(given_of, texts):
         if not is_uri(place):
             require_source(Path(place))
 
@@ -102,7 +99,7 @@ def require_output(output: str, texts: Sequence[str]) -> None:
     is_file = next((each for each in (target, *target.parents) if each.exists() and not each.is_dir()), None)
     if is_file is not None:
         raise ConfigError(f"output {output}: expected a folder, found a file at {is_file}")
-    for _, place in given_of(texts):
+    for _, place in map(given_of, texts):
         path = Path(place)
         if is_uri(place) or is_converted(path):
             continue
@@ -133,8 +130,8 @@ def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 """True if readers may be asked to filter. Off by default; a reader that can then fails each query."""
 
-_TOLD_BY_TASK: Final = re.compile(r"^zkgroup\.errors\.\w+: (.+)$", re.MULTILINE)
-"""Holds what an error of zkgroup says, in Python's traceback in Spark's error."""
+_ERROR_OF_TASK: Final = re.compile(r"^zkgroup\.errors\.\w+: (.+)$", re.MULTILINE)
+"""The text of an error of zkgroup, in Python's traceback in Spark's error."""
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -157,53 +154,18 @@ _LOCAL: Final[Mapping[str, str]] = {
 
 The JVM schedules, and Python does the work: what the JVM compiles at length does not pay.
 """
-_LOCAL_ENVIRONMENT: Final[Mapping[str, str]] = {
-    "PYSPARK_PYTHON": sys.executable,
-    "SPARK_LOCAL_IP": _LOOPBACK,
-}
-"""Workers run the interpreter for which zkgroup is installed."""
-
-
-def open_session(
-    master: str | None = None, *, name: str = "zkgroup audit", settings: Mapping[str, str] | None = None
-) -> SparkSession:
-    """A session with what the audit needs; `settings` win over that.
-
-    Args:
-        master: as `spark-submit` takes it; None for the one that `spark-submit` gave, else `local[*]`.
-
-    A session that is open already is given as it is, with the settings that can still be changed. Raises
-    ConfigError where something is not installed, or no Java is found.
-    """
-    require_spark()
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
-
-    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        master = "local[*]"
-    is_local = master is not None and master.startswith("local")
-    chosen = {**_ALWAYS, **(_LOCAL if is_local else {})}
-    builder = SparkSession.builder.appName(name)
-    if master is not None:
-        builder = builder.master(master)
-    for key, value in {**chosen, **(settings or {})}.items():
-        builder = builder.config(key, value)
-    try:
-        with _environment(_LOCAL_ENVIRONMENT if is_local else {}):
-            return builder.getOrCreate()
-    except PySparkException as error:
-        raise ConfigError(f"Spark did not start: {error}") from error
-    except Py4JJavaError as error:  # such as a master that does not answer; Java's trace has been printed
-        (told, *_) = str(error.java_exception).splitlines()
-        raise ConfigError(f"Spark did not start with master {master}: {told}") from error
 
 
 @contextmanager
 def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session of `open_session` that ends with the block; one that was open before stays open.
+    """A session with what the audit needs, which ends with the block; `settings` win over that.
 
-    An error of zkgroup that ended a task comes as ConfigError, with its text.
+    Args:
+        master: as `spark-submit` takes it; None for the one that `spark-submit` gave, else `local[*]`.
+
+    A session that is open already is given as it is, with the settings that can still be changed, and stays
+    open. Raises ConfigError where something is not installed, or no Java is found, and with its text for an
+    error of zkgroup that ended a task.
     """
     require_spark()
     from py4j.protocol import Py4JJavaError
@@ -211,26 +173,45 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     from pyspark.sql import SparkSession
 
     was_open = SparkSession.getActiveSession() is not None
-    spark = open_session(master, settings=settings)
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = "local[*]"
+    chosen = dict(_ALWAYS)
+    if master is not None and master.startswith("local"):
+        chosen |= _LOCAL
+        # Workers run the interpreter for which zkgroup is installed.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    builder = SparkSession.builder.appName("zkgroup audit")
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except PySparkException as error:
+        raise ConfigError(f"Spark did not start: {error}") from error
+    except Py4JJavaError as error:  # such as a master that does not answer; Java's trace has been printed
+        (text, *_) = str(error.java_exception).splitlines()
+        raise ConfigError(f"Spark did not start with master {master}: {text}") from error
     try:
         yield spark
     except (PySparkException, Py4JJavaError) as error:
-        told = _TOLD_BY_TASK.findall(str(error))
-        if not told:
+        texts = _ERROR_OF_TASK.findall(str(error))
+        if not texts:
             raise
-        raise ConfigError(told[-1]) from error
+        raise ConfigError(texts[-1]) from error
     finally:
         if not was_open:
             spark.stop()
 
 
 @contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """What Spark reads from the environment only, while it starts; what the user set there stays."""
-    added = {name: value for name, value in wanted.items() if name not in os.environ}
-    os.environ.update(added)
+def without_collector() -> Iterator[None]:
+    """Switches Python's garbage collector off: it would walk millions of rows, which live to the end."""
+    was_on = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        for name in added:
-            del os.environ[name]
+        if was_on:
+            gc.enable()

@@ -6,11 +6,11 @@ live ensemble, or one that `audit export` wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -23,14 +23,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from zkgroup.audit.inputs.opening import walk
-from zkgroup.audit.spark.options import Options, require_types, struct_of
+from zkgroup.audit.spark.options import Options, require_types, selected, struct_of
 from zkgroup.audit.spark.session import PUSHDOWN
 from zkgroup.errors import ConfigError
-from zkgroup.zkfiles.arrow import Batch, batch_of_lists, record_batch
+from zkgroup.zkfiles.arrow import batch_of_lists, record_batch
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns, parent_of
 from zkgroup.zkfiles.exports import ExportReader
 from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.log_index import HopIndex, Split, has_hop, index_log
+from zkgroup.zkfiles.log_index import HopIndex, has_hop, index_log
 from zkgroup.zkfiles.names import LOG as LOG_FILE
 from zkgroup.zkfiles.names import SNAPSHOT as SNAPSHOT_FILE
 from zkgroup.zkfiles.names import ServerFile, list_files
@@ -41,11 +41,9 @@ from zkgroup.zkfiles.znode_columns import snapshot_columns
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
-SNAPSHOTS: Final = "zookeeper-snapshot"
-
 _ZXID: Final = Column("snap_zxid", "long", False, "From the file's name: everything up to it is inside.")
 _FILE: Final = Column("file", "string", False, "The file as it was named to the reader.")
-SECTIONS: Final[dict[str, tuple[Column, ...]]] = {
+_SECTIONS: Final[dict[str, tuple[Column, ...]]] = {
     "nodes": SNAPSHOT,
     "sessions": (
         _ZXID,
@@ -72,119 +70,132 @@ SECTIONS: Final[dict[str, tuple[Column, ...]]] = {
 }
 
 
-@dataclass
-class SnapshotPartition(InputPartition):
-    """One snapshot."""
+class _TableSource(DataSource):
+    """A table that is read as `Options` say; the classes are registered by the name of their format."""
 
+    format: ClassVar[str]
+    readers: ClassVar[type[_TableReader]]
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.format
+
+    @property
+    def table(self) -> tuple[Column, ...]:
+        """All columns that there are."""
+        raise NotImplementedError
+
+    @property
+    def asked(self) -> Options:
+        """Raises ConfigError."""
+        return Options.of(self.options, self.format)
+
+    def schema(self) -> StructType:
+        return struct_of(selected(self.table, self.asked.columns, data=self.asked.data))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return self.readers(self.asked, require_types(self.table, schema), self.options)
+
+
+class _TableReader(DataSourceReader):
+    def __init__(self, options: Options, columns: tuple[Column, ...], given: Mapping[str, str]) -> None:
+        self.options, self.columns, self.given = options, columns, dict(given)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+
+@dataclass
+class _SnapshotPartition(InputPartition):
     path: str
     zxid: int
 
 
-class SnapshotRowsReader(DataSourceReader):
+class _SnapshotReader(_TableReader):
     """Reads the snapshots of a folder, or one file. `from_zxid` and `to_zxid` are about the files' names."""
 
-    def __init__(self, options: Options, section: str, columns: tuple[Column, ...]) -> None:
-        self._options = options
-        self._section = section
-        self._columns = columns
+    @property
+    def section(self) -> str:
+        """One of _SECTIONS."""
+        return self.given.get("section", "nodes")
 
     def partitions(self) -> list[InputPartition]:
         files: list[ServerFile] = []
-        for path in self._options.paths:
+        for path in self.options.paths:
             if path.is_file():
                 files.append(ServerFile.of(path) or ServerFile(0, path, SNAPSHOT_FILE))
             else:
                 files += list_files(path).snapshots
-        low, high = self._options.from_zxid, self._options.to_zxid
+        low, high = self.options.from_zxid, self.options.to_zxid
         return [
-            SnapshotPartition(str(file.path), file.zxid)
+            _SnapshotPartition(str(file.path), file.zxid)
             for file in files
             if (low is None or file.zxid >= low) and (high is None or file.zxid <= high)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, SnapshotPartition)
-        return (record_batch(batch) for batch in self._batches(partition))
-
-    def _batches(self, partition: SnapshotPartition) -> Iterator[Batch]:
-        path, names = Path(partition.path), [column.name for column in self._columns]
-        if self._section == "nodes":
-            yield from snapshot_columns(
-                path, columns=names, path_prefix=self._options.path_prefix, zxid=partition.zxid
-            )
+        assert isinstance(partition, _SnapshotPartition)
+        path, zxid, prefix = Path(partition.path), partition.zxid, self.options.path_prefix
+        if self.section == "nodes":
+            batches = snapshot_columns(path, columns=self.names, path_prefix=prefix, zxid=zxid)
+            yield from map(record_batch, batches)
             return
-        rows = list(_rows(self._section, open_snapshot(path, partition.zxid)))
-        table = [column.name for column in SECTIONS[self._section]]
-        lists = {name: [row[table.index(name)] for row in rows] for name in names}
-        if rows:
-            yield batch_of_lists(self._columns, lists)
+        reader = open_snapshot(path, zxid)
+        yield from _batches(
+            self.columns,
+            ({**row, "snap_zxid": zxid, "file": str(path)} for row in _rows(self.section, reader)),
+        )
 
 
-class FilteringSnapshotRowsReader(SnapshotRowsReader):
-    """Obeys bounds of snap_zxid and the beginning of path itself."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        if self._section == "nodes":
-            self._options, filters = self._options.narrowed(filters, "snap_zxid")
-        return filters
-
-
-class SnapshotSource(DataSource):
-    """Options: those of `options.Options`, and `section`, one of SECTIONS."""
-
-    _reader: type[SnapshotRowsReader] = SnapshotRowsReader
-
-    @classmethod
-    def name(cls) -> str:
-        return SNAPSHOTS
-
-    def schema(self) -> StructType:
-        return struct_of(Options.of(self.options, SNAPSHOTS).selected(SECTIONS[self._section]))
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        columns = require_types(SECTIONS[self._section], schema)
-        return self._reader(Options.of(self.options, SNAPSHOTS), self._section, columns)
-
-    @property
-    def _section(self) -> str:
-        section = self.options.get("section", "nodes")
-        if section not in SECTIONS:
-            raise ConfigError(f"option section: expected one of {', '.join(SECTIONS)}, found {section!r}")
-        return str(section)
-
-
-class FilteringSnapshotSource(SnapshotSource):
-    """For sessions that push filters down."""
-
-    _reader = FilteringSnapshotRowsReader
-
-
-def _rows(section: str, reader: SnapshotReader) -> Iterator[tuple[Any, ...]]:
-    zxid, file = reader.zxid, str(reader.path)
+def _rows(section: str, reader: SnapshotReader) -> Iterator[dict[str, Any]]:
+    """The rows of another section than the znodes."""
     if section == "sessions":
         for session, timeout_ms in sorted(reader.sessions.items()):
-            yield zxid, session, timeout_ms, file
+            yield {"session": session, "timeout_ms": timeout_ms}
     elif section == "acls":
         for number, acl in sorted(reader.acls.items()):
-            yield zxid, number, acl, file
+            yield {"number": number, "acl": acl}
     else:
+        counts = {"sessions": len(reader.sessions), "acls": len(reader.acls)}
         digest = reader.end.digest
         signed = None if digest is None else (digest.value + (1 << 63)) % (1 << 64) - (1 << 63)
-        yield zxid, len(reader.sessions), len(reader.acls), reader.end_zxid, signed, file
+        yield {**counts, "end_zxid": reader.end_zxid, "digest": signed}
 
 
-LOGS: Final = "zookeeper-txnlog"
+def _batches(columns: tuple[Column, ...], rows: Iterator[Mapping[str, Any]]) -> Iterator[Any]:
+    """Rows as pyarrow.RecordBatches."""
+    while some := list(islice(rows, ROWS_PER_BATCH)):
+        lists = {column.name: [row[column.name] for row in some] for column in columns}
+        yield record_batch(batch_of_lists(columns, lists))
+
+
+class SnapshotSource(_TableSource):
+    """Options: those of `options.Options`, and `section`, one of _SECTIONS."""
+
+    format = "zookeeper-snapshot"
+    readers = _SnapshotReader
+
+    @property
+    def table(self) -> tuple[Column, ...]:
+        section = self.options.get("section", "nodes")
+        if section not in _SECTIONS:
+            raise ConfigError(f"option section: expected one of {', '.join(_SECTIONS)}, found {section!r}")
+        return _SECTIONS[section]
 
 
 @dataclass
-class LogPartition(InputPartition):
-    """One log, or the records of one that start within a part of it."""
+class _LogPartition(InputPartition):
+    """The records of a log between two zxids, or of those the ones that start within a part of it."""
 
     path: str
-    split: Split | None = None
+    options: Options
+    start: int | None = None
+    end: int | None = None
 
 
-def logs_of(options: Options) -> tuple[ServerFile, ...]:
+def _logs_of(options: Options) -> list[ServerFile]:
     """The logs of the folders that can hold what is wanted, and the files that were named."""
     found: list[ServerFile] = []
     for path in options.paths:
@@ -192,69 +203,55 @@ def logs_of(options: Options) -> tuple[ServerFile, ...]:
             found.append(ServerFile.of(path) or ServerFile(0, path, LOG_FILE))
         else:
             found += list_files(path).logs_within(options.from_zxid or 0, options.to_zxid)
-    return tuple(sorted(found, key=lambda file: file.zxid))
+    return sorted(found, key=lambda file: file.zxid)
 
 
-def partitions_of(options: Options) -> list[LogPartition]:
+def _log_partitions(options: Options) -> list[InputPartition]:
     """One a file, or several where a size of splits is asked for: then each log is passed over once."""
-    found = []
-    for log in logs_of(options):
-        index = None
-        if options.records_per_split is not None:
-            index = index_log(log.path, every=options.records_per_split)
+    found: list[InputPartition] = []
+    for log in _logs_of(options):
+        path, every = str(log.path), options.records_per_split
+        index = None if every is None else index_log(log.path, every=every)
         if index is None or index.records == 0:
-            found.append(LogPartition(str(log.path)))
+            found.append(_LogPartition(path, options))
         else:
             splits = index.splits(options.from_zxid, options.to_zxid)
-            found += [LogPartition(str(log.path), split) for split in splits]
+            found += [_LogPartition(path, options, *split) for split in splits]
     return found
 
 
-def batches_of(options: Options, names: Iterable[str], partition: LogPartition) -> Iterator[Any]:
+def _log_batches(names: Sequence[str], partition: InputPartition) -> Iterator[Any]:
     """The pyarrow.RecordBatches of a partition."""
-    start, end = partition.split or (None, None)
+    assert isinstance(partition, _LogPartition)
+    options = partition.options
     batches = log_columns(
         Path(partition.path),
         columns=names,
         from_zxid=options.from_zxid,
         to_zxid=options.to_zxid,
         path_prefix=options.path_prefix,
-        start_offset=start,
-        end_offset=end,
+        start_offset=partition.start,
+        end_offset=partition.end,
         resync=options.resync,
     )
-    return (record_batch(batch) for batch in batches)
+    return map(record_batch, batches)
 
 
-class LogRowsReader(DataSourceReader):
+class _LogReader(_TableReader):
     """Reads the logs of a folder, or one log."""
 
-    def __init__(self, options: Options, names: tuple[str, ...]) -> None:
-        self._options = options
-        self._names = names
-
     def partitions(self) -> list[InputPartition]:
-        return list(partitions_of(self._options))
+        return _log_partitions(self.options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, LogPartition)
-        return batches_of(self._options, self._names, partition)
+        return _log_batches(self.names, partition)
 
 
-class FilteringLogRowsReader(LogRowsReader):
-    """Obeys bounds of zxid and the beginning of path itself; whole files are then never opened."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        self._options, left = self._options.narrowed(filters, "zxid")
-        return left
-
-
-class LogRowsStreamReader(DataSourceStreamReader):
+class _LogStream(DataSourceStreamReader):
     """A growing folder: the offset is the last zxid that was read."""
 
-    def __init__(self, options: Options, names: tuple[str, ...]) -> None:
-        self._options = options
-        self._names = names
+    def __init__(self, options: Options, names: Sequence[str]) -> None:
+        self._options, self._names = options, names
         self._known: HopIndex | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -267,7 +264,7 @@ class LogRowsStreamReader(DataSourceStreamReader):
         """The last whole record, whatever the limit: a half written one is left for the next time."""
         del limit
         last = (start or self.initialOffset())["zxid"]
-        for log in reversed(logs_of(replace(self._options, from_zxid=last + 1))):
+        for log in reversed(_logs_of(replace(self._options, from_zxid=last + 1))):
             known = self._known
             is_same = known is not None and has_hop(log.path, known.hops[-1])
             index = index_log(log.path, known=known if is_same else None)
@@ -280,150 +277,119 @@ class LogRowsStreamReader(DataSourceStreamReader):
         return {"zxid": last}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[InputPartition]:
-        within = self._within(start, end)
-        return [LogRange(each.path, each.split, start["zxid"], end["zxid"]) for each in partitions_of(within)]
+        return _log_partitions(replace(self._options, from_zxid=start["zxid"] + 1, to_zxid=end["zxid"]))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, LogRange)
-        within = self._within({"zxid": partition.after_zxid}, {"zxid": partition.to_zxid})
-        return batches_of(within, self._names, partition)
-
-    def _within(self, start: Mapping[str, int], end: Mapping[str, int]) -> Options:
-        return replace(self._options, from_zxid=start["zxid"] + 1, to_zxid=end["zxid"])
+        return _log_batches(self._names, partition)
 
 
-@dataclass
-class LogRange(LogPartition):
-    """The records of a log behind one zxid, up to another."""
-
-    after_zxid: int = 0
-    to_zxid: int = 0
-
-
-class LogSource(DataSource):
+class LogSource(_TableSource):
     """Options: those of `options.Options`."""
 
-    _reader: type[LogRowsReader] = LogRowsReader
+    format = "zookeeper-txnlog"
+    readers = _LogReader
 
-    @classmethod
-    def name(cls) -> str:
-        return LOGS
-
-    def schema(self) -> StructType:
-        return struct_of(self._asked().selected(LOG))
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return self._reader(self._asked(), _names(schema))
+    @property
+    def table(self) -> tuple[Column, ...]:
+        return LOG
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return LogRowsStreamReader(self._asked(), _names(schema))
-
-    def _asked(self) -> Options:
-        return Options.of(self.options, LOGS)
+        return _LogStream(self.asked, [column.name for column in require_types(LOG, schema)])
 
 
-class FilteringLogSource(LogSource):
-    """For sessions that push filters down."""
-
-    _reader = FilteringLogRowsReader
-
-
-def _names(schema: StructType) -> tuple[str, ...]:
-    return tuple(column.name for column in require_types(LOG, schema))
-
-
-TREES: Final = "zookeeper-tree"
-
-
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """Holds what the columns that are the same in all rows say."""
-
-    source: str
-    zxid: int
-    end_zxid: int | None
-
-
-_VALUES: Final[Mapping[str, Callable[[_Tree, StoredZnode], object]]] = {
-    "snap_zxid": lambda tree, znode: tree.zxid,
-    "end_zxid": lambda tree, znode: tree.end_zxid,
-    "path": lambda tree, znode: znode.path,
-    "parent": lambda tree, znode: parent_of(znode.path),
-    "name": lambda tree, znode: znode.path.rpartition("/")[2],
-    "depth": lambda tree, znode: znode.path.count("/") if znode.path != "/" else 0,
-    "data": lambda tree, znode: znode.data,
-    "acl": lambda tree, znode: znode.acl,
-    "czxid": lambda tree, znode: znode.stat.czxid,
-    "mzxid": lambda tree, znode: znode.stat.mzxid,
-    "pzxid": lambda tree, znode: znode.stat.pzxid,
-    "ctime": lambda tree, znode: znode.stat.ctime,
-    "mtime": lambda tree, znode: znode.stat.mtime,
-    "version": lambda tree, znode: znode.stat.version,
-    "cversion": lambda tree, znode: znode.stat.cversion,
-    "aversion": lambda tree, znode: znode.stat.aversion,
-    "owner": lambda tree, znode: znode.stat.ephemeral_owner,
-    "kind": lambda tree, znode: lifetime_of(znode.stat.ephemeral_owner) or "persistent",
-    "data_length": lambda tree, znode: len(znode.data or b""),
-    "file": lambda tree, znode: tree.source,
-}
-
-
-class TreeRowsReader(DataSourceReader):
+class _TreeReader(_TableReader):
     """Reads one tree in one partition; a walk asks a live ensemble from the worker that reads it."""
-
-    def __init__(self, given: Mapping[str, str], columns: tuple[Column, ...]) -> None:
-        self._zookeeper = given.get("zookeeper")
-        self._options = _options(given)
-        self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        prefix = self._options.path_prefix or ""
-        if self._zookeeper is None:
-            (path,) = self._options.paths
+        ensemble = self.given.get("zookeeper")
+        znodes: Iterable[StoredZnode]
+        if ensemble is None:
+            (path,) = self.options.paths
             reader = ExportReader(path)
-            tree = _Tree(str(reader.path), reader.header.zxid_before, reader.header.zxid_after)
-            znodes: Iterable[StoredZnode] = reader.znodes()
+            znodes, source = reader.znodes(), str(reader.path)
+            zxids = reader.header.zxid_before, reader.header.zxid_after
         else:
-            with ZooKeeperClient(self._zookeeper) as client, Blocking(client) as zk:
+            with ZooKeeperClient(ensemble) as client, Blocking(client) as zk:
                 walked = walk(zk)
-            tree = _Tree(self._zookeeper, walked.zxid_before, walked.zxid_after)
-            znodes = (znode.stored() for znode in walked.znodes)
-        return self._batches(tree, (znode for znode in znodes if znode.path.startswith(prefix)))
-
-    def _batches(self, tree: _Tree, znodes: Iterator[StoredZnode]) -> Iterator[Any]:
-        while some := list(islice(znodes, ROWS_PER_BATCH)):
-            lists = {
-                column.name: [_VALUES[column.name](tree, znode) for znode in some] for column in self._columns
-            }
-            yield record_batch(batch_of_lists(self._columns, lists))
+            znodes, source = (znode.stored() for znode in walked.znodes), ensemble
+            zxids = walked.zxid_before, walked.zxid_after
+        of_tree = {"snap_zxid": zxids[0], "end_zxid": zxids[1], "file": source}
+        prefix = self.options.path_prefix or ""
+        rows = ({**of_tree, **_row(znode)} for znode in znodes if znode.path.startswith(prefix))
+        return _batches(self.columns, rows)
 
 
-class TreeSource(DataSource):
+def _row(znode: StoredZnode) -> dict[str, Any]:
+    """A znode as a row of SNAPSHOT, but for what is the same in all rows."""
+    path, data, stat = znode.path, znode.data, znode.stat
+    return {
+        **stat._asdict(),
+        "path": path,
+        "parent": parent_of(path),
+        "name": path.rpartition("/")[2],
+        "depth": path.count("/") if path != "/" else 0,
+        "data": data,
+        "acl": znode.acl,
+        "owner": stat.ephemeral_owner,
+        "kind": lifetime_of(stat.ephemeral_owner) or "persistent",
+        "data_length": len(data or b""),
+    }
+
+
+class TreeSource(_TableSource):
     """`path`: an export; or `zookeeper`: HOST:PORT,.../CHROOT. Also `columns`, `data` and `path_prefix`."""
 
-    @classmethod
-    def name(cls) -> str:
-        return TREES
+    format = "zookeeper-tree"
+    readers = _TreeReader
 
-    def schema(self) -> StructType:
-        return struct_of(_options(self.options).selected(SNAPSHOT))
+    @property
+    def table(self) -> tuple[Column, ...]:
+        return SNAPSHOT
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return TreeRowsReader(dict(self.options), require_types(SNAPSHOT, schema))
+    @property
+    def asked(self) -> Options:
+        if "zookeeper" not in self.options:
+            options = Options.of(self.options, self.format)
+            if len(options.paths) > 1:
+                found = ", ".join(map(str, options.paths))
+                raise ConfigError(f"{self.format}: expected one export, found {found}")
+            return options
+        if "path" in self.options:
+            raise ConfigError(
+                f"{self.format}: path and zookeeper exclude each other: an export or a live ensemble"
+            )
+        return Options.of({**self.options, "path": "/"}, self.format)
 
 
-def _options(given: Mapping[str, str]) -> Options:
-    if "zookeeper" not in given:
-        options = Options.of(given, TREES)
-        if len(options.paths) > 1:
-            raise ConfigError(f"{TREES}: expected one export, found {', '.join(map(str, options.paths))}")
-        return options
-    if "path" in given:
-        raise ConfigError(f"{TREES}: path and zookeeper exclude each other: an export or a live ensemble")
-    return Options.of({**given, "path": "/"}, TREES)
+class _Filtering(_TableReader):
+    """Obeys bounds of the zxid and the beginning of the path itself; whole files are then never opened."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self.options, left = self.options.narrowed(filters)
+        return left
+
+
+class _FilteringLogReader(_Filtering, _LogReader):
+    pass
+
+
+class _FilteringSnapshotReader(_Filtering, _SnapshotReader):
+    pass
+
+
+class FilteringLogSource(LogSource):
+    """For sessions that push filters down."""
+
+    readers = _FilteringLogReader
+
+
+class FilteringSnapshotSource(SnapshotSource):
+    """For sessions that push filters down."""
+
+    readers = _FilteringSnapshotReader
 
 
 def register(spark: SparkSession) -> None:

@@ -1,137 +1,56 @@
-"""Files of a folder, on a path or on any filesystem that Hadoop knows, written by driver and tasks."""
+"""Folders on any filesystem that Hadoop knows, and the tasks that read and write files of folders.
+
+A task opens local and shared paths itself. Python workers have no Hadoop client, so the JVM brings them the
+contents of files behind URIs, and the driver writes there what they made.
+"""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.inputs.stored_files import StoredFile, write_rows
-from zkgroup.audit.spark.session import is_uri
+from zkgroup.audit.inputs.manifest import Folder, StoredFile
+from zkgroup.audit.inputs.stored_files import Source, parquet_of
+from zkgroup.audit.spark.session import is_uri, without_collector
 from zkgroup.errors import ConfigError
 
 
-class FileStatus(NamedTuple):
-    """A file of a folder."""
-
-    name: str
-    bytes: int
-
-
-class FolderStorage(Protocol):
-    """A folder. All methods raise ConfigError where the filesystem refuses."""
-
-    place: str
-    """Without a slash at its end."""
-
-    def path(self, name: str) -> str:
-        """The place of something in the folder, as Spark takes it."""
-
-    def files(self, name: str = "") -> list[FileStatus]:
-        """The regular files of a folder by name; none where there is no such folder."""
-
-    def read(self, name: str) -> bytes:
-        """The content of a file."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Writes a file whole or not at all; it is there under its name only when it is complete."""
-
-    def delete(self, name: str) -> None:
-        """Deletes a file or folder; nothing where there is none."""
-
-    def fetch(self, name: str, to: Path) -> None:
-        """Copies a file to this machine."""
-
-
-def storage_of(spark: SparkSession, place: str) -> FolderStorage:
+def folder_of(spark: SparkSession, place: str) -> Folder:
     """A folder: a path, or a URI of a filesystem that this Spark has. Raises ConfigError for any other."""
-    return HadoopStorage(spark, place) if is_uri(place) else LocalStorage(place)
+    place = place.rstrip("/")
+    return HadoopFolder(spark, place) if is_uri(place) else Folder(place)
 
 
-class LocalStorage:
-    """A folder on a local or shared path."""
-
-    def __init__(self, place: str) -> None:
-        self.place = place.rstrip("/")
-
-    def path(self, name: str) -> str:
-        return f"{self.place}/{name}" if name else self.place
-
-    def files(self, name: str = "") -> list[FileStatus]:
-        folder = Path(self.path(name))
-        with _with_path(folder):
-            if not folder.is_dir():
-                return []
-            return sorted(
-                FileStatus(each.name, each.stat().st_size) for each in folder.iterdir() if each.is_file()
-            )
-
-    def read(self, name: str) -> bytes:
-        with _with_path(Path(self.path(name))):
-            return Path(self.path(name)).read_bytes()
-
-    def write(self, name: str, content: bytes) -> None:
-        path = Path(self.path(name))
-        with _with_path(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            staged = path.with_name(f".{path.name}.{os.getpid()}")
-            staged.write_bytes(content)
-            staged.replace(path)
-
-    def delete(self, name: str) -> None:
-        path = Path(self.path(name))
-        with _with_path(path):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-
-    def fetch(self, name: str, to: Path) -> None:
-        with _with_path(to):
-            shutil.copyfile(self.path(name), to)
-
-
-@contextmanager
-def _with_path(path: Path) -> Iterator[None]:
-    """An error of the filesystem as a `ZkGroupError`, with the path."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-
-
-class HadoopStorage:
+class HadoopFolder(Folder):
     """A folder behind a URI."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
-        self.place = place.rstrip("/")
+        super().__init__(place)
         self._jvm: Any = spark._jvm
         configuration = spark._jsc.hadoopConfiguration()
-        with _with_place(self.place):
+        with _refusals(place):
             self._files = self._path("").getFileSystem(configuration)
 
-    def path(self, name: str) -> str:
-        return f"{self.place}/{name}" if name else self.place
+    def source(self, name: str) -> Any:
+        return pa.BufferReader(self.read(name))
 
-    def files(self, name: str = "") -> list[FileStatus]:
-        with _with_place(self.path(name)):
+    def sizes(self, name: str = "") -> dict[str, int]:
+        with _refusals(self.path(name)):
             if not self._files.exists(self._path(name)):
-                return []
+                return {}
             entries = self._files.listStatus(self._path(name))
-            found = [FileStatus(each.getPath().getName(), each.getLen()) for each in entries if each.isFile()]
-        return sorted(found)
+            return {each.getPath().getName(): each.getLen() for each in entries if each.isFile()}
 
     def read(self, name: str) -> bytes:
-        with _with_place(self.path(name)):
+        with _refusals(self.path(name)):
             stream = self._files.open(self._path(name))
             try:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
@@ -140,7 +59,7 @@ class HadoopStorage:
 
     def write(self, name: str, content: bytes) -> None:
         staged = f"{name}.staged"
-        with _with_place(self.path(name)):
+        with _refusals(self.path(name)):
             stream = self._files.create(self._path(staged), True)
             try:
                 stream.write(bytearray(content))
@@ -151,11 +70,12 @@ class HadoopStorage:
                 raise ConfigError(f"{self.path(name)}: the filesystem did not rename {staged}")
 
     def delete(self, name: str) -> None:
-        with _with_place(self.path(name)):
+        with _refusals(self.path(name)):
             self._files.delete(self._path(name), True)
 
     def fetch(self, name: str, to: Path) -> None:
-        with _with_place(self.path(name)):
+        """Copies a file to this machine."""
+        with _refusals(self.path(name)):
             target = self._jvm.org.apache.hadoop.fs.Path(to.as_uri())
             self._files.copyToLocalFile(False, self._path(name), target, True)
 
@@ -164,8 +84,8 @@ class HadoopStorage:
 
 
 @contextmanager
-def _with_place(place: str) -> Iterator[None]:
-    """Java's error as a `ZkGroupError`, with the place."""
+def _refusals(place: str) -> Iterator[None]:
+    """Raises ConfigError with the place for an error of Java."""
     try:
         yield
     except PySparkException as error:  # what pyspark has a class of its own for, such as a host that is none
@@ -177,32 +97,88 @@ def _with_place(place: str) -> Iterator[None]:
         raise ConfigError(f"{place}: {message}") from error
 
 
+class Task(Protocol):
+    """The files that a task reads: by their names below a path or a URI, and how long that takes."""
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def cost(self) -> int: ...
+
+
+_Task = TypeVar("_Task", bound=Task)
+_Result = TypeVar("_Result")
+
+
+def in_tasks(
+    spark: SparkSession, tasks: Sequence[_Task], do: Callable[[_Task, Source], _Result]
+) -> list[_Result]:
+    """Returns what `do` gives of each, in a task of Spark each; the longest begins first."""
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    longest_first = sorted(range(len(tasks)), key=lambda number: tasks[number].cost, reverse=True)
+    local = [number for number in longest_first if not is_uri(tasks[number].place)]
+    remote = [number for number in longest_first if is_uri(tasks[number].place)]
+    parts = [_with_contents(context, tasks[number], do) for number in remote]
+    if local:
+        paths = context.parallelize([tasks[number] for number in local], len(local))
+        parts.insert(0, paths.map(partial(_by_path, do)))
+    results = dict(zip([*local, *remote], context.union(parts).collect(), strict=True))
+    return [results[number] for number in range(len(tasks))]
+
+
+def _by_path(do: Callable[[_Task, Source], _Result], task: _Task) -> _Result:
+    with without_collector():
+        return do(task, Folder(task.place).source)
+
+
+def _with_contents(context: Any, task: _Task, do: Callable[[_Task, Source], _Result]) -> Any:
+    """A task to which Spark brings the contents of the files."""
+    if not task.names:
+        return context.parallelize([task], 1).map(partial(_by_path, do))
+
+    def run(contents: Iterable[tuple[str, bytes]]) -> Iterator[_Result]:
+        known = {
+            next(name for name in task.names if path.endswith(name)): content for path, content in contents
+        }
+        with without_collector():
+            yield do(task, lambda name: pa.BufferReader(known[name]))
+
+    places = ",".join(f"{task.place}/{name}" for name in task.names)
+    return context.binaryFiles(places).coalesce(1).mapPartitions(run)
+
+
 class TaskFile(NamedTuple):
     """A file that a task made."""
 
     file: StoredFile
     content: bytes | None
-    """None where it is in its place already; otherwise the driver puts it there."""
+    """None where it is in its place already."""
+
+    def placed(self, folder: Folder) -> StoredFile:
+        """The file, which is in its place then."""
+        if self.content is not None:
+            folder.write(self.file.name, self.content)
+        return self.file
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOutput:
-    """The folder of the output; None for one that only Hadoop's file systems reach."""
+def written(table: Any, file: StoredFile, output: Folder | None) -> TaskFile:
+    """Writes a table in a task, whole or not at all; content for the driver where the output is behind a URI.
 
-    folder: str | None
+    Raises ConfigError where the filesystem refuses.
+    """
+    content = parquet_of(table)
+    if output is None:
+        return TaskFile(file, content.to_pybytes())
+    output.write(file.name, content)
+    return TaskFile(file, None)
 
-    def write(self, table: Any, file: StoredFile) -> TaskFile:
-        """Writes a table, whole or not at all. Raises ConfigError where the filesystem refuses."""
-        if self.folder is None:
-            stream = pa.BufferOutputStream()
-            write_rows(table, stream)
-            return TaskFile(file, stream.getvalue().to_pybytes())
-        path = Path(self.folder, file.name)
-        staged = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_rows(table, staged)
-            staged.replace(path)
-        except OSError as error:  # no right to, or no space
-            raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
-        return TaskFile(file, None)
+
+def reached_by_tasks(folder: Folder) -> Folder | None:
+    """A folder, where tasks write to it themselves; None for one behind a URI."""
+    return None if isinstance(folder, HadoopFolder) else folder
