@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zkgroup.audit.answers.owner_lives import OwnerLife
+from zkgroup.audit.answers.partitions import OwnerLife
 from zkgroup.audit.inputs.texts import session_digits
 from zkgroup.model.requests import hex_session
 

@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from zkgroup.audit.answers.owner_lives import OwnerLife, OwnerLives
-from zkgroup.audit.answers.partition_offsets import OffsetWrite, PartitionOffsets
+from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, partition_steps, rows_by_partition
 from zkgroup.audit.findings.membership import registration_of
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, facts_of
-from zkgroup.audit.inputs.keys import BY_GROUP_PARTITION
 from zkgroup.history import ServerTransaction
 from zkgroup.history.group.replay import GroupEvidence
 from zkgroup.history.group.server_invariants import GroupLogChecker
@@ -52,20 +50,14 @@ def sessions_of(facts: Facts, group: str) -> Sessions:
 def deeds_of_rows(
     events: Iterable[Event], facts: Facts, group: str
 ) -> Iterator[tuple[TopicPartition, OwnerLife | OffsetWrite]]:
-    """Every owner that was created in a group, and every write of an offset, in order."""
-    offsets: dict[tuple[str, ...], PartitionOffsets] = {}
-    owners: dict[tuple[str, ...], OwnerLives] = {}
-    for event in events:
-        key = BY_GROUP_PARTITION.key(event)
-        if key is None or key[0] != group:
-            continue
-        tp = TopicPartition(key[1], int(key[2]))
-        if (write := offsets.setdefault(key, PartitionOffsets(group, facts)).see(event)) is not None:
-            yield tp, write
-        book = owners.setdefault(key, OwnerLives(facts))
-        book.see(event)
-        if book.current is not None and event.op == "create" and "/owners/" in event.path:
-            yield tp, book.current
+    """Every owner that was created in a group, and every write of an offset, partition by partition."""
+    applied = (event for event in events if event.applied)
+    for where, rows in rows_by_partition(applied).items():
+        for step in partition_steps(rows, (group,), facts) if where.group == group else ():
+            if step.write is not None:
+                yield where.topic_partition, step.write
+            elif step.is_owner and step.holder is not None and step.event.op == "create":
+                yield where.topic_partition, step.holder
 
 
 def tally_of_rows(events: Sequence[Event], group: str) -> Tally:

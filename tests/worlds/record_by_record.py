@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from zkgroup.audit.answers.sessions import SessionCounts, SessionRow, session_rows
+from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
 from zkgroup.audit.findings.record_checks import KEPT, RecordChecks, Step
 from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, inside_path, seed_of
 from zkgroup.audit.inputs.facts import Facts, SessionLife
@@ -210,6 +211,14 @@ class _Opening:
         )
 
 
+@dataclass(slots=True)
+class SessionCounts:
+    writes: int = 0
+    last_ms: int | None = None
+    created: int = 0
+    lost: int = 0
+
+
 class SessionRows:
     """Sees all rows of a history, in order."""
 
@@ -235,7 +244,21 @@ class SessionRows:
 
     def rows(self) -> list[SessionRow]:
         """By the zxid of the creation; those from before come first."""
-        return session_rows(self._counts, Counter(self._owners.values()), self._facts)
+        living = Counter(self._owners.values())
+        return by_beginning(
+            self._row(life, living[session]) for session, life in self._facts.sessions.items()
+        )
+
+    def _row(self, life: SessionLife, living: int) -> SessionRow:
+        counts = self._counts.get(life.session, SessionCounts())
+        return session_row(
+            life,
+            self._facts,
+            writes=counts.writes,
+            last_ms=counts.last_ms,
+            created=counts.created,
+            ephemerals=living if life.to_zxid is None else counts.lost,
+        )
 
 
 def sessions_of(events: Iterable[Event], facts: Facts) -> list[SessionRow]:

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from zkgroup.audit.answers.inspection import health_of
-from zkgroup.audit.answers.owner_lives import OwnerLife, member_of_thread
-from zkgroup.audit.answers.partitions import owners_of, rows_by_partition
+from zkgroup.audit.answers.partitions import OwnerLife, member_of_thread, owners_of
 from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.opening import open_source
@@ -222,9 +221,9 @@ class AuditRun(GroupRun):
 
 def _owners(source: Source, found: Found, group: str) -> dict[int, list[OwnerLife]]:
     """Every ownership in the files, by partition."""
-    from zkgroup.audit.answers.partition_rows import partition_rows
+    from zkgroup.audit.answers.reading import partition_rows
 
-    rows = rows_by_partition(partition_rows(source.rows(), group)[1], group)
+    rows = partition_rows(source.rows(), group)[1]
     return {where.topic_partition.partition: owners_of(mine, found.facts) for where, mine in rows.items()}
 
 

@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import click
 
-from zkgroup.audit.answers.owner_lives import OwnerLife
 from zkgroup.audit.answers.partitions import (
     GroupPartition,
     OffsetRow,
+    OwnerLife,
     offsets_of,
     owners_of,
     require_partition,
-    rows_by_partition,
 )
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.inputs.facts import Facts
@@ -196,17 +195,16 @@ def owners(
             raise click.UsageError("--between A B is --since A --until B: give one or the other")
         start, end = between
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.partition_rows import partition_rows
+        from zkgroup.audit.answers.reading import partition_rows
 
         zxids = source.zxids(start, end)
-        facts, rows = partition_rows(source.rows(start), group)
-        mine = rows_by_partition(rows, group)
+        facts, mine = partition_rows(source.rows(start), group)
         if partition is not None:
             require_partition(partition, mine, facts)
-            mine = {where: mine[where] for where in (GroupPartition(group, partition),) if where in mine}
         lives = [
             PartitionOwner(where.topic_partition, life)
-            for where, events in sorted(mine.items())
+            for where, events in mine.items()
+            if partition in (None, where.topic_partition)
             for life in owners_of(events, facts)
             if is_within(life.from_zxid, life.to_zxid, zxids)
         ]
@@ -278,10 +276,9 @@ def offsets(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.partition_rows import partition_rows
+        from zkgroup.audit.answers.reading import partition_rows
 
-        facts, rows = partition_rows(source.rows(start, end), group)
-        mine = rows_by_partition(rows, group)
+        facts, mine = partition_rows(source.rows(start, end), group)
         if partition is not None:
             require_partition(partition, mine, facts)
         found = [
@@ -323,7 +320,7 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.session_rows import session_views
+        from zkgroup.audit.answers.reading import session_views
 
         zxids = source.zxids(start, end)
         facts, all_sessions, groups = session_views(source.rows())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from tests.worlds.audit_agreement import deeds_of_rows, sessions_of
-from zkgroup.audit.answers.partition_offsets import OffsetWrite
+from zkgroup.audit.answers.partitions import OffsetWrite
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.history import HistoryRecord

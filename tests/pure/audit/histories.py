@@ -37,7 +37,7 @@ from tests.worlds.audit_log import START_MS, registration
 from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.answers.partitions import GroupPartition, offsets_of, owners_of, rows_by_partition
-from zkgroup.audit.answers.session_rows import session_views
+from zkgroup.audit.answers.reading import session_views
 from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.findings.times import Interval

@@ -7,7 +7,7 @@ import pytest
 from tests.worlds.audit_log import START_MS, AuditLog
 from tests.worlds.record_by_record import events_of
 from tests.worlds.screened_findings import rows_of_events
-from zkgroup.audit.answers.session_rows import session_views
+from zkgroup.audit.answers.reading import session_views
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.source import SeenTree

@@ -9,7 +9,7 @@ import pytest
 
 from tests.real.cli.staged_demos import ended, staged
 from tests.worlds.shell import Shell
-from zkgroup.audit.answers.owner_lives import OwnerLife
+from zkgroup.audit.answers.partitions import OwnerLife
 from zkgroup.demo.audit import AuditRun, Planted
 from zkgroup.demo.checks import CheckResult
 

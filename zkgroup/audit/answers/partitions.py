@@ -1,23 +1,28 @@
-"""The rows of groups, partition by partition: owners and their ends, and every write of an offset."""
+"""One partition of one group through time: who owned it, what its offset held, and who wrote that.
+
+Findings, the views of owners and offsets, and the report share it. A claim by zkgroup writes the offset too,
+in the transaction that creates the owner and after it: that is no commit (recipes 11).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
 
-from zkgroup.audit.answers.owner_lives import OwnerLife, owner_lives
-from zkgroup.audit.answers.partition_offsets import partition_steps
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import is_of_groups, require_group
+from zkgroup.audit.inputs.keys import Key
 from zkgroup.audit.inputs.texts import first_of, members_of
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.consumers import Offset, Owner, owners_path
 from zkgroup.znodes.paths import path_kind
 
-_NAMED = 8
+_SAFE_DIGITS: Final = 18
+"""So many are below 2**63 whatever they are; almost every offset is so, and there are many."""
 
 
 class GroupPartition(NamedTuple):
@@ -27,24 +32,14 @@ class GroupPartition(NamedTuple):
     topic_partition: TopicPartition
 
 
-def rows_by_partition(
-    events: Iterable[Event], group: str | None = None
-) -> Mapping[GroupPartition, list[Event]]:
-    """The rows of owners and offsets of a group, or of all, each partition's in order; partitions in order.
-
-    Memory: the rows that are asked for. Raises NotFoundError where there never was such a group.
-    """
+def rows_by_partition(events: Iterable[Event]) -> Mapping[GroupPartition, list[Event]]:
+    """The rows of owners and offsets, each partition's in order; partitions in order. Memory: these rows."""
     found: dict[GroupPartition, list[Event]] = {}
-    groups: set[str] = set()
     for event in events:
         place = path_kind(event.path)
-        if not is_of_groups(place):
-            continue
-        groups.add(place.name)
-        if place.kind in ("owner", "offset") and group in (None, place.name):
+        if place.kind in ("owner", "offset"):
             where = GroupPartition(place.name, TopicPartition(place.topic, place.partition))
             found.setdefault(where, []).append(event)
-    require_group(group, groups)
     return dict(sorted(found.items()))
 
 
@@ -58,14 +53,181 @@ def require_partition(partition: TopicPartition, shown: Collection[GroupPartitio
             with suppress(CorruptZnodeError):
                 known |= set(Topic.decode(Topic.path(partition.topic), change.data).partitions)
     if partition.partition not in known:
-        numbers = first_of([*map(str, sorted(known))], _NAMED) or "none"
+        numbers = first_of([*map(str, sorted(known))], most=8) or "none"
         raise NotFoundError(f"{partition}: no such partition; those of {partition.topic}: {numbers}")
 
 
+EndedBy = Literal["release", "session_end", "deleted_by_other", "open"]
+
+
+class OwnerLife(NamedTuple):
+    """One existence of an owner znode."""
+
+    thread: str
+    """The text of the znode, what is no UTF-8 replaced."""
+    session: int
+    """Names who created it; 0 for one of a snapshot that is not ephemeral."""
+    from_zxid: int
+    from_ms: int
+    to_zxid: int | None = None
+    to_ms: int | None = None
+    ended_by: EndedBy = "open"
+    ender: int | None = None
+    """The session that deleted it, or that ended."""
+    is_ephemeral: bool = True
+    """False for one that no session holds: `persistent_znode` reports it."""
+
+    def is_of(self, member: str) -> bool:
+        """Returns whether the text names this member."""
+        return member in members_named(self.thread)
+
+
+@lru_cache(maxsize=1 << 14)
+def member_of_thread(thread: str) -> str | None:
+    """The member that the text of an owner znode names; None where it is no thread id. Results are cached."""
+    return Owner(thread).member
+
+
+@lru_cache(maxsize=1 << 14)
+def members_named(thread: str) -> tuple[str, ...]:
+    """`Owner.members` of the text of an owner znode. Results are cached."""
+    return Owner(thread).members
+
+
+def thread_of(event: Event) -> str:
+    """The text of an owner znode, what is no UTF-8 replaced."""
+    return (event.data or b"").decode("utf-8", "replace")
+
+
+def owner_lives(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[OwnerLife]:
+    """Every ownership of a partition, out of its owner rows in order; the last may be open."""
+    current: OwnerLife | None = None
+    for event in rows:
+        if event.op in ("create", "delete"):
+            if current is not None:
+                yield _ended(current, event, facts)
+            current = _claimed(event) if event.op == "create" else None
+    if current is not None:
+        yield current
+
+
 def owners_of(events: Iterable[Event], facts: Facts) -> list[OwnerLife]:
-    """Every ownership of one partition, out of its rows in order; the last one may be open."""
+    """The same out of all rows of a partition, refused ones too."""
     rows = (event for event in events if event.applied and path_kind(event.path).kind == "owner")
     return list(owner_lives(rows, (), facts))
+
+
+def _claimed(event: Event) -> OwnerLife:
+    is_ephemeral = event.ephemeral == "session"
+    return OwnerLife(thread_of(event), event.session, event.zxid, event.time_ms, is_ephemeral=is_ephemeral)
+
+
+def is_session_end(facts: Facts, event: Event) -> bool:
+    """Returns whether a deletion came of the end of a session, and was not asked for by itself."""
+    life = facts.sessions.get(event.session)
+    return event.synthetic or (life is not None and life.to_zxid == event.zxid)
+
+
+def _ended(life: OwnerLife, event: Event, facts: Facts) -> OwnerLife:
+    """The life, over. A create ends it only where the log has a hole: its deletion is not known."""
+    if event.op == "create":
+        return life._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by="session_end")
+    how: EndedBy = "deleted_by_other"
+    if event.session == life.session:
+        how = "session_end" if is_session_end(facts, event) else "release"
+    return life._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by=how, ender=event.session)
+
+
+class OffsetWrite(NamedTuple):
+    """One write of the offset, on the state just before it."""
+
+    event: Event
+    offset: int | None
+    """None where it is no number; negative means "none"."""
+    previous: int | None
+    """Holds what the znode held before, in the same life; None where it held nothing, or that is not
+    known."""
+    holder: OwnerLife | None
+    holder_known: bool
+    """False as long as no row of the owner was seen: it may have no owner, or one from before the history."""
+    is_claim: bool
+
+    @property
+    def is_commit(self) -> bool:
+        return not self.is_claim and not self.event.seed
+
+    @property
+    def falls(self) -> bool:
+        return self.offset is not None and self.previous is not None and self.offset < self.previous >= 0
+
+    @property
+    def repeats(self) -> bool:
+        return self.offset is not None and self.offset == self.previous
+
+
+class PartitionStep(NamedTuple):
+    """One row of a partition, with what it did."""
+
+    event: Event
+    is_owner: bool
+    """True if the row is of the owner znode; it is of the offset otherwise."""
+    write: OffsetWrite | None
+    ended: OwnerLife | None
+    """The ownership that the row ended."""
+    holder: OwnerLife | None
+    """Names who owns the partition behind the row."""
+    value: int | None
+    """The offset behind the row."""
+    exists: bool
+    """True if there is an offset znode behind the row."""
+
+
+def partition_steps(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[PartitionStep]:
+    """Every row of a partition with what it did to owner and offset. Several rules share it."""
+    owners = f"{owners_path(key[0])}/"
+    holder: OwnerLife | None = None
+    value: int | None = None
+    holder_known = exists = False
+    for event in rows:
+        write: OffsetWrite | None = None
+        ended: OwnerLife | None = None
+        is_owner = event.path.startswith(owners)
+        if is_owner:
+            holder_known = True
+            if event.op in ("create", "delete"):
+                ended = None if holder is None else _ended(holder, event, facts)
+                holder = _claimed(event) if event.op == "create" else None
+        elif event.op == "delete":
+            exists, value = False, None
+        elif event.op in ("create", "set"):
+            write = _write(event, value if event.op == "set" else None, holder, holder_known=holder_known)
+            exists, value = True, write.previous if write.offset is None else write.offset
+        yield PartitionStep(event, is_owner, write, ended, holder, value, exists)
+
+
+def _write(
+    event: Event, previous: int | None, holder: OwnerLife | None, *, holder_known: bool
+) -> OffsetWrite:
+    offset = _number(event)
+    # Behind its owner's create, and only what was there, or "none": one that moves the offset with its claim
+    # has committed.
+    is_claim = (
+        holder is not None
+        and holder.from_zxid == event.zxid
+        and not event.seed
+        and (previous is None or offset == previous)
+    )
+    return OffsetWrite(event, offset, previous, holder, holder_known, is_claim)
+
+
+def _number(event: Event) -> int | None:
+    data = event.data
+    if data is not None and data.isdigit() and len(data) <= _SAFE_DIGITS:
+        return int(data)
+    try:
+        return Offset.decode(event.path, event.data).value
+    except CorruptZnodeError:
+        return None
 
 
 OffsetKind = Literal["commit", "claim", "reset", "deletion", "snapshot"]

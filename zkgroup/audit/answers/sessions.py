@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from zkgroup.audit.inputs.facts import Facts, SessionLife, server_of
@@ -39,36 +38,10 @@ class SessionRow(NamedTuple):
     was_controller: bool
 
 
-@dataclass(slots=True)
-class SessionCounts:
-    """Holds what is counted of one session."""
-
-    writes: int = 0
-    last_ms: int | None = None
-    created: int = 0
-    lost: int = 0
-
-
-def session_rows(
-    counts: Mapping[int, SessionCounts], living: Mapping[int, int], facts: Facts
-) -> list[SessionRow]:
-    """By the zxid of the creation; those from before come first.
-
-    Args:
-        living: by session, the ephemerals that it has at the end.
-    """
-    controllers, nothing = {life.session for life in facts.controllers}, SessionCounts()
-    rows = (
-        _row(life, counts.get(session, nothing), living.get(session, 0), session in controllers, facts)
-        for session, life in facts.sessions.items()
-    )
-    return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))
-
-
-def _row(
-    life: SessionLife, counts: SessionCounts, living: int, was_controller: bool, facts: Facts
+def session_row(
+    life: SessionLife, facts: Facts, *, writes: int, last_ms: int | None, created: int, ephemerals: int
 ) -> SessionRow:
-    ended: SessionEnd = "open" if life.to_zxid is None else "expired" if life.expired else "closed"
+    """The row of a session, whose last write was at `last_ms`, of what was counted of it."""
     end_ms = facts.end_ms if life.to_ms is None else life.to_ms
     return SessionRow(
         life.session,
@@ -78,12 +51,17 @@ def _row(
         life.from_ms,
         life.to_zxid,
         life.to_ms,
-        ended,
-        counts.writes,
-        None if counts.last_ms is None else max(end_ms - counts.last_ms, 0),
-        living if ended == "open" else counts.lost,
-        counts.created,
+        "open" if life.to_zxid is None else "expired" if life.expired else "closed",
+        writes,
+        None if last_ms is None else max(end_ms - last_ms, 0),
+        ephemerals,
+        created,
         members_of(facts, life.session),
         brokers_of(facts, life.session),
-        was_controller,
+        any(each.session == life.session for each in facts.controllers),
     )
+
+
+def by_beginning(rows: Iterable[SessionRow]) -> list[SessionRow]:
+    """By the zxid of the creation; those from before come first."""
+    return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from zkgroup.assignment import assignment_diff
-from zkgroup.audit.answers.owner_lives import OwnerLife, is_session_end, member_of_thread, thread_of
+from zkgroup.audit.answers.partitions import OwnerLife, is_session_end, member_of_thread, thread_of
 from zkgroup.audit.findings.membership import (
     ExpectedOwners,
     expected_owners,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.answers.owner_lives import OwnerLife
-from zkgroup.audit.answers.partition_offsets import (
+from zkgroup.audit.answers.partitions import (
     OffsetWrite,
+    OwnerLife,
     PartitionStep,
     partition_steps,
 )

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 
-from zkgroup.audit.answers.owner_lives import OwnerLife, owner_lives
-from zkgroup.audit.answers.partition_offsets import partition_steps
+from zkgroup.audit.answers.partitions import OwnerLife, owner_lives, partition_steps
 from zkgroup.audit.findings.group_rebalances import GroupReplay, replayed_group
 from zkgroup.audit.findings.membership import (
     demand,

@@ -9,7 +9,7 @@ from functools import partial
 from statistics import median
 from typing import Final
 
-from zkgroup.audit.answers.owner_lives import member_of_thread
+from zkgroup.audit.answers.partitions import member_of_thread
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
 from zkgroup.audit.findings.membership import ExpectedOwners
 from zkgroup.audit.findings.rules import (

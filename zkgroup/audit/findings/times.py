@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import NamedTuple, Protocol
 
-from zkgroup.audit.answers.owner_lives import OwnerLife
+from zkgroup.audit.answers.partitions import OwnerLife
 from zkgroup.audit.inputs.facts import Facts, Life
 
 

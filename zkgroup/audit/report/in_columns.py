@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.answers.owner_lives import EndedBy, OwnerLife
-from zkgroup.audit.answers.session_rows import SessionsBuilder
+from zkgroup.audit.answers.partitions import EndedBy, OwnerLife
+from zkgroup.audit.answers.reading import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.findings.buckets import LIMITS, AuditedColumns, AuditedRows, RowLimits
 from zkgroup.audit.findings.cluster import partition_stretches

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from zkgroup.audit.answers.owner_lives import OwnerLife
+from zkgroup.audit.answers.partitions import OwnerLife
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.findings.group_rebalances import Rebalance
 from zkgroup.audit.incidents.incident import NumberedFinding, NumberedIncident

@@ -1,14 +1,17 @@
-"""Says what each session did, counted in columns."""
+"""Sessions, and the rows of partitions, out of the parts of a history in columns."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 
-from zkgroup.audit.answers.sessions import SessionCounts, SessionRow, session_rows
-from zkgroup.audit.inputs.events import CLOSE_SESSION, CREATE, DELETE, OF_SESSION
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.answers.partitions import GroupPartition, rows_by_partition
+from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
+from zkgroup.audit.inputs.events import CLOSE_SESSION, CREATE, DELETE, OF_SESSION, Event
+from zkgroup.audit.inputs.facts import Facts, SessionLife
+from zkgroup.audit.inputs.keys import require_group
 from zkgroup.audit.inputs.logs import Ends
 from zkgroup.audit.inputs.rows import (
     ROWS_PER_PART,
@@ -24,6 +27,7 @@ from zkgroup.audit.inputs.rows import (
     transactions_of,
 )
 from zkgroup.audit.inputs.source import Rows
+from zkgroup.znodes.paths import path_kind
 
 _At = tuple[int, int]
 """A session and a zxid."""
@@ -43,8 +47,8 @@ class SessionsBuilder:
         self._writes: Counter[int] = Counter()
         self._last: dict[int, _At] = {}
         """Of each session zxid and time of its last transaction that ended none."""
-        self._ends: dict[_At, tuple[int, int]] = {}
-        """Of each transaction that may have ended its session: its time, and 1 for a write or 0."""
+        self._ends: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+        """By session, of each transaction that may have ended it: its time, and 1 for a write or 0."""
 
     def add(self, columns: Columns) -> None:
         """One part; what stood before is the first one."""
@@ -64,29 +68,28 @@ class SessionsBuilder:
         for session, zxid, time_ms in zip(*lists, strict=True):
             self._last[session] = zxid, time_ms
         for place in np.flatnonzero(is_end).tolist():
-            at = int(all_.session[place]), int(all_.zxid[place])
-            self._ends[at] = int(all_.time_ms[place]), int(not all_.opens[place])
+            of_session = self._ends[int(all_.session[place])]
+            of_session[int(all_.zxid[place])] = int(all_.time_ms[place]), int(not all_.opens[place])
 
     def rows(self, facts: Facts) -> list[SessionRow]:
-        """Every session of a history."""
-        known = {*self._created, *self._writes, *self._last, *(session for session, _ in self._ends)}
-        ends = {session: life.to_zxid for session, life in facts.sessions.items()}
-        counts = {session: self._counts(session, ends.get(session)) for session in known}
-        last = dict(self._last)
-        for (session, zxid), (time_ms, writes) in self._ends.items():
-            if zxid != ends.get(session):
-                counts[session].writes += writes
-                last[session] = max(last.get(session, (-1, 0)), (zxid, time_ms))
-        for session, (_, time_ms) in last.items():
-            counts[session].last_ms = time_ms
-        return session_rows(counts, self._ephemerals.living, facts)
+        """Every session of a history, by its beginning."""
+        return by_beginning(self._row(life, facts) for life in facts.sessions.values())
 
-    def _counts(self, session: int, end: int | None) -> SessionCounts:
+    def _row(self, life: SessionLife, facts: Facts) -> SessionRow:
+        session, end = life.session, life.to_zxid
         at = session, -1 if end is None else end
-        return SessionCounts(
-            writes=self._writes[session],
+        writes, last = self._writes[session], self._last.get(session)
+        for zxid, (time_ms, is_write) in self._ends.get(session, {}).items():
+            if zxid != end:
+                writes += is_write
+                last = max(last or (zxid, time_ms), (zxid, time_ms))
+        return session_row(
+            life,
+            facts,
+            writes=writes,
+            last_ms=last and last[1],
             created=self._created[session] - self._created_at[at],
-            lost=self._lost_at[at],
+            ephemerals=self._ephemerals.living.get(session, 0) if end is None else self._lost_at[at],
         )
 
 
@@ -109,3 +112,23 @@ def session_views(rows: Rows, rows_per_part: int = ROWS_PER_PART) -> tuple[Facts
         groups |= set(groups_of_paths(part.paths)[0])
     facts = rows.ended(facts_in(joined(known)))
     return facts, builder.rows(facts), groups
+
+
+def partition_rows(
+    rows: Rows, group: str | None, rows_per_part: int = ROWS_PER_PART
+) -> tuple[Facts, Mapping[GroupPartition, list[Event]]]:
+    """The facts, and the rows of owners and offsets of a group, or of all, each partition's in order.
+
+    Memory: these rows, and a part of the others. Raises NotFoundError where there never was such a group.
+    """
+    known: list[Columns] = []
+    found: list[Event] = []
+    names = set[str]()
+    for part in rows.parts(rows_per_part, None if group is None else (group,)):
+        known.append(compact(part.take(fact_rows(part))))
+        names |= set(groups_of_paths(part.paths)[0])
+        places = map(path_kind, part.paths)
+        is_asked = [each.kind in ("owner", "offset") and group in (None, each.name) for each in places]
+        found += part.events(np.flatnonzero(np.array(is_asked, np.bool_)[part.path]))
+    require_group(group, names)
+    return rows.ended(facts_in(joined(known))), rows_by_partition(found)
