@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from zkgroup.audit.findings.load import ACLS, open_acl
+from zkgroup.audit.findings.load import ACLS
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
-from zkgroup.audit.findings.tables import ScreenTables, Selection, TreeTable, equal_runs
+from zkgroup.audit.findings.tables import ScreenTables, Selection, equal_runs
 from zkgroup.audit.inputs.buckets import CLUSTER, TemporaryBuckets, known_rows
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.events import SET, SET_ACL, Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_SESSION, BY_SUBTREE, Key, Keys, is_of_groups
 from zkgroup.audit.inputs.rows import (
@@ -153,14 +153,12 @@ def find_in_bucket(
 
 def _tree_rows(tables: ScreenTables) -> Numbers:
     """The rows that make up the tree, and by which rights changed, whatever other buckets have."""
-    rows = tables.of(BY_SUBTREE)
-    matters: Flags = np.zeros(len(tables.columns), np.bool_)
-    if len(rows.rows):
-        tree = TreeTable(tables, rows)
-        for places in (tree.change, tree.write):
-            matters[rows.rows[places]] = True
-    assert open_acl.screen is not None
-    matters[open_acl.screen(tables, open_acl.bounds).rows] = True
+    columns, rows, acls = tables.columns, tables.of(BY_SUBTREE), tables.of(ACLS).rows
+    _, made, written = tables.standing(rows, SET)
+    matters: Flags = np.zeros(len(columns), np.bool_)
+    of_first_path = columns.path[acls] == columns.path[acls[:1]]
+    for each in (rows.rows[made], rows.rows[written], acls[of_first_path | (columns.op[acls] == SET_ACL)]):
+        matters[each] = True
     return np.flatnonzero(matters)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
-from zkgroup.audit.inputs.events import CREATE, SET_ACL, Event
+from zkgroup.audit.inputs.events import SET, SET_ACL, Event
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import BY_SUBTREE, Key, Keys
 from zkgroup.audit.inputs.texts import count_text, subtree_text, who
@@ -22,7 +21,7 @@ from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import ScreenTables, Selection
+    from zkgroup.audit.findings.tables import ScreenTables
 
 _MINUTE_MS: Final = 60_000
 _REFUSED: Final = "refused requests"
@@ -78,21 +77,6 @@ ACLS: Final = Keys("acl", _protected)
 """Rows that give or take rights below `/brokers` and `/consumers`, and changes of an ACL; one key."""
 
 
-class _Children(NamedTuple):
-    """Holds what a list of children holds."""
-
-    number: int = 0
-    size: int = 0
-    """Bytes of the answer."""
-
-
-def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """The last rows of what is there at the end, of subtrees with something large, wide or numerous."""
-    from zkgroup.audit.findings.tables import TreeTable
-
-    return TreeTable(tables, tables.of(BY_SUBTREE)).of_large_subtrees(bounds)
-
-
 @partial(
     Rule,
     question="Which znodes and lists of children come near to the megabyte that one answer may have, and"
@@ -102,80 +86,60 @@ def _znode_bloat_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     " and topics (dead_group); fewer, or shorter, names below one parent.",
     keys=BY_SUBTREE,
     bounds={"data_bytes": 524_288, "list_bytes": 524_288, "znodes": 100_000, "depth": 1},
-    screen=_znode_bloat_screen,
+    is_counted=True,
 )
-def znode_bloat(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def znode_bloat(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     """Znodes and lists that come near to what one answer may hold, and subtrees with very many znodes.
 
     A subtree has `depth` names; one with `znodes` or more is reported with its largest znode and its
     widest parent.
     """
-    # Memory: path and size of each znode, no data.
-    sizes: dict[str, int] = {}
-    written: dict[str, tuple[int, int]] = {}  # zxid and time of what wrote each znode that is too large
-    for event in rows:
-        if event.op == "delete":
-            sizes.pop(event.path, None)
-            written.pop(event.path, None)
-        elif event.op == "create" or (event.op == "set" and event.path in sizes):
-            sizes[event.path] = len(event.data or b"")
-            if sizes[event.path] >= bounds["data_bytes"]:
-                written[event.path] = (event.zxid, event.time_ms)
-            else:
-                written.pop(event.path, None)
-    for path, (zxid, time_ms) in sorted(written.items()):
-        detail = f"{path} holds {sizes[path]} bytes"
-        yield Finding("znode_bloat", "warning", from_zxid=zxid, from_ms=time_ms, detail=detail)
-    lists = _lists(sizes)
-    for parent, children in sorted(lists.items()):
-        if children.size >= bounds["list_bytes"]:
-            detail = f"{parent} has {_children_text(children)}, a list of {children.size} bytes"
-            yield Finding("znode_bloat", "warning", detail=detail)
-    yield from _large_subtrees(sizes, lists, bounds)
+    import numpy as np
 
-
-def _lists(sizes: Mapping[str, int]) -> dict[str, _Children]:
-    """The children of each parent, the root left out: it has the names of all keys."""
-    lists: dict[str, _Children] = {}
-    for path in sizes:
+    rows, known = tables.of(BY_SUBTREE), tables.columns.paths
+    living, made, written = tables.standing(rows, SET)
+    paths, sizes = [known[code] for code in living.tolist()], tables.sizes(rows.rows[written])
+    for place in (sizes >= bounds["data_bytes"]).nonzero()[0].tolist():
+        at = tables.moment(rows.rows[written[place]])
+        detail = f"{paths[place]} holds {sizes[place]} bytes"
+        yield Finding("znode_bloat", "warning", from_zxid=at.zxid, from_ms=at.time_ms, detail=detail)
+    numbers, lists = Counter[str](), Counter[str]()
+    for path in paths:
         parent, _, name = path.rpartition("/")
-        if parent:
-            known = lists.get(parent, _Children())
-            lists[parent] = _Children(known.number + 1, known.size + len(name.encode()) + _PER_NAME)
-    return lists
+        numbers[parent] += 1
+        lists[parent] += len(name.encode()) + _PER_NAME
+    for parent, size in lists.items():
+        if parent and size >= bounds["list_bytes"]:  # the root has the names of all keys
+            detail = f"{parent} has {_children_text(numbers[parent])}, a list of {size} bytes"
+            yield Finding("znode_bloat", "warning", detail=detail)
+    codes = rows.codes[made]
+    for code in (np.bincount(codes) >= bounds["znodes"]).nonzero()[0].tolist():
+        of_key = {paths[place]: int(sizes[place]) for place in (codes == code).nonzero()[0].tolist()}
+        yield from _large_subtrees(of_key, int(bounds["depth"]), bounds["znodes"])
 
 
-def _large_subtrees(
-    sizes: Mapping[str, int], lists: Mapping[str, _Children], bounds: Bounds
-) -> Iterator[Finding]:
-    depth = int(bounds["depth"])
-    znodes, data = Counter[str](), Counter[str]()
-    largest: dict[str, str] = {}
-    for path, size in sizes.items():
-        subtree = subtree_text(path, depth)
-        znodes[subtree] += 1
-        data[subtree] += size
-        known = largest.setdefault(subtree, path)
-        if (-size, path) < (-sizes[known], known):
-            largest[subtree] = path
-    widest: dict[str, str] = {}
-    for parent in sorted(lists, key=lambda path: (-lists[path].number, path)):
-        widest.setdefault(subtree_text(parent, depth), parent)
-    for subtree, count in sorted(znodes.items()):
-        if count >= bounds["znodes"]:
-            biggest, parent_ = largest[subtree], widest.get(subtree)
-            wide = ""
-            if parent_ is not None:
-                wide = f"; the widest is {parent_} with {_children_text(lists[parent_])}"
+def _large_subtrees(sizes: Mapping[str, int], depth: int, enough: float) -> Iterator[Finding]:
+    children = Counter(path.rpartition("/")[0] for path in sizes)
+    subtrees, parents = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for path in sizes:
+        subtrees[subtree_text(path, depth)].append(path)
+    for parent in filter(None, children):
+        parents[subtree_text(parent, depth)].append(parent)
+    for subtree, paths in subtrees.items():
+        if len(paths) >= enough:
+            largest = min(paths, key=lambda path: (-sizes[path], path))
+            widest = min(parents[subtree], key=lambda path: (-children[path], path), default=None)
+            wide = f"; the widest is {widest} with {_children_text(children[widest])}" if widest else ""
+            data = sum(sizes[path] for path in paths)
             detail = (
-                f"{subtree}: {count_text(count, 'znode')} with {data[subtree]} bytes of data;"
-                f" the largest is {biggest} with {sizes[biggest]}{wide}"
+                f"{subtree}: {count_text(len(paths), 'znode')} with {data} bytes of data;"
+                f" the largest is {largest} with {sizes[largest]}{wide}"
             )
             yield Finding("znode_bloat", "info", detail=detail)
 
 
-def _children_text(children: _Children) -> str:
-    return count_text(children.number, "child", "children")
+def _children_text(number: int) -> str:
+    return count_text(number, "child", "children")
 
 
 @partial(
@@ -274,26 +238,6 @@ def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
     return f"; {refused / (to_zxid - from_zxid + 1):.0%} of all transactions in that time"
 
 
-class _Rights(Enum):
-    OPEN = "open"
-    CLOSED = "closed"
-    MISSING = "missing"
-
-
-def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """All rows of the first path, and of those with changed ACLs; of others the last, if it is a create."""
-    from zkgroup.audit.findings.tables import have_rows, is_last_of_path
-
-    rows = tables.of(ACLS)
-    columns = tables.columns
-    op, paths = columns.op[rows.rows], columns.path[rows.rows]
-    matters = is_last_of_path(columns, rows) & (op == CREATE)
-    whole = have_rows(columns, rows.where(op == SET_ACL))
-    whole[paths[:1]] = True
-    matters |= whole[paths]
-    return rows.where(matters)
-
-
 @partial(
     Rule,
     question="May any client change znodes below /brokers and /consumers, and who changed ACLs?",
@@ -301,51 +245,42 @@ def _open_acl_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     act="Kafka before 0.9 leaves everything open; then the network has to keep others out. Where a part is"
     " closed and a part open, run Kafka's ZkSecurityMigrator, or close what is named.",
     keys=ACLS,
-    screen=_open_acl_screen,
+    is_counted=True,
 )
-def open_acl(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def open_acl(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     """Who may change what the groups and the brokers stand on."""
-    rights: dict[str, _Rights] = {}
-    first: Event | None = None
-    changers: list[int] = []
-    for event in rows:
-        first = first or event
-        if event.op == "delete":
-            rights.pop(event.path, None)
-        elif event.op == "create" or event.path in rights:
-            rights[event.path] = _rights(event.acl)
-        if event.op == "setACL":
-            changers.append(event.session)
-    counts = Counter(rights.values())
-    opened, closed, missing = (counts[each] for each in _Rights)
+    rows, columns = tables.of(ACLS), tables.columns
+    living, _, given = tables.standing(rows, SET_ACL)
+    acls = columns.acl[rows.rows[given]].tolist()
+    by_acl: dict[int, list[str]] = defaultdict(list)
+    for code, acl in zip(living.tolist(), acls, strict=True):
+        by_acl[acl].append(columns.paths[code])
+    opened, closed, missing = list[str](), list[str](), list[str]()
+    for code, paths in by_acl.items():
+        acl = columns.acls[code]
+        (missing if acl is None else opened if _is_open(acl) else closed).extend(paths)
+    changers = columns.session[rows.rows[columns.op[rows.rows] == SET_ACL]].tolist()
     # Where no ACL at all is known, they were not read.
     is_known = bool(opened or closed or changers)
-    if first is None or not is_known or not (opened or missing or changers):
+    if not is_known or not (opened or missing or changers):
         return
     severity: Severity = "warning" if missing or (opened and closed) else "info"
     lacking = ""
     if missing:
-        example = _example(rights, _Rights.MISSING)
-        lacking = f" {missing} have an ACL that the snapshot lacks (ZOOKEEPER-4689){example};"
-    changes = (
-        f"{count_text(len(changers), 'change')} of ACLs by {count_text(len(set(changers)), 'session')}"
-        if facts.has_log
-        else "changes of ACLs are in logs only"
-    )
+        lacking = (
+            f" {len(missing)} have an ACL that the snapshot lacks (ZOOKEEPER-4689), such as {min(missing)};"
+        )
+    changes = "changes of ACLs are in logs only"
+    if tables.facts.has_log:
+        changes = f"{count_text(len(changers), 'change')} of ACLs"
+        changes += f" by {count_text(len(set(changers)), 'session')}"
+    example = f", such as {min(opened)}" if opened and closed else ""
     detail = (
-        f"any client may change {opened} of {len(rights)} znodes below"
-        f" {' and '.join(_PROTECTED)}{_example(rights, _Rights.OPEN) if closed else ''};{lacking} {changes}"
+        f"any client may change {len(opened)} of {len(living)} znodes below"
+        f" {' and '.join(_PROTECTED)}{example};{lacking} {changes}"
     )
-    yield Finding.between("open_acl", severity, first, None, detail)
+    yield Finding.between("open_acl", severity, tables.moment(rows.rows[0]), None, detail)
 
 
-def _example(rights: Mapping[str, _Rights], wanted: _Rights) -> str:
-    first = min((path for path, has in rights.items() if has is wanted), default=None)
-    return "" if first is None else f", such as {first}"
-
-
-def _rights(acl: Acl | None) -> _Rights:
-    if acl is None:
-        return _Rights.MISSING
-    is_open = any((each.scheme, each.id) == ("world", "anyone") and each.perms & _CHANGE for each in acl)
-    return _Rights.OPEN if is_open else _Rights.CLOSED
+def _is_open(acl: Acl) -> bool:
+    return any((each.scheme, each.id) == ("world", "anyone") and each.perms & _CHANGE for each in acl)

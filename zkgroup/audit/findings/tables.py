@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -25,8 +24,6 @@ from zkgroup.znodes.paths import Kind, path_kind
 
 _PLAIN_DIGITS: Final = 18
 """So many are below 2**63 whatever they are."""
-_PER_NAME: Final = 4
-"""Bytes that a child costs in a list answer beside its name."""
 _FLAGS: Final = 4
 _VARIANTS: Final = len(OPS) * _FLAGS
 
@@ -129,6 +126,19 @@ class ScreenTables:
         """The rows of those of these keys that are asked for."""
         rows = self.of(keys)
         return rows.of_keys(np.array([asks(key) for key in rows.keys], np.bool_))
+
+    def standing(self, rows: Selection, write: int) -> tuple[Numbers, Numbers, Numbers]:
+        """The codes of the paths that are there at the end, and of each the places of two of these rows.
+
+        These are the row that made it, and the last one that made it or was a write of this kind.
+        """
+        op, paths = self.columns.op[rows.rows], self.columns.path[rows.rows]
+        size = len(self.columns.paths)
+        change = last_of_paths(size, paths, (op == CREATE) | (op == DELETE))
+        changed = np.flatnonzero(change >= 0)
+        living = changed[op[change[changed]] == CREATE]
+        last = last_of_paths(size, paths, (op == CREATE) | (op == write))
+        return living, change[living], last[living]
 
     def moment(self, row: int) -> Occurrence:
         """Zxid and time of a row."""
@@ -334,57 +344,3 @@ def equal_runs(values: Numbers) -> tuple[Numbers, Numbers]:
     """Where equal values begin that follow each other, and how many these are."""
     starts = np.flatnonzero(np.append([True], values[1:] != values[:-1])[: len(values)])
     return starts, np.diff(np.append(starts, len(values)))
-
-
-class TreeTable:
-    """The last rows of each path, among those of a selection."""
-
-    def __init__(self, tables: ScreenTables, rows: Selection) -> None:
-        self._tables, self._rows = tables, rows
-        columns = tables.columns
-        op, paths = columns.op[rows.rows], columns.path[rows.rows]
-        size = len(columns.paths)
-        change = last_of_paths(size, paths, (op == CREATE) | (op == DELETE))
-        changed = np.flatnonzero(change >= 0)
-        self.living = changed[op[change[changed]] == CREATE]
-        """The codes of the paths that are there."""
-        self.change: Numbers = change[self.living]
-        """The place of the create of each of them; and of its last write."""
-        self.write: Numbers = last_of_paths(size, paths, (op == CREATE) | (op == SET))[self.living]
-
-    def of_large_subtrees(self, bounds: Mapping[str, float]) -> Selection:
-        """The creates and last writes of what stands in subtrees with something large, wide or numerous."""
-        rows, columns = self._rows, self._tables.columns
-        codes = rows.codes[self.change]
-        is_large = self._tables.sizes(rows.rows[self.write]) >= bounds["data_bytes"]
-        counts = np.bincount(codes, minlength=len(rows.keys))
-        flags = counts >= bounds["znodes"]
-        flags[codes[is_large]] = True
-        lists: defaultdict[str, int] = defaultdict(int)
-        subtrees: dict[str, int] = {}
-        for path, code in zip(self.living.tolist(), codes.tolist(), strict=True):
-            parent, _, name = columns.paths[path].rpartition("/")
-            lists[parent] += len(name.encode()) + _PER_NAME
-            subtrees[parent] = code
-        for parent, size in lists.items():
-            if parent and size >= bounds["list_bytes"]:
-                flags[subtrees[parent]] = True
-        kept = np.zeros(len(rows.rows), np.bool_)
-        kept[self.change] = True
-        kept[self.write] = True
-        return rows.where(kept & flags[rows.codes])
-
-
-def is_last_of_path(columns: Columns, rows: Selection) -> Flags:
-    """Returns whether a row is the last one of its path among these."""
-    last = last_of_paths(len(columns.paths), columns.path[rows.rows], np.ones(len(rows.rows), np.bool_))
-    flags: Flags = np.zeros(len(rows.rows), np.bool_)
-    flags[last[last >= 0]] = True
-    return flags
-
-
-def have_rows(columns: Columns, rows: Selection) -> Flags:
-    """For each path whether it has a row among these."""
-    flags: Flags = np.zeros(len(columns.paths), np.bool_)
-    flags[columns.path[rows.rows]] = True
-    return flags
