@@ -50,6 +50,11 @@ class EnsembleFiles:
         return max(server.last_zxid for server in self.servers)
 
     @property
+    def first_logged(self) -> int | None:
+        """The zxid of the first record, by the files' names; None without a log."""
+        return min((zxid for each in self.servers if (zxid := each.first_logged) is not None), default=None)
+
+    @property
     def last_record(self) -> int | None:
         """The highest zxid of a record; None where there is none."""
         return max((zxid for each in self.servers if (zxid := each.last_record) is not None), default=None)

@@ -58,15 +58,15 @@ class Folders(Source):
         try:
             past = self._before(from_zxid, to_zxid)
         except NotFoundError as error:
-            if not self._has_logs or from_zxid > 1:
+            first = self.history.ensemble.first_logged
+            if first is None or from_zxid > 1:
                 raise
-            return self._log_alone(to_zxid, str(error))
+            return self._log_alone(first - 1, to_zxid, str(error))
         self._note(past.account)
         return self._rows(past.tree, _seen(past), to_zxid, is_whole=past.account.is_whole)
 
     def _rows(self, seeds: Tree, seen: SeenTree, to_zxid: int | None, *, is_whole: bool) -> Rows:
         """Returns what comes behind a tree; `is_whole` where it has all that stood then."""
-        after = seen.zxid
 
         def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
             from zkgroup.audit.inputs.logs import Ends, LoggedRange
@@ -75,7 +75,7 @@ class Folders(Source):
             # In a tree that lacks something a group may be known by a set alone.
             left_out = _offsets_of_others(groups, self.chroot) if is_whole and groups is not None else None
             before = columns_of(seeds_of(seeds, self.chroot))
-            log = LoggedRange(self.history, after, to_zxid, self.chroot, self.progress, self._holes)
+            log = LoggedRange(self.history, seen.zxid, to_zxid, self.chroot, self.progress, self._holes)
             ends, has_paths = Ends(), False
             for part in chain([before], log.parts(rows_per_part, left_out)):
                 has_paths = has_paths or any(part.paths)
@@ -170,20 +170,14 @@ class Folders(Source):
             self._holes[hole] = None
 
     def _covered(self) -> Covered:
-        firsts = [server.first_logged for server in self.history.ensemble.servers]
-        first, last = min((zxid for zxid in firsts if zxid is not None), default=None), self.history.last_zxid
-        times = [
-            None
-            if zxid is None
-            else next((each.time_ms for each in self.history.transactions(zxid, zxid)), None)
-            for zxid in (first, last)
-        ]
-        return Covered(first, times[0], last, times[1])
+        history = self.history
+        first, last = history.ensemble.first_logged, history.last_zxid
+        ends = [() if zxid is None else history.transactions(zxid, zxid) for zxid in (first, last)]
+        first_ms, last_ms = (next((each.time_ms for each in end), None) for end in ends)
+        return Covered(first, first_ms, last, last_ms)
 
-    def _log_alone(self, to_zxid: int | None, why: str) -> Rows:
+    def _log_alone(self, before: int, to_zxid: int | None, why: str) -> Rows:
         """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
-        firsts = [server.first_logged for server in self.history.ensemble.servers]
-        before = min(zxid for zxid in firsts if zxid is not None) - 1
         detail = "what stood before the first record is not known"
         if any(server.files.snapshots for server in self.history.ensemble.servers):
             self._lost[why] = None
@@ -199,13 +193,8 @@ class Folders(Source):
 
         Where all that follows is read anyway, the end of the newest log is enough, if it shows a record.
         """
-        if to_zxid is None and any(server.about_last_zxid() for server in self.history.ensemble.servers):
-            return True
-        return bool(self.history.last_zxid)
-
-    @property
-    def _has_logs(self) -> bool:
-        return any(server.files.logs for server in self.history.ensemble.servers)
+        servers = self.history.ensemble.servers if to_zxid is None else ()
+        return any(server.about_last_zxid() for server in servers) or bool(self.history.last_zxid)
 
     def _leads_on_from(self, from_zxid: int) -> bool:
         """Returns whether there is a record from a zxid on; where names tell, nothing is read."""
@@ -253,15 +242,8 @@ def _offsets_of_others(groups: Collection[str], chroot: str) -> LeftOutWrites:
 
 
 def _seen(past: PastTree) -> SeenTree:
-    account = past.account
-    return SeenTree(
-        past.tree,
-        account.zxid,
-        account.time_ms,
-        account.is_exact,
-        account.is_damaged,
-        account.detail,
-    )
+    tree, of = past
+    return SeenTree(tree, of.zxid, of.time_ms, of.is_exact, of.is_damaged, of.detail)
 
 
 def _some(zxids: Iterable[int]) -> str:

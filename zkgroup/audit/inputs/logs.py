@@ -97,8 +97,7 @@ class LoggedRange(NamedTuple):
     @property
     def _is_all(self) -> bool:
         """True if all logs are read: what the checks of all records need costs little then."""
-        firsts = [server.first_logged for server in self.history.ensemble.servers]
-        return self.to_zxid is None and self.after_zxid < min(filter(None, firsts), default=0)
+        return self.to_zxid is None and self.after_zxid < (self.history.ensemble.first_logged or 0)
 
     @property
     def _about_end(self) -> int:

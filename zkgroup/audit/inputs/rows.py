@@ -136,6 +136,7 @@ _TYPES: Final = {
     "acl": np.int32,
 }
 """Of the columns that are numpy arrays."""
+_PATHS: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 def _taken(column: Any, rows: Numbers) -> Any:
@@ -153,22 +154,17 @@ class ColumnsBuilder:
         """Rows that are objects; some thousands of them are in memory at a time."""
         rows = iter(events)
         while some := list(islice(rows, _EVENTS_AT_A_TIME)):
-            part: dict[str, Any] = dict(zip(_FIELDS, zip(*some, strict=True), strict=True))
-            part["acl"] = self.acl_codes(part["acl"])
-            self.add(
-                {
-                    name: pa.array(part[name], _SCHEMA.field(name).type) if name != "acl" else part[name]
-                    for name in _FIELDS
-                }
-            )
+            lists = dict(zip(_FIELDS, zip(*some, strict=True), strict=True))
+            acls = self.acl_codes(lists.pop("acl"))
+            part = {name: pa.array(values, _SCHEMA.field(name).type) for name, values in lists.items()}
+            self.add({**part, "acl": acls})
 
     def add(self, part: Mapping[str, Any]) -> None:
         """Columns by the names of `Event`, as Arrow has them; those that are numpy arrays already stay."""
         for name in _FIELDS:
             column = part[name]
-            self._parts[name].append(
-                column if isinstance(column, np.ndarray) else self._converted(name, column)
-            )
+            is_done = isinstance(column, np.ndarray)
+            self._parts[name].append(column if is_done else self._converted(name, column))
 
     def add_operations(self, part: Mapping[str, Any], time_ms: Numbers) -> None:
         """Columns by the names of OPERATION_COLUMNS, without times. Operations that no version knows are left
@@ -206,10 +202,9 @@ class ColumnsBuilder:
     def columns(self) -> Columns:
         """All parts. Paths become codes."""
         parts, self._parts = self._parts, {}
-        whole: dict[str, Any] = {}
-        codes, paths = encoded(parts.pop("path"))
-        for name, some in parts.items():
-            whole[name] = _joined(name, some)
+        path = pa.chunked_array(parts.pop("path"), _PATHS).unify_dictionaries().combine_chunks()
+        codes, paths = path.indices.to_numpy(zero_copy_only=False), path.dictionary.to_pylist()
+        whole = {name: _joined(name, parts.pop(name)) for name in list(parts)}
         return Columns(path=codes, paths=paths, acls=list(self._acls), **whole)
 
     def _converted(self, name: str, column: Any) -> Any:
@@ -255,31 +250,20 @@ def columns_of(events: Iterable[Event]) -> Columns:
     return builder.columns()
 
 
-def encoded(parts: Sequence[Any]) -> tuple[Numbers, list[str]]:
-    """Codes of several lists of texts as codes of one list, and that list."""
-    if not sum(map(len, parts)):
-        return np.zeros(0, np.int32), []
-    whole = pa.chunked_array(parts).unify_dictionaries()
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in whole.chunks])
-    return codes.astype(np.int32), whole.chunk(0).dictionary.to_pylist()
-
-
 def _joined(name: str, parts: Sequence[Any]) -> Any:
     if name in _TYPES:
-        return np.concatenate(parts) if parts else np.zeros(0, _TYPES[name])
+        return np.concatenate([np.zeros(0, _TYPES[name]), *parts])
     type_ = pa.int64() if name in _NULLABLE else pa.binary()
     if name == "data" and sum(part.nbytes for part in parts) > _LARGEST:
         type_ = pa.large_binary()
-    return pa.concat_arrays([part.cast(type_) for part in parts]) if parts else pa.array([], type_)
+    return pa.concat_arrays([pa.array([], type_), *(part.cast(type_) for part in parts)])
 
 
 def _whole(column: Any) -> Any:
     """One array of a chunked one."""
-    if isinstance(column, pa.ChunkedArray):
-        if column.num_chunks == 1:
-            return column.chunk(0)
-        return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
-    return column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _encoded(column: Any) -> Any:
