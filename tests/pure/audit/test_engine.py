@@ -42,7 +42,7 @@ def whole(history: object, facts: Facts, bounds: Bounds) -> list[Finding]:
 
 def _rule(find: Callable[..., Iterator[Finding]] = rows, **changes: Any) -> Rule:
     fields: dict[str, Any] = {"question": "?", "act": "", "keys": BY_GROUP, "bounds": {"most": 3}}
-    return Rule(find, **{**fields, **changes})
+    return Rule(find=find, **{**fields, **changes})
 
 
 def _log() -> AuditLog:
@@ -93,7 +93,7 @@ def test_what_the_input_is_not_enough_for_is_named() -> None:
     """One tree answers what a snapshot can; the others say what they lack."""
     tree = OneTree(ExportHeader(time_ms=None, source="", zxid_before=5, zxid_after=5), tuple)
     needs_tree = _rule(bare, needs=("snapshot",))
-    of_files = WholeRule(whole, question="?", act="", needs=("snapshot",))
+    of_files = WholeRule(find=whole, question="?", act="", needs=("snapshot",))
 
     skipped = audit(tree, [_rule(), needs_tree, of_files]).skipped
 
@@ -168,7 +168,7 @@ def _copy(name: str, files: list[str], target: Path) -> None:
 def test_findings_over_the_whole_history_keep_to_the_stretch() -> None:
     """What a rule over whole files finds outside the stretch is left out, unless it lasts to the end."""
 
-    rule = WholeRule(whole, question="?", act="")
+    rule = WholeRule(find=whole, question="?", act="")
     found = audit(source(INCIDENTS), [rule], start=PointInTime(zxid=107), end=PointInTime(zxid=110)).findings
 
     assert [each.from_zxid for each in found] == [20, 107, 110]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import partial
 from itertools import zip_longest
 from typing import Final
 
@@ -28,8 +27,7 @@ from zkgroup.znodes.paths import path_kind
 _NAMED_MAX: Final = 5
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which brokers were registered for a short time only, how long were they away, and what had"
     " they led?",
     act="Look at the broker's own log and its pauses at that time. Sessions that expire again and again mean"
@@ -91,8 +89,7 @@ def _led_text(led: set[TopicPartition]) -> str:
     return f"it led {count_text(len(led), 'partition')} of {first_of(topics, _NAMED_MAX)}"
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which brokers lead fewer partitions than they are the first replica of, at the end?",
     needs=("snapshot",),
     act="`zkgroup elect preferred` brings leaders back to the first replica, once that is in sync. A broker"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -40,8 +39,7 @@ from zkgroup.znodes.paths import path_kind
 _NAMED_MAX: Final = 5
 
 
-@partial(
-    Rule,
+@Rule(
     question="When was which broker elected controller, how long was there none, and did elections come in"
     " storms?",
     act="One election after a controller's death is as it should be. A storm means that every winner fails at"
@@ -121,8 +119,7 @@ def _unreadable_brokers(storm: Sequence[Life], facts: Facts) -> Mapping[str, Non
     return found
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Did every election raise the controller epoch by exactly one?",
     act="A step of more than one, or back: the epoch was written by hand, or the tree was restored from a"
@@ -171,8 +168,7 @@ class _Decision(NamedTuple):
     """The controller epoch that it carries; None where it carries none."""
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Which states, replica lists, requests and epochs were written by a session that was not the"
     " controller's, or in an older controller epoch?",
@@ -309,8 +305,7 @@ class _Request(NamedTuple):
     """The write that asked for each first."""
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which reassignments do not end, and which ended with the partition somewhere else?",
     needs=("snapshot", "log"),
     act="Standing: a replica that it moves to does not come into sync; start its broker, or `zkgroup reassign"
@@ -397,8 +392,7 @@ def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:
     return now is not None and replicas_at(facts, partition, since) != replicas_at(facts, partition, now.zxid)
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which topics should have been deleted long ago?",
     needs=("snapshot",),
     act="A controller deletes a topic once every broker of its replica lists is up and none of its partitions"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 from zkgroup.audit.findings.record_checks import disagreements, record_checks_of
@@ -30,8 +29,7 @@ class _Seen(NamedTuple):
     """Bytes of data, by subtree."""
 
 
-@partial(
-    WholeRule,
+@WholeRule(
     severity="info",
     question="How did the tree grow from one snapshot to the next, and where?",
     needs=("snapshot",),
@@ -87,8 +85,7 @@ def _compared(before: _Seen, after: _Seen, depth: int) -> Iterator[Finding]:
         yield Finding("growth", "info", None, None, None, None, *zxids, *times, detail)
 
 
-@partial(
-    WholeRule,
+@WholeRule(
     severity="info",
     question="When did ZooKeeper's servers elect a leader, and how long was nothing written?",
     act="Look at the servers' logs of that time: a leader that was lost, a quorum that was not there. In such"
@@ -109,8 +106,7 @@ def ensemble_election(history: History, facts: Facts, bounds: Bounds) -> Iterato
         yield Finding.during("ensemble_election", "info", step, detail)
 
 
-@partial(
-    WholeRule,
+@WholeRule(
     severity="error",
     question="Which transactions are missing in the files?",
     act="Within an epoch zxids have no gaps, so a log is missing, damaged, or was never on this server: one"
@@ -148,8 +144,7 @@ def history_hole(history: History, facts: Facts, bounds: Bounds) -> Iterator[Fin
         yield Finding("history_hole", "error", None, None, None, None, *ends, detail)
 
 
-@partial(
-    WholeRule,
+@WholeRule(
     severity="error",
     question="Is there a transaction with which a server does not start?",
     act="A server that reads this log at its start needs `-Djute.maxbuffer=BYTES`, on every server, or"
@@ -175,8 +170,7 @@ def oversized_transaction(history: History, facts: Facts, bounds: Bounds) -> Ite
         yield Finding.between("oversized_transaction", "error", one, one, f"{path.name}: {one.text}")
 
 
-@partial(
-    WholeRule,
+@WholeRule(
     severity="error",
     question="Which transactions are different on different servers of one ensemble?",
     act="Two servers applied different histories, which ZooKeeper rules out: files of two ensembles in one"
@@ -197,8 +191,7 @@ def split_history(history: History, facts: Facts, bounds: Bounds) -> Iterator[Fi
             yield Finding.during("split_history", "error", each, detail)
 
 
-@partial(
-    WholeRule,
+@WholeRule(
     question="When did the time in the log go back although zxids rose?",
     act="Durations across it are too short by as much, here and in every log of that time. Within an epoch"
     " one server's clock was set back: let it be slewed. At an election the new leader's clock is behind:"
@@ -223,8 +216,7 @@ def clock_step(history: History, facts: Facts, bounds: Bounds) -> Iterator[Findi
 _DOUBTS_MAX = 20
 
 
-@partial(
-    WholeRule,
+@WholeRule(
     severity="error",
     question="Does a replay of the files give the trees that the servers had?",
     needs=("snapshot", "log"),

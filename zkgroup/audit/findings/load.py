@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
@@ -77,8 +76,7 @@ ACLS: Final = Keys("acl", _protected)
 """Rows that give or take rights below `/brokers` and `/consumers`, and changes of an ACL; one key."""
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which znodes and lists of children come near to the megabyte that one answer may have, and"
     " which subtrees are large?",
     needs=("snapshot",),
@@ -142,8 +140,7 @@ def _children_text(number: int) -> str:
     return count_text(number, "child", "children")
 
 
-@partial(
-    Rule,
+@Rule(
     question="How many clients does one change wake, by what their recipes watch? ZooKeeper does not log"
     " watches.",
     act="Each of them reads at once, and of members each reads every registration. Split large groups, start"
@@ -185,8 +182,7 @@ def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
     return [life for lives in by_name.values() for life in lives]
 
 
-@partial(
-    Rule,
+@Rule(
     severity="info",
     question="Which subtrees are written most, by whom, and how many requests are refused?",
     act="Every write goes to every server and to its disk. Offsets: commit less often (commit_rate). Owners"
@@ -238,8 +234,7 @@ def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
     return f"; {refused / (to_zxid - from_zxid + 1):.0%} of all transactions in that time"
 
 
-@partial(
-    Rule,
+@Rule(
     question="May any client change znodes below /brokers and /consumers, and who changed ACLs?",
     needs=("snapshot",),
     act="Kafka before 0.9 leaves everything open; then the network has to keep others out. Where a part is"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.answers.partitions import (
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 _MINUTE_MS: Final = 60_000
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Which commit set an offset back? What lies between is consumed twice.",
     act="See who wrote it and whether it owned the partition (zombie_commit, `audit owners`). If it was"
@@ -64,8 +63,7 @@ def _judge_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Sev
     return "error", ""
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Which commits came from a session that did not own the partition at that moment?",
     act="An error: another member owned it, or the offset fell. Find the process behind the session and stop"
@@ -120,8 +118,7 @@ def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Selec
     return p.keys_with(is_over & (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"]))
 
 
-@partial(
-    Rule,
+@Rule(
     severity="info",
     question="Which owner gave a partition up after a long time without one commit? Its successor starts"
     " where it started.",
@@ -176,8 +173,7 @@ def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     return p.keys_with(p.is_last & (p.holder >= 0) & p.exists & is_still)
 
 
-@partial(
-    Rule,
+@Rule(
     severity="info",
     question="Which owned partitions had no change of offset for long, up to the end of the history?",
     act="Compare with the log end of the partition, which ZooKeeper does not know: at the end it is idle,"
@@ -207,8 +203,7 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
     yield Finding.during("stalled_offset", "info", time, detail, partition_of(key), holder.session)
 
 
-@partial(
-    Rule,
+@Rule(
     severity="info",
     question="How many offsets does a group write, and how many of them say nothing new?",
     act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
@@ -249,8 +244,7 @@ def _has_member(facts: Facts, group: str) -> bool:
     return any(life.to_zxid is None for life in facts.members.get(group, ()))
 
 
-@partial(
-    Rule,
+@Rule(
     severity="info",
     question="Which groups have offsets, but no member and no write for days?",
     needs=("snapshot",),
@@ -290,8 +284,7 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
     yield Finding("dead_group", "info", key[0], from_zxid=zxid, from_ms=last_ms, detail=detail)
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which offsets are of partitions that do not exist?",
     needs=("snapshot",),
     act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 
 from zkgroup.audit.answers.partitions import OwnerLife, owner_lives, partition_steps
@@ -65,8 +64,7 @@ def _is_within(owner: OwnerLife, life: Life) -> bool:
     return life.from_zxid <= owner.from_zxid and owner.is_of(member_of(life))
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Is there an owner whose member is not registered?",
     needs=("snapshot",),
@@ -102,8 +100,7 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
         )
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Did a claim outlive the registration of its member?",
     act="Until the claim went, the others could not take the partition over. Members of zkgroup and of the"
@@ -135,8 +132,7 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
             )
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Was a partition claimed by a session that its member is not registered in?",
     needs=("snapshot",),
@@ -204,8 +200,7 @@ class _Overlap:
     commits: int = 0
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Did two members act on one partition at the same time?",
     act="Records in that time may have been processed twice, and the offset may have gone back. A JVM"
@@ -284,8 +279,7 @@ def _overlap_findings(overlaps: dict[str, _Overlap], key: Key) -> Iterator[Findi
         yield Finding.during("double_ownership", "error", time, detail, partition_of(key), each.session)
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Did a session delete a claim of another session?",
     act="The owner may go on without knowing, beside the next one: check double_ownership and"
@@ -308,8 +302,7 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
             yield Finding.during("claim_stolen", "error", end, detail, partition_of(key), owner.ender)
 
 
-@partial(
-    Rule,
+@Rule(
     question="For how long had a partition no owner, while a member subscribed to it?",
     act="Records waited that long. After an expiry the session timeout comes on top, before the rebalance."
     " JVM members retry every `rebalance.backoff.ms` and give up after `rebalance.max.retries`: then only"
@@ -346,8 +339,7 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
                 yield Finding.during("unowned_interval", "warning", piece, detail, partition_of(key))
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Is there a partition that members subscribe to and no member owns?",
     needs=("snapshot",),

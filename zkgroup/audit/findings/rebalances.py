@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import median
 from typing import Final
 
@@ -31,8 +30,7 @@ _HOUR_MS: Final = 3_600_000
 _TRIGGERS_NAMED: Final = 4
 
 
-@partial(
-    Rule,
+@Rule(
     severity="info",
     question="When did the group rebalance, why, for how long, and what moved?",
     act="Nothing, for a few. Expiries and crashes among the causes call for a check of pauses and session"
@@ -84,8 +82,7 @@ def _triggers_text(about: Rebalance) -> str:
     return first_of([f"{trigger.cause} ({trigger.what})" for trigger in about.triggers], _TRIGGERS_NAMED)
 
 
-@partial(
-    Rule,
+@Rule(
     question="Did a group rebalance again and again?",
     act="Each one stops a JVM group for seconds. The causes show which members come and go (member_flapping),"
     " and whether sessions expire: a longer `zookeeper.session.timeout.ms` bridges pauses.",
@@ -122,8 +119,7 @@ def _causes(about: Rebalance) -> Iterable[str]:
     return dict.fromkeys(trigger.cause for trigger in about.triggers) or ("no cause in the log",)
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which rebalances took partitions from threads for nothing?",
     act="Info: that is how JVM members rebalance, and what range and round robin cost; zkgroup members with"
     " the strategy `sticky` keep what they can. Warning: a zkgroup member released what it was to keep;"
@@ -152,8 +148,7 @@ def needless_move(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
             yield _of_rebalance("needless_move", severity, each, "; ".join(parts))
 
 
-@partial(
-    Rule,
+@Rule(
     question="Do members own what they are assigned, and is that even?",
     needs=("snapshot",),
     act="Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
@@ -238,8 +233,7 @@ class _Handover:
     last_claim: Event | None = None
 
 
-@partial(
-    Rule,
+@Rule(
     severity="info",
     question="When a member's session ended, how long did its partitions stand before others had all of"
     " them?",
@@ -355,8 +349,7 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
     return Finding.during("handover_time", "info", time, detail, (group, None, None), ended.session)
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which members registered again and again?",
     act="Each registration makes the whole group rebalance. See session_end: sessions that expire need a"
     " longer timeout or a process that pauses less; sessions that close are a process that is restarted.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
 from zkgroup.audit.findings.group_rebalances import replayed_group
@@ -29,8 +28,7 @@ BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
 """Creates and deletes of each znode that belongs to a session; key: its path."""
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Is there a persistent znode where sessions belong?",
     needs=("snapshot",),
@@ -70,8 +68,7 @@ def _persistent(made: Event, end: Event | None) -> Finding:
     return Finding.between("persistent_znode", "error", made, end, detail, where)
 
 
-@partial(
-    Rule,
+@Rule(
     severity="info",
     question="Which groups are owned by another client's consumers?",
     needs=("snapshot",),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 
 from zkgroup.audit.findings.cluster import (
@@ -45,8 +44,7 @@ def _faults(
     return _joined(stretch for stretch in stretches if fault(stretch.view))
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Which partitions were led by a broker that is not in their ISR?",
     needs=("snapshot",),
@@ -73,8 +71,7 @@ def _leader_outside(view: PartitionView) -> str | None:
     return f"leader {state.leader} is not in the ISR {brokers_text(state.isr)}"
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Which partitions had brokers in their ISR that their replica list does not name?",
     needs=("snapshot",),
@@ -110,8 +107,7 @@ def _isr_outside(view: PartitionView) -> str | None:
     return f"{brokers_text(outside)} in the ISR, not in the replica list {brokers_text(view.replicas)}"
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which partitions had fewer replicas in sync than they should, without whom, and how long; and"
     " how much of it was whose?",
     act="Look at the brokers named: were they down, or too slow to follow? The row of a broker has"
@@ -172,8 +168,7 @@ def _somewhere_ms(stretches: Sequence[ViewStretch], facts: Facts) -> int:
     return total
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Which partitions had no leader, or one whose broker was gone, and how long?",
     act="A warning is over and was short. An error lasts, or lasted for long: start a broker of the replica"
@@ -225,8 +220,7 @@ def _offline(stretch: ViewStretch, facts: Facts) -> Iterator[ViewStretch]:
         yield ViewStretch(gone, back, view)
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Which leaders were elected although they were not in sync?",
     act="Records that only the in-sync replicas had are lost, and offsets may mean other records than before:"
@@ -257,8 +251,7 @@ def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
                 life, in_sync = view.life, view.state.isr
 
 
-@partial(
-    Rule,
+@Rule(
     severity="error",
     question="Which partitions changed their leader without a new leader epoch, or went back in it?",
     act="Brokers obey only a higher leader epoch, so this state is not what they do: find the session that"
@@ -281,8 +274,7 @@ def leader_epoch_not_rising(rows: KeyRows, key: Key, facts: Facts, bounds: Bound
             yield change_finding("leader_epoch_not_rising", "error", at, at, detail, key[0], partition)
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which replicas left the ISR and were back within a minute, though their broker stayed up?",
     act="The broker named follows too slowly now and then: check its pauses, its disks, its network and"
     " `replica.lag.time.max.ms`. Each pair costs two writes of the state and, with acks=all, a wait.",

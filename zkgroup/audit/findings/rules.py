@@ -7,8 +7,8 @@ find the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeVar
 
 from zkgroup.audit.findings.times import Interval, Moment
 from zkgroup.audit.inputs.events import Event
@@ -18,7 +18,6 @@ from zkgroup.audit.inputs.keys import Keys
 if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import PartitionTable, ScreenTables, Selection
     from zkgroup.audit.inputs.rows import Flags
-    from zkgroup.zkfiles.history import History
 
 
 _Item = TypeVar("_Item")
@@ -137,12 +136,17 @@ def partitions_with(mask: Callable[[PartitionTable], Flags]) -> Screen:
     return lambda tables, bounds: tables.partitions.keys_with(mask(tables.partitions))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeRule:
-    """A finding about the whole tree or the files themselves: it reads the history, not rows."""
+_Find = Callable[..., Iterable[Finding]]
 
-    find: Callable[[History, Facts, Bounds], Iterable[Finding]] = field(kw_only=False)
-    """The name is that of the finding, the docstring the text of its section."""
+
+def _nothing(*_: object) -> Iterable[Finding]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyRule:
+    """One finding: what it asks, what it needs, and how it is decided. It stands above its function."""
+
     question: str
     act: str
     """What an operator does about it."""
@@ -152,6 +156,12 @@ class WholeRule:
     """What it cannot do without: a snapshot alone, or the log."""
     bounds: Bounds = field(default_factory=dict)
     """Numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
+    find: _Find = _nothing
+    """The name is that of the finding, the docstring the text of its section."""
+
+    def __call__(self, find: _Find) -> Self:
+        """The rule that a function decides."""
+        return replace(self, find=find)
 
     @property
     def name(self) -> str:
@@ -159,25 +169,16 @@ class WholeRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One finding: what it asks, what it needs, and how it is decided. Fields are as of `WholeRule`."""
+class WholeRule(AnyRule):
+    """A finding about the whole tree or the files themselves: `find` gets history, facts and bounds."""
 
-    find: Callable[..., Iterator[Finding]] = field(kw_only=False)
-    """Gets the rows of one key in order, their key, the facts and the bounds."""
-    question: str
-    act: str
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(AnyRule):
+    """A finding about rows: `find` gets those of one key in order, their key, the facts and the bounds."""
+
     keys: Keys
-    severity: Severity = "warning"
-    needs: Sequence[Input] = ("log",)
-    bounds: Bounds = field(default_factory=dict)
     screen: Screen | None = None
     """None where the rule sees all rows of its keys."""
     is_counted: bool = False
     """True if it is decided in columns: `find` gets the ScreenTables of all rows, and the bounds."""
-
-    @property
-    def name(self) -> str:
-        return self.find.__name__
-
-
-AnyRule = Rule | WholeRule

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
@@ -40,8 +39,7 @@ def _of_full_window(name: str, session: int, full: FullWindow, detail: str, fact
     return Finding.between(name, "warning", full.first, full.last, detail, place, session)
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which sessions expired, and which closed and took ephemerals with them?",
     act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
     " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
@@ -93,8 +91,7 @@ def _back_after_ms(facts: Facts, close: Event) -> int | None:
     return max(min(times) - close.time_ms, 0) if times else None
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which sessions are kept alive for days without an ephemeral and without a write?",
     needs=("snapshot", "log"),
     act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
@@ -138,8 +135,7 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     yield Finding("session_leak", "warning", session=session, from_zxid=zxid, from_ms=since_ms, detail=detail)
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which members kept running into owner znodes of others?",
     act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
     " an owner of another group that stays, or members that do not agree about the assignment.",
@@ -179,8 +175,7 @@ def _is_parent(event: Event, before: Event | None) -> bool:
     return before.error == _NO_NODE and before.sub == SINGLE and before.cxid + 1 == event.cxid
 
 
-@partial(
-    Rule,
+@Rule(
     question="Which sessions create and delete ephemerals all the time, and which that had some lived for"
     " less than a minute?",
     act="Each of these is a write for every server, and most fire watches. Look for rebalances that do not"
