@@ -36,31 +36,28 @@ def _collected(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     gc.collect()
 
 
-each_client = pytest.mark.parametrize("client", CLIENTS)
-
-
-@pytest.mark.parametrize("reader", CLIENTS)
-@pytest.mark.parametrize("writer", CLIENTS)
-def test_records_are_read_as_they_were_sent(kafka_cluster: KafkaCluster, writer: str, reader: str) -> None:
+def test_records_are_read_as_they_were_sent(kafka_cluster: KafkaCluster) -> None:
     """By each client, whichever sent them, at the offsets that the sender got."""
-    kafka_cluster.create_topic("t")
-    offsets = CLIENTS[writer].send(kafka_cluster.bootstrap_servers, T0, RECORDS)
-    assert offsets == list(range(len(RECORDS)))
-    found = CLIENTS[reader].read(kafka_cluster.bootstrap_servers, T0, 0, len(RECORDS))
+    for writer, client in CLIENTS.items():
+        tp = TopicPartition(f"by-{writer}", 0)
+        kafka_cluster.create_topic(tp.topic)
+        offsets = client.send(kafka_cluster.bootstrap_servers, tp, RECORDS)
+        assert (writer, offsets) == (writer, list(range(len(RECORDS))))
+        for reader in CLIENTS:
+            found = CLIENTS[reader].read(kafka_cluster.bootstrap_servers, tp, 0, len(RECORDS))
+            assert (writer, reader, found) == (writer, reader, dict(zip(offsets, RECORDS, strict=True)))
 
-    assert found == dict(zip(offsets, RECORDS, strict=True))
 
-
-@each_client
-def test_compressed_records_from_an_offset_on(kafka_cluster: KafkaCluster, client: str) -> None:
-    """A read begins in the middle of a batch."""
-    kafka_cluster.create_topic("t")
+def test_compressed_records_from_an_offset_on(kafka_cluster: KafkaCluster) -> None:
+    """A read of each client begins in the middle of a batch."""
     records = [KafkaRecord(b"value %d" % number, timestamp_ms=number) for number in range(1000)]
-    offsets = CLIENTS[client].send(kafka_cluster.bootstrap_servers, T0, records, compression="gzip")
-    assert offsets == list(range(1000))
-    found = CLIENTS[client].read(kafka_cluster.bootstrap_servers, T0, 700, 300)
-
-    assert found == dict(enumerate(records[700:], 700))
+    for name, client in CLIENTS.items():
+        tp = TopicPartition(f"by-{name}", 0)
+        kafka_cluster.create_topic(tp.topic)
+        offsets = client.send(kafka_cluster.bootstrap_servers, tp, records, compression="gzip")
+        assert (name, offsets) == (name, list(range(1000)))
+        found = client.read(kafka_cluster.bootstrap_servers, tp, 700, 300)
+        assert (name, found) == (name, dict(enumerate(records[700:], 700)))
 
 
 def killing(cluster: KafkaCluster, records: Iterable[KafkaRecord], at: int) -> Iterator[KafkaRecord]:
@@ -71,21 +68,22 @@ def killing(cluster: KafkaCluster, records: Iterable[KafkaRecord], at: int) -> I
         yield record
 
 
-@each_client
-def test_offsets_are_found_by_time(kafka_cluster: KafkaCluster, client: str) -> None:
+def test_offsets_are_found_by_time(kafka_cluster: KafkaCluster) -> None:
     """The first record that is not older; exact within a batch of gzip; none behind the last one."""
-    kafka_cluster.create_topic("t")
     records = [KafkaRecord(b"value", timestamp_ms=1_000 + 10 * number) for number in range(100)]
-    CLIENTS[client].send(kafka_cluster.bootstrap_servers, T0, records, compression="gzip")
-
-    def found(timestamp_ms: int) -> int | None:
-        return CLIENTS[client].offset_for(kafka_cluster.bootstrap_servers, T0, timestamp_ms)
-
-    assert [found(time) for time in (0, 1_000, 1_001, 1_430, 1_990, 1_991)] == [0, 0, 1, 43, 99, None]
+    for name, client in CLIENTS.items():
+        tp = TopicPartition(f"by-{name}", 0)
+        kafka_cluster.create_topic(tp.topic)
+        client.send(kafka_cluster.bootstrap_servers, tp, records, compression="gzip")
+        found = [
+            client.offset_for(kafka_cluster.bootstrap_servers, tp, timestamp_ms)
+            for timestamp_ms in (0, 1_000, 1_001, 1_430, 1_990, 1_991)
+        ]
+        assert (name, found) == (name, [0, 0, 1, 43, 99, None])
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-@each_client
+@pytest.mark.parametrize("client", CLIENTS)
 def test_no_acknowledged_record_is_lost_with_its_leader(
     kafka_cluster: KafkaCluster, client: str, idempotent: bool
 ) -> None:

@@ -68,36 +68,40 @@ def records_to(end: int) -> set[tuple[TopicPartition, int]]:
     return {(tp, offset) for tp in ALL for offset in range(end)}
 
 
-def stored(cluster: KafkaCluster, tp: TopicPartition) -> bytes | None:
+def stored(cluster: KafkaCluster, tp: TopicPartition, group: str = GROUP) -> bytes | None:
     """The committed offset, where a ZooKeeper consumer of this group would look for it."""
-    found = cluster.zookeeper.find(offset_path(GROUP, tp))
+    found = cluster.zookeeper.find(offset_path(group, tp))
     return None if found is None else found.data
 
 
-@pytest.mark.parametrize("client", READERS)
-def test_a_member_reads_commits_and_leaves(cluster: KafkaCluster, client: str) -> None:
+def test_a_member_reads_commits_and_leaves(cluster: KafkaCluster) -> None:
     """Another one of the group then goes on at the committed offsets."""
-    with READERS[client](cluster.bootstrap_servers, GROUP) as member:
-        eventually(lambda: read([member]), lambda found: found == records_to(5))
-        eventually(lambda: {stored(cluster, tp) for tp in ALL}, lambda found: found == {b"5"})
-    send(cluster, 2)
+    for number, (client, reader) in enumerate(READERS.items()):
+        group, end = f"{GROUP}-{client}", 5 + 2 * number
+        with reader(cluster.bootstrap_servers, group) as member:
+            eventually(lambda member=member, end=end: read([member]) == records_to(end))
+            committed = {b"%d" % end}
+            eventually(lambda g=group, c=committed: {stored(cluster, tp, g) for tp in ALL} == c)
+        send(cluster, 2)
 
-    with READERS[client](cluster.bootstrap_servers, GROUP) as successor:
-        eventually(lambda: len(successor.records), lambda count: count >= 2 * PARTITIONS)
+        with reader(cluster.bootstrap_servers, group) as successor:
+            eventually(lambda successor=successor: len(successor.records) >= 2 * PARTITIONS)
 
-    assert read([successor]) == records_to(7) - records_to(5)
+        assert (client, read([successor])) == (client, records_to(end + 2) - records_to(end))
 
 
-@pytest.mark.parametrize("client", READERS)
-def test_two_members_share_the_partitions(cluster: KafkaCluster, client: str) -> None:
+def test_two_members_share_the_partitions(cluster: KafkaCluster) -> None:
     """The second one causes a rebalance; when it leaves, the first has all partitions again."""
-    with READERS[client](cluster.bootstrap_servers, GROUP) as first:
-        eventually(lambda: first.assigned, lambda found: found == ALL)
-        with READERS[client](cluster.bootstrap_servers, GROUP) as second:
-            eventually(lambda: shared([first, second]))
-            send(cluster, 2)
-            eventually(lambda: read([first, second]), lambda found: found == records_to(7))
-        eventually(lambda: first.assigned, lambda found: found == ALL)
+    for number, (client, reader) in enumerate(READERS.items(), 1):
+        group, end = f"{GROUP}-{client}", 5 + 2 * number
+        with reader(cluster.bootstrap_servers, group) as first:
+            eventually(lambda first=first: first.assigned == ALL)
+            with reader(cluster.bootstrap_servers, group) as second:
+                members = [first, second]
+                eventually(lambda members=members: shared(members))
+                send(cluster, 2)
+                eventually(lambda members=members, end=end: read(members) == records_to(end))
+            eventually(lambda first=first: first.assigned == ALL)
 
 
 def test_all_clients_are_members_of_one_group(cluster: KafkaCluster) -> None:

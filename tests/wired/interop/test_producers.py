@@ -91,29 +91,27 @@ def expected(count: int) -> list[Record]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("topic", "config", "compression"),
-    [
-        ("all", {"acks": "all", "enable_idempotence": False}, "none"),
-        ("leader", {"acks": 1, "enable_idempotence": False}, "none"),
-        ("idempotent", {"acks": "all", "enable_idempotence": True}, "none"),
-        ("packed", {"acks": "all", "enable_idempotence": True, "compression_type": "gzip"}, "gzip"),
-    ],
-)
-def test_acknowledged_records_are_in_all_replicas(
-    stored_cluster: tuple[KafkaCluster, Path], topic: str, config: dict[str, object], compression: str
-) -> None:
+CONFIGS: dict[str, tuple[dict[str, object], str]] = {
+    "all": ({"acks": "all", "enable_idempotence": False}, "none"),
+    "leader": ({"acks": 1, "enable_idempotence": False}, "none"),
+    "idempotent": ({"acks": "all", "enable_idempotence": True}, "none"),
+    "packed": ({"acks": "all", "enable_idempotence": True, "compression_type": "gzip"}, "gzip"),
+}
+
+
+def test_acknowledged_records_are_in_all_replicas(stored_cluster: tuple[KafkaCluster, Path]) -> None:
     """Each at its offset, with its key, value, headers and timestamp; compressed ones stay compressed."""
     cluster, folder = stored_cluster
-    cluster.create_topic(topic, replication_factor=3)
+    for topic, (config, compression) in CONFIGS.items():
+        cluster.create_topic(topic, replication_factor=3)
 
-    assert produced(cluster, topic, 50, linger_ms=20, **config) == list(range(50))
+        assert (topic, produced(cluster, topic, 50, linger_ms=20, **config)) == (topic, list(range(50)))
 
-    stored, headers = replicated(folder, topic, 50)
-    assert records(stored) == expected(50)
-    assert {COMPRESSIONS[header.compression] for header in headers} == {compression}
-    is_idempotent = config["enable_idempotence"]
-    assert all((header.producer_id >= 0) == is_idempotent for header in headers)
+        stored, headers = replicated(folder, topic, 50)
+        assert (topic, records(stored)) == (topic, expected(50))
+        assert {COMPRESSIONS[header.compression] for header in headers} == {compression}
+        is_idempotent = config["enable_idempotence"]
+        assert all((header.producer_id >= 0) == is_idempotent for header in headers)
 
 
 def test_records_without_acknowledgement_arrive(stored_cluster: tuple[KafkaCluster, Path]) -> None:
@@ -143,34 +141,32 @@ def test_offsets_are_found_by_time(stored_cluster: tuple[KafkaCluster, Path]) ->
         consumer.close()
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_batches_of_librdkafka_arrive_compressed(
-    stored_cluster: tuple[KafkaCluster, Path], compression: str
-) -> None:
+def test_batches_of_librdkafka_arrive_compressed(stored_cluster: tuple[KafkaCluster, Path]) -> None:
     """It compresses only for brokers that list Produce from version 0 on, and does not say so."""
     cluster, folder = stored_cluster
-    cluster.create_topic("packed", replication_factor=3)
-    offsets: list[int] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "enable.idempotence": True,
-            "compression.type": compression,
-            "linger.ms": 20,
-        }
-    )
-    for number in range(100):
-        producer.produce(
-            "packed",
-            b"value %d" % number,
-            partition=0,
-            on_delivery=lambda _, sent: offsets.append(sent.offset()),
+    for compression in COMPRESSIONS:
+        cluster.create_topic(compression, replication_factor=3)
+        offsets: list[int] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "enable.idempotence": True,
+                "compression.type": compression,
+                "linger.ms": 20,
+            }
         )
-    assert producer.flush(PATIENCE_S) == 0
+        for number in range(100):
+            producer.produce(
+                compression,
+                b"value %d" % number,
+                partition=0,
+                on_delivery=lambda _, sent, offsets=offsets: offsets.append(sent.offset()),
+            )
+        assert producer.flush(PATIENCE_S) == 0
 
-    assert offsets == list(range(100))
-    _, headers = replicated(folder, "packed", 100)
-    assert {COMPRESSIONS[header.compression] for header in headers} == {compression}
+        assert offsets == list(range(100))
+        _, headers = replicated(folder, compression, 100)
+        assert {COMPRESSIONS[header.compression] for header in headers} == {compression}
 
 
 def test_a_transactional_producer_fails_at_once(kafka_cluster: KafkaCluster) -> None:
