@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests import distribution, idle, leaks, server_archive, tables
+from tests import distribution, idle, leaks, reports, server_archive, tables
 from tests.worlds.other_clients import witness as witness
 from tests.worlds.unhurried import kafka_cluster as kafka_cluster
 from zkgroup.runtime.logs import PEERS
@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         number = int(config.workerinput["workerid"].removeprefix("gw"))
         config.args = distribution.begin_elsewhere(config.args, number, config.workerinput["workercount"])
         config.pluginmanager.register(tables.Tables(), "zkgroup-tables")
+        config.pluginmanager.register(reports.Reports(), "zkgroup-reports")
     else:
         config.pluginmanager.register(server_archive.ServerArchive(), "zkgroup-server-archive")
     gc.disable()  # until all is collected: a third of that time went into searching what stays anyway

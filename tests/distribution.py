@@ -32,11 +32,14 @@ _LONGEST = ("audit-on-spark.md", "test_demo_brokers", "test_demo_coordinator", "
 
 
 def processes(config: pytest.Config) -> int:
-    """For a whole run, on two cores: many tests wait, long ones most. None where files are named."""
+    """For a whole run, on two cores: long tests wait most of the time. None where files are named.
+
+    Each process imports all tests and starts servers of its own, which takes some 5 s of CPU.
+    """
     paths = [Path(part.partition("::")[0]) for part in config.args]
     if any(path.suffix == ".py" for path in paths):
         return 0
-    return 4 if any("long" in path.parts for path in paths) else 3
+    return 4 if any("long" in path.parts for path in paths) else 2
 
 
 def begin_elsewhere(arguments: list[str], process: int, processes: int) -> list[str]:

@@ -41,7 +41,8 @@ class IdleReport:
         """Puts what was waited since the last test into the report of this one's end."""
         if call.when == "teardown":
             taken = zip((_IDLE, _WAITED), waited.taken(), strict=True)
-            item.user_properties.extend((name, round(seconds, 3)) for name, seconds in taken)
+            found = [(name, round(seconds, 3)) for name, seconds in taken]
+            item.user_properties.extend(each for each in found if each[1])
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """One line for the sum, one for each of the longest; nothing where no test waited."""
