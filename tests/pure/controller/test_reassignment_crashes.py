@@ -130,7 +130,7 @@ def points(moving: Moving) -> int:
     return _counted[key]
 
 
-AT_EVERY_POINT = ("overlapping", "more replicas, old brokers", "fewer replicas", "another order")
+AT_EVERY_POINT = ("overlapping", "fewer replicas")
 """The others, whose steps are of the same kinds, at each third point; all with ZKGROUP_CRASH_POINTS=all."""
 
 
@@ -170,11 +170,15 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_another_target_at_every_point(name: str) -> None:
-    """The request is changed, or taken back, after each step; the replicas end where it says (recipes 17)."""
+    """The request is changed, or taken back, after each step; the replicas end where it says (recipes 17).
+
+    At every second point, of the two ways back at others; at all with ZKGROUP_CRASH_POINTS=all.
+    """
     moving = CHANGES[name]
     assert moving.later is not None
     outcomes = set()
-    for point in range(1, points(moving) + 1):
+    step = 1 if EVERY_POINT else 2
+    for point in range(1 + list(CHANGES).index(name) % step, points(moving) + 1, step):
         cluster = carried_through(moving, set(), change_at=point)
         target = cluster.records[0].target
         ended(cluster, moving, {tp(0): target})

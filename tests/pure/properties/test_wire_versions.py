@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.pure.properties.frame_memory import MemoryMeter
 from tests.pure.properties.frame_values import values_of_kind
-from tests.worlds.wire_requests import OF_0_8_2, REQUESTS, decode_request, encode_response
+from tests.worlds.wire_requests import REQUESTS, decode_request, encode_response
 from zkgroup.errors import CorruptFrameError
 from zkgroup.wire.messages import (
     Message,
@@ -24,11 +24,9 @@ from zkgroup.wire.messages import (
 )
 from zkgroup.wire.primitives import uvarint
 
-KAFKAS = [kind for key, kind in REQUESTS.items() if key not in OF_0_8_2 or len(kind.VERSIONS) > 1]
-"""Those with other versions than the one that `test_wire` draws from."""
-MESSAGES: list[type[Message]] = [kind for one in KAFKAS for kind in (one, one.RESPONSE)]
+MESSAGES: list[type[Message]] = [kind for one in REQUESTS.values() for kind in (one, one.RESPONSE)]
 each_message = pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
-each_request = pytest.mark.parametrize("kind", KAFKAS, ids=lambda kind: kind.__name__)
+each_request = pytest.mark.parametrize("kind", list(REQUESTS.values()), ids=lambda kind: kind.__name__)
 
 
 def versions_of(kind: type[Message]) -> st.SearchStrategy[int]:

@@ -12,7 +12,7 @@ from tests.simulation.group.application import ApplicationOptions
 from tests.simulation.group.setup import GroupSetup
 from zkgroup.model import StaticSubscription
 
-SEEDS_OF_A_GROUP = 2
+SEEDS_OF_A_GROUP = 1
 """`tests/long/simulation` goes on from here."""
 
 OFTEN = 8.0

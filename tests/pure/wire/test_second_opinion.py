@@ -79,7 +79,7 @@ def without_own_tags(value: Any, record: StructSchema) -> Any:
 
 
 @each_message
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.data())
 def test_messages_lie_as_kafka_python_lays_them(kind: type[Message], data: st.DataObject) -> None:
     """Any version: byte for byte the same, and read back from theirs."""

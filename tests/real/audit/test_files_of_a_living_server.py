@@ -18,7 +18,7 @@ from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snapshots import inspect_snapshot
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-WRITES = 1000
+WRITES = 500
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.replay import SnapshotWindow, candidates, load
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-NODES = 700
+NODES = 500
 ROUNDS = 3
 
 

@@ -179,18 +179,3 @@ def test_a_restarted_server_keeps_the_session(zk_chaos_server: ChaosZooKeeper, c
     zk_chaos_server.restart()
     reconnected(caller)
     assert caller.stat("/e").ephemeral_owner == caller.session().session_id
-
-
-def test_without_quorum_nothing_is_written(zk_chaos: ChaosZooKeeper) -> None:
-    """Two of three servers die: no write is accepted until they are back; no acknowledged one is lost."""
-    for caller in _caller(zk_chaos.address):
-        caller.make("/before")
-        zk_chaos.lose_quorum()
-        caller.await_event(Suspended)
-        outcome = caller.submit(Multi((Create("/meanwhile", b""),))).outcome()
-        assert isinstance(outcome, NotSent | Unanswered)
-        zk_chaos.heal_servers()
-    for caller in _caller(zk_chaos.direct_address):
-        caller.catch_up()
-        assert caller.ask(Exists("/before"), ExistsDone).stat is not None
-        assert isinstance(caller.submit(Multi((Create("/before", b""),))).outcome(), MultiRefused)
