@@ -8,15 +8,13 @@ from zlib import adler32
 
 from tests.worlds.audit_folders import look, places
 from tests.worlds.server_files import Written
-from zkgroup.audit.findings import (
-    files,
-)
+from zkgroup.audit.findings import files
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction
 
-FAULTS = (files.HISTORY_HOLE, files.SPLIT_HISTORY, files.DIGEST_MISMATCH, files.CLOCK_STEP)
+FAULTS = (files.history_hole, files.split_history, files.digest_mismatch, files.clock_step)
 
 
 def _entry_with(log: Path, text: bytes) -> tuple[Transaction, bytes]:
@@ -63,19 +61,19 @@ def test_an_election_is_reported_and_forged_or_removed_znodes_are_found(
     """A leader's death is no fault; a record forged on one server, or cut out of all, is an error there."""
     folders = list(lost_leader.folders)
     epochs = [transaction.zxid >> 32 for transaction in History(*folders).transactions()]
-    elections = look(files.ENSEMBLE_ELECTION, *folders)
+    elections = look(files.ensemble_election, *folders)
     assert [each.severity for each in elections] == ["info"] * (len(set(epochs)) - 1)
     assert len(elections) >= 1
     assert [each for rule in FAULTS for each in look(rule, *folders)] == []
-    assert {each.severity for each in look(files.GROWTH, *folders)} <= {"info"}
+    assert {each.severity for each in look(files.growth, *folders)} <= {"info"}
 
     forged = _copied(folders, tmp_path / "forged")
     zxid = _forge(_log_with(forged[0], b"after 7"), b"after 7", b"after 0")
-    assert places(look(files.SPLIT_HISTORY, *forged)) == [("error", zxid, zxid)]
-    assert places(look(files.DIGEST_MISMATCH, *forged)) == []
-    alone = look(files.DIGEST_MISMATCH, forged[0])
+    assert places(look(files.split_history, *forged)) == [("error", zxid, zxid)]
+    assert places(look(files.digest_mismatch, *forged)) == []
+    alone = look(files.digest_mismatch, forged[0])
     assert ("error", zxid, zxid) in places(alone)
 
     taken = _copied(folders, tmp_path / "taken")
     assert {_take_out(_log_with(folder, b"after 7"), b"after 7") for folder in taken} == {zxid}
-    assert places(look(files.HISTORY_HOLE, *taken)) == [("error", zxid, zxid)]
+    assert places(look(files.history_hole, *taken)) == [("error", zxid, zxid)]
