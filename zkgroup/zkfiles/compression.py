@@ -32,6 +32,10 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\0"
 _SNAPPY_HEADER_BYTES: Final = 16
 """Magic, version, oldest version that can read it."""
 _INT: Final = struct.Struct(">i")
+FILE_HEADER: Final = struct.Struct(">4siq")
+"""Magic, format version, dbid: 0 in logs, -1 in snapshots."""
+_FORMAT_VERSION: Final = 2
+"""In every release from 3.4 to 3.9; it cannot be used to tell them apart."""
 _REGULAR_ONLY: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -63,23 +67,6 @@ class FileBytes:
             self.compression, self._unpacked = "gz", self._gunzipped()
         elif front.startswith(_SNAPPY_MAGIC):
             self.compression, self._unpacked = "snappy", self._unsnapped()
-
-    def is_as_long_as(self, end: int) -> bool:
-        """Returns whether the file on the disk has so many bytes by now."""
-        if end > self.size:
-            self.size = self._size_now()
-        return end <= self.size
-
-    def seek(self, offset: int) -> bool:
-        """Goes to an offset, and says whether that is possible: not in packed files."""
-        if self.compression is not None:
-            return False
-        self._at = offset
-        return True
-
-    def has_changed(self, offset: int, seen: bytes) -> bool:
-        """True if other bytes than those seen stand at an offset by now; packed files are not written to."""
-        return self.compression is None and self._bytes_at(offset, len(seen)) != seen
 
     def read(self, most: int) -> bytes:
         """The next plain bytes, at most so many; none at the end. Raises DamagedFileError."""
@@ -214,14 +201,14 @@ before 3.5.7 `jute.maxbuffer` and 1024. Source: BinaryInputArchive.checkLength@3
 """
 
 
-class Window:
+class Window(FileBytes):
     """`data[at:]` is what was read and not used yet; `offset` is where that stands in the plain file.
 
     Take bytes by raising `at`; `ensure` reads more, and then `data` and `at` are others than before.
     """
 
-    def __init__(self, file: FileBytes, *, piece_bytes: int = PIECE_BYTES) -> None:
-        self._file = file
+    def __init__(self, path: Path, *, piece_bytes: int = PIECE_BYTES) -> None:
+        super().__init__(path)
         self._piece_bytes = piece_bytes
         self.data = b""
         self.at = 0
@@ -231,17 +218,12 @@ class Window:
         """The reason why no more can be read."""
 
     @property
-    def path(self) -> str:
-        """Of the file, for messages."""
-        return str(self._file.path)
-
-    @property
     def offset(self) -> int:
         """Plain bytes before `at`."""
         return self.base + self.at
 
     def ensure(self, count: int) -> bool:
-        """Returns whether at least so many bytes are there from `at` on; False where the file ends before.
+        """True if at least so many bytes are there from `at` on; False where the file ends before.
 
         Raises DamagedFileError where it cannot be read so far.
         """
@@ -258,7 +240,7 @@ class Window:
             return
         pieces = [self.data[self.at :]]
         try:
-            while there < count and self._failure is None and (piece := self._file.read(self._piece_bytes)):
+            while there < count and self._failure is None and (piece := self.read(self._piece_bytes)):
                 pieces.append(piece)
                 there += len(piece)
         except DamagedFileError as error:
@@ -268,44 +250,49 @@ class Window:
         self.at = 0
         self.data = b"".join(pieces)
 
+    def _leave(self) -> None:
+        """Called before `data[:at]` is forgotten."""
+
     def jump(self, offset: int) -> None:
         """Goes on to an offset of the plain file that is not behind."""
         there = self.base + len(self.data)
         if offset <= there:
             self.at = offset - self.base
             return
-        self._file.skip(offset - there)
+        self.skip(offset - there)
         self.data, self.at, self.base = b"", 0, offset
 
     def reload(self, offset: int) -> bool:
         """Reads anew from an offset, and further back too; False where the file is packed and cannot."""
-        if not self._file.seek(offset):
-            return False
-        self.data, self.at, self.base, self._failure = b"", 0, offset, None
-        return True
+        if self.compression is None:
+            self._at = offset
+            self.data, self.at, self.base, self._failure = b"", 0, offset, None
+        return self.compression is None
 
     def has_changed(self, offset: int, seen: bytes) -> bool:
-        """Returns whether other bytes than those seen stand at an offset by now."""
-        return self._file.has_changed(offset, seen)
-
-    def _leave(self) -> None:
-        """Called before `data[:at]` is forgotten."""
+        """True if other bytes than those seen stand at an offset by now; packed files are not written to."""
+        return self.compression is None and self._bytes_at(offset, len(seen)) != seen
 
     def fits(self, end: int) -> bool:
-        """Returns whether a file of known size is at least so long by now; others are always."""
-        return self._file.compression is not None or self._file.is_as_long_as(end)
+        """True if a plain file is at least so long by now; how long a packed one is nobody knows."""
+        if end > self.size and self.compression is None:
+            self.size = self._size_now()
+        return end <= self.size or self.compression is not None
+
+    def pass_header(self, kind: str, magic: bytes) -> None:
+        """Raises NotZooKeeperFileError where the file does not start as its kind does."""
+        front = self.data[: FILE_HEADER.size]
+        if len(front) < FILE_HEADER.size or not front.startswith(magic):
+            expected, found = bytes_text(magic), bytes_text(front[:8])
+            raise NotZooKeeperFileError(str(self.path), f"{kind}, which starts with {expected}", found)
+        _, version, _ = FILE_HEADER.unpack(front)
+        if version != _FORMAT_VERSION:
+            raise NotZooKeeperFileError(str(self.path), f"format version {_FORMAT_VERSION}", str(version))
+        self.at = FILE_HEADER.size
 
     def damage(self, expected: str, found: str, offset: int | None = None) -> DamagedFileError:
         """The error to raise for what stands at an offset of the file, by default at `at`."""
-        return DamagedFileError(self.path, self.offset if offset is None else offset, expected, found)
-
-    def foreign(self, expected: str, found: str) -> NotZooKeeperFileError:
-        """The error to raise where the file is none of ZooKeeper's."""
-        return NotZooKeeperFileError(self.path, expected, found)
-
-    def without_magic(self, kind: str, magic: bytes, front: bytes) -> NotZooKeeperFileError:
-        """The error to raise where the file does not start as its kind does."""
-        return self.foreign(f"{kind}, which starts with {bytes_text(magic)}", bytes_text(front[:8]))
+        return DamagedFileError(str(self.path), self.offset if offset is None else offset, expected, found)
 
 
 def bytes_text(data: bytes) -> str:

@@ -17,17 +17,13 @@ from typing import Final, NamedTuple
 from zlib import adler32
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.compression import MAX_RECORD_BYTES, PIECE_BYTES, FileBytes, Window
+from zkgroup.zkfiles.compression import FILE_HEADER, MAX_RECORD_BYTES, PIECE_BYTES, Window
 from zkgroup.zkfiles.frames import END_MARK, FRAME, Damage, LogChunk, Oversized, RecordsEnd, find
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.operations import HEADER, transaction_of
 from zkgroup.zkfiles.records import Transaction
 
 MAGIC: Final = b"ZKLG"
-FORMAT_VERSION: Final = 2
-"""In every release from 3.4 to 3.9; it cannot be used to tell them apart."""
-FILE_HEADER: Final = struct.Struct(">4siq")
-"""Magic, format version, dbid (always 0)."""
 QUICK_BYTES: Final = 1 << 20
 """From that on reading in columns is worth the import of numpy."""
 
@@ -97,8 +93,7 @@ class LogReader:
         """
         self.end, self.damages = None, []
         self._last_zxid, self._search_left = 0, _SEARCH_BYTES
-        with FileBytes(self.path) as file:
-            window = Window(file, piece_bytes=self._piece_bytes)
+        with Window(self.path, piece_bytes=self._piece_bytes) as window:
             try:
                 if self._has_header(window):
                     if self._from_offset is not None:
@@ -144,12 +139,7 @@ class LogReader:
         if not front.strip(b"\0") or (not is_there and MAGIC.startswith(front[: len(MAGIC)])):
             self.end = RecordsEnd(0, is_torn=bool(front))
             return False
-        if not is_there or not front.startswith(MAGIC):
-            raise window.without_magic("a transaction log", MAGIC, front)
-        _, version, _ = FILE_HEADER.unpack(front)
-        if version != FORMAT_VERSION:
-            raise window.foreign(f"format version {FORMAT_VERSION}", str(version))
-        window.at = FILE_HEADER.size
+        window.pass_header("a transaction log", MAGIC)
         return True
 
     def _chunks_of(self, window: Window) -> Iterator[LogChunk]:
@@ -204,11 +194,10 @@ class LogReader:
 
     def _search(self, window: Window) -> bool:
         """Puts the window on the next whole record behind `at`; False where none was found."""
-        behind = self._behind_length(window)
-        if behind is not None:
-            window.at = behind
+        begun_at, size = window.offset, _claimed_size(window)
+        if size and self._is_record(window, size):  # only the end mark is wrong
+            window.at += size
             return True
-        begun_at = window.offset
         window.at += 1
         while self._search_left > window.offset - begun_at:
             is_there = window.ensure(_PEEK_BYTES)
@@ -226,26 +215,15 @@ class LogReader:
         self._search_left = 0
         return False
 
-    def _behind_length(self, window: Window) -> int | None:
-        """The place in `data` of a record behind the one at `at`, by its length, if its end mark is wrong."""
-        if not window.ensure(FRAME.size):
-            return None
-        _, length = FRAME.unpack_from(window.data, window.at)
-        size = FRAME.size + length + 1
-        if not HEADER.size <= length <= MAX_RECORD_BYTES or not window.fits(window.offset + size):
-            return None
-        window.ensure(size + _PEEK_BYTES)
-        at = window.at + size
-        return at if _holds(window.data, at, self._size_at(window.data, at)) else None
-
-    def _is_record(self, window: Window) -> bool:
-        """True if a record that could follow stands at `at`: header, end mark and checksum."""
-        window.ensure(_FRONT.size)
-        size = self._size_at(window.data, window.at)
+    def _is_record(self, window: Window, ahead: int = 0) -> bool:
+        """True if a record that could follow stands so far ahead: header, end mark and checksum."""
+        window.ensure(ahead + _FRONT.size)
+        size = self._size_at(window.data, window.at + ahead)
         self._search_left -= size
-        if self._search_left <= 0 or not window.fits(window.offset + size + 1) or not window.ensure(size + 1):
+        needed = ahead + size + 1
+        if self._search_left <= 0 or not window.fits(window.offset + needed) or not window.ensure(needed):
             return False
-        return _holds(window.data, window.at, size)
+        return _holds(window.data, window.at + ahead, size)
 
     def _size_at(self, data: bytes, at: int) -> int:
         """The size of a record without its end mark, if what stands at `at` can be one's front, else 0."""
@@ -282,6 +260,15 @@ def _problem(window: Window) -> _Problem | None:
             return None
         return _Problem(f"the checksum {checksum:#010x}", f"{actual:#010x}", True)
     return _Problem("the end mark 0x42", f"{data[end]:#04x}", data[end] != 0)
+
+
+def _claimed_size(window: Window) -> int:
+    """The size of the record at `at` by its length; 0 where that cannot be."""
+    if not window.ensure(FRAME.size):
+        return 0
+    _, length = FRAME.unpack_from(window.data, window.at)
+    size = FRAME.size + int(length) + 1
+    return size if HEADER.size <= length <= MAX_RECORD_BYTES and window.fits(window.offset + size) else 0
 
 
 def _holds(data: bytes, at: int, size: int) -> bool:

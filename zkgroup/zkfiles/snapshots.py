@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from zlib import adler32
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.compression import MAX_LOADED_BYTES, MAX_RECORD_BYTES, FileBytes, Window
+from zkgroup.zkfiles.compression import FILE_HEADER, MAX_LOADED_BYTES, MAX_RECORD_BYTES, FileBytes, Window
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth, oversized_notes
 from zkgroup.zkfiles.jute import INT, LONG, OPEN_ACL, JuteError, acl_at, text_at, text_of
@@ -79,9 +79,6 @@ def glimpsed_end(path: Path) -> SnapshotEnd | None:
 T = TypeVar("T")
 
 MAGIC: Final = b"ZKSN"
-FORMAT_VERSION: Final = 2
-FILE_HEADER: Final = struct.Struct(">4siq")
-"""Magic, format version, dbid (always -1)."""
 OPEN_ACL_ID: Final = -1
 """The ACL that is in no table."""
 
@@ -173,24 +170,23 @@ class SnapshotReader:
 
         It has to leave the window behind the terminator. Raises what it does, and as `znodes` does.
         """
-        with FileBytes(self.path) as file:
-            window = SummedWindow(file)
+        with SummedWindow(self.path) as window:
             self._tables = _tables_from(window)
             yield from znodes_of(window)
             self._end = _end_from(window)
 
     def _read_tables(self) -> tuple[dict[int, int], dict[int, Acl]]:
         if self._tables is None:
-            with FileBytes(self.path) as file:
-                self._tables = _tables_from(SummedWindow(file))
+            with SummedWindow(self.path) as window:
+                self._tables = _tables_from(window)
         return self._tables
 
 
 class SummedWindow(Window):
     """Moves over a snapshot, and knows the Adler-32 of everything before `at`."""
 
-    def __init__(self, file: FileBytes) -> None:
-        super().__init__(file)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._sum = 1
         self._summed = 0
 
@@ -291,12 +287,7 @@ def _tables_from(window: SummedWindow) -> tuple[dict[int, int], dict[int, Acl]]:
     front = window.data[: FILE_HEADER.size]
     if not is_there and MAGIC.startswith(front[: len(MAGIC)]):
         raise window.damage("a snapshot", "the end of the file: it is being written, or was cut off")
-    if not is_there or not front.startswith(MAGIC):
-        raise window.without_magic("a snapshot", MAGIC, front)
-    _, version, _ = FILE_HEADER.unpack(front)
-    if version != FORMAT_VERSION:
-        raise window.foreign(f"format version {FORMAT_VERSION}", str(version))
-    window.at = FILE_HEADER.size
+    window.pass_header("a snapshot", MAGIC)
     sessions: dict[int, int] = {}
     for _ in range(_count(window, "sessions", _SESSION.size)):
         session, timeout_ms = window.take(_SESSION, "a session")
