@@ -184,7 +184,7 @@ class _Opening:
     def _closed(self, transaction: Transaction) -> Iterator[Event]:
         """The ephemerals that go: those in the record first, as the servers do it, then any others."""
         named = len(transaction.closed_paths or ())
-        for sub, each in enumerate(self._ephemerals.closed(transaction)):
+        for sub, each in enumerate(self._ephemerals.follow(transaction)):
             path = inside_path(each, self._chroot)
             if path is not None:
                 yield Event(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -113,7 +112,8 @@ def pieces(raw: bytes, bounds: Any, type_: ColumnType, present: Any = None) -> A
     """
     # These are offsets of an array that has the pieces in its even places, the rest in the odd.
     count, buffers = len(bounds) // 2, [None, pa.py_buffer(bounds), pa.py_buffer(raw)]
-    found = pa.Array.from_buffers(_TYPES[type_], 2 * count - 1, buffers).take(_even(count))
+    even = numbers(np.arange(0, 2 * count, 2, dtype=np.int32), "int")
+    found = pa.Array.from_buffers(_TYPES[type_], 2 * count - 1, buffers).take(even)
     if present is None:
         return found
     _, offsets, values = found.buffers()
@@ -166,16 +166,6 @@ def moments(milliseconds: Any) -> Any:
     except pa.ArrowInvalid:
         fitting = [max(-_LAST_MS, min(value, _LAST_MS)) for value in milliseconds.to_pylist()]
         return pa.array(fitting, pa.timestamp("ms", tz="UTC")).cast(_TYPES["timestamp"])
-
-
-def _even(count: int) -> Any:
-    return _evens(1 << (count - 1).bit_length())[:count]
-
-
-@cache
-def _evens(count: int) -> Any:
-    """0, 2, 4, and so on."""
-    return pa.array(np.arange(0, 2 * count, 2, dtype=np.int32))
 
 
 def _bits(present: Any) -> Any:

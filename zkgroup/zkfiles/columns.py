@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -95,20 +96,16 @@ def log_columns(
 def _batches(reader: LogReader, wanted: Wanted) -> Iterator[Batch]:
     with closing(reader.chunks()) as chunks:
         for chunk in chunks:
-
-            def note(number: int, error: JuteError, at: LogChunk = chunk) -> None:
-                reader.unreadable(at, number, error)
-
-            if (yield from batches_of(chunk, wanted, note)):
+            if (yield from batches_of(chunk, wanted, reader.unreadable)):
                 return
 
 
 def batches_of(
-    chunk: LogChunk, wanted: Wanted, unreadable: Callable[[int, JuteError], None]
+    chunk: LogChunk, wanted: Wanted, unreadable: Callable[[LogChunk, int, JuteError], None]
 ) -> Generator[Batch, None, bool]:
     """The records of a chunk as batches; returns whether one lies behind the zxids that are wanted.
 
-    `unreadable` gets the number of each record that holds what no server writes, and is passed over.
+    `unreadable` gets each record, by its number, that holds what no server writes, and is passed over.
     """
     first, by_kernel = 0, kernel() is not None
     while first < len(chunk.starts):
@@ -122,7 +119,7 @@ def batches_of(
             return True
         first = taken.until
         if taken.error is not None:
-            unreadable(first, taken.error)
+            unreadable(chunk, first, taken.error)
             first += 1
     return False
 
@@ -173,7 +170,7 @@ def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | Non
     arrays = {
         column.name: same(wanted.file, column.type, len(rows))
         if column.name == "file"
-        else of_values([_VALUES[column.name](row) for row in rows], column.type)
+        else of_values(list(map(_value(column.name), rows)), column.type)
         for column in wanted.columns
     }
     return Batch(wanted.columns, arrays)
@@ -218,29 +215,22 @@ def _digest(row: _Row) -> int | None:
     return None if digest is None else (digest.value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-_VALUES: Final[Mapping[str, Callable[[_Row], object]]] = {
-    "zxid": lambda row: row.of.zxid,
+_DERIVED: Final[Mapping[str, Callable[[_Row], object]]] = {
     "epoch": lambda row: row.of.zxid >> 32,
     "sub": lambda row: row.sub,
-    "session": lambda row: row.of.session,
-    "cxid": lambda row: row.of.cxid,
     "time": lambda row: row.of.time_ms,
-    "type": lambda row: row.operation.type,
     "op": _op,
-    "path": lambda row: row.operation.path,
     "parent": lambda row: parent_of(row.operation.path),
-    "data": lambda row: row.operation.data,
-    "version": lambda row: row.operation.version,
     "ephemeral": _lifetime,
-    "ttl_ms": lambda row: row.operation.ttl_ms,
-    "timeout_ms": lambda row: row.of.timeout_ms,
-    "error": lambda row: row.operation.error,
-    "parent_cversion": lambda row: row.operation.parent_cversion,
-    "acl": lambda row: row.operation.acl,
     "applied": lambda row: row.is_applied,
     "digest": _digest,
-    "offset": lambda row: row.of.offset,
 }
+"""Columns that are no field of an operation or of its transaction."""
+
+
+def _value(name: str) -> Callable[[_Row], object]:
+    of = "operation" if name in Operation._fields else "of"
+    return _DERIVED.get(name) or attrgetter(f"{of}.{name}")
 
 
 _OPS: Final = (None, "check", "closeSession", "create", "createSession", "delete", "error", "set", "setACL")

@@ -61,13 +61,6 @@ class Ephemerals:
         if session is not None:
             self._paths[session].discard(path)
 
-    def closed(self, transaction: Transaction) -> tuple[str, ...]:
-        """The paths that go with a closeSession: those in its record first, then what else is its, sorted."""
-        named = transaction.closed_paths or ()
-        for path in named:
-            self.deleted(path)
-        return (*named, *self.ended(transaction.session))
-
     def ended(self, session: int) -> list[str]:
         """Returns what a session still has when it ends, sorted; it has nothing then."""
         left = sorted(self._paths.pop(session, ()))
@@ -76,9 +69,15 @@ class Ephemerals:
         return left
 
     def follow(self, transaction: Transaction) -> tuple[str, ...]:
-        """Takes in a whole transaction; the paths that go where it is a closeSession, else none."""
+        """Takes in a whole transaction; the paths that go with it where it is a closeSession, else none.
+
+        Those in its record come first, then what else is the session's, sorted.
+        """
         if transaction.type == _CLOSE_SESSION:
-            return self.closed(transaction)
+            named = transaction.closed_paths or ()
+            for path in named:
+                self.deleted(path)
+            return (*named, *self.ended(transaction.session))
         if transaction.is_applied:
             for operation in transaction.operations:
                 if operation.path is None:

@@ -58,7 +58,7 @@ class LogReader:
     """One log, read from the front each time; one buffer of it is in memory, and the largest record.
 
     `from_offset` and `to_offset` (of the plain file) select records by where they start; `from_offset` has to
-    be that of one, as a `log_index.HopIndex` gives it. With `resync` damage is noted in `damages` and
+    be that of one, as a `log_index.Hop` is. With `resync` damage is noted in `damages` and
     skipped. `oversized` gets the records that are too large for a server by default, by zxid.
     """
 

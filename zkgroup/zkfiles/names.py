@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -20,7 +19,7 @@ from zkgroup.errors import MissingFileError, NotZooKeeperFileError
 SNAPSHOT: Final = "snapshot"
 LOG: Final = "log"
 DATA_FOLDER: Final = "version-2"
-"""Says where a server keeps both kinds, below its dataDir and dataLogDir."""
+"""A server keeps both kinds there, below its dataDir and dataLogDir."""
 
 _NAME: Final = re.compile(r"(snapshot|log)\.([0-9a-fA-F]{1,16})(?:\.(gz|snappy))?", re.ASCII)
 
@@ -96,12 +95,18 @@ def list_files(folder: Path) -> ServerFiles:
 
 
 def _listed(folder: Path) -> tuple[list[ServerFile], list[Path]]:
+    """The files that have a name like a server's, and what has one and is no regular file."""
     found, skipped = [], []
-    for file, is_regular in _entries(folder):
-        if is_regular:
-            found.append(file)
-        else:
-            skipped.append(file.path)
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                file = ServerFile.of(folder / entry.name)
+                if file is not None and entry.is_file(follow_symlinks=False):
+                    found.append(file)
+                elif file is not None:
+                    skipped.append(file.path)
+    except OSError as error:
+        raise _not_listed(folder, error) from error
     return found, skipped
 
 
@@ -115,19 +120,8 @@ def _but(skipped: Sequence[Path]) -> str:
     return f" but {first} and {len(skipped) - 1} more, which are no regular files"
 
 
-def _entries(folder: Path) -> Iterator[tuple[ServerFile, bool]]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                file = ServerFile.of(folder / entry.name)
-                if file is not None:
-                    yield file, stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
-    except OSError as error:
-        raise _not_listed(folder, error) from error
-
-
 def _not_listed(folder: Path, error: OSError) -> NotZooKeeperFileError:
-    """Returns why a folder cannot be listed, in words."""
+    """The reason why a folder cannot be listed, in words."""
     path, expected = str(folder), "a folder"
     if folder.is_symlink() and not folder.is_dir():
         return NotZooKeeperFileError(path, expected, "a link, which is not followed")

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.health import inspect_log
-from zkgroup.zkfiles.log_index import index_log
+from zkgroup.zkfiles.log_index import splits_of
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import (
     AclEntry,
@@ -124,11 +124,11 @@ packings = st.sampled_from([bytes, gzip.compress, writer.snappy_stream])
 def test_a_log_comes_back(
     written: list[Transaction], padding: int, pack: Callable[[bytes], bytes], every: int
 ) -> None:
-    """Read in one pass, and in parts by its hop index."""
+    """Read in one pass, and in parts by its splits."""
     with _file("log.1", pack(writer.log(written, padding))) as path:
         found = list(LogReader(path))
         assert [each._replace(offset=0) for each in found] == written
-        splits = index_log(path, every=every).splits()
+        splits = splits_of(path, every)
         parts = [
             each for split in splits for each in LogReader(path, from_offset=split[0], to_offset=split[1])
         ]

@@ -12,7 +12,7 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import Row, everything, log_rows, outcome, rows_of
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.columns import log_columns
-from zkgroup.zkfiles.log_index import index_log
+from zkgroup.zkfiles.log_index import splits_of
 from zkgroup.zkfiles.logs import LogReader
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -80,9 +80,9 @@ def test_batches_end_with_the_transaction_that_reaches_the_bound(
         assert batch["offset"][-1] < following["offset"][0]
 
 
-def test_splits_of_a_hop_index_make_the_whole(log: Path, rows: list[Row]) -> None:
+def test_splits_make_the_whole(log: Path, rows: list[Row]) -> None:
     """Each record is in one part, in order."""
-    splits = index_log(log, every=13).splits()
+    splits = splits_of(log, 13)
     assert len(splits) > 5
     parts = [
         rows_of(log_columns(log, start_offset=split.from_offset, end_offset=split.to_offset))

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import eventually, joined
 from tests.worlds.other_clients import kazoo_on
 from zkgroup.zkfiles.health import inspect_log
-from zkgroup.zkfiles.log_index import HopIndex, has_hop, index_log
+from zkgroup.zkfiles.log_index import Hop, has_hop, last_record
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import ServerFile, list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
@@ -48,7 +48,7 @@ def test_a_log_is_read_while_its_server_writes(zookeeper: EmbeddedZooKeeper) -> 
     looks: list[int] = []
     writer = threading.Thread(target=_write, args=(server.address, looks))
     writer.start()
-    known: HopIndex | None = None
+    known: Hop | None = None
     try:
         while writer.is_alive():
             if not (server.folder / "version-2").is_dir() or not list(server.folder.glob("version-2/log.*")):
@@ -60,8 +60,8 @@ def test_a_log_is_read_while_its_server_writes(zookeeper: EmbeddedZooKeeper) -> 
             looks.append(len(zxids))
             assert inspect_log(log).is_healthy
             if known is not None:
-                assert has_hop(log, known.hops[-1])
-            known = index_log(log, every=100, known=known)
+                assert has_hop(log, known)
+            known = last_record(log, known)
     finally:
         joined(writer)
     assert looks == sorted(looks)
@@ -74,7 +74,7 @@ def test_a_log_is_read_while_its_server_writes(zookeeper: EmbeddedZooKeeper) -> 
     assert sum(each.type == TransactionType.SET_DATA for each in found) == WRITES
     assert [each.zxid for each in found] == list(range(1, len(found) + 1))
     assert all(each.digest is not None for each in found if each.type != TransactionType.ERROR)
-    assert index_log(log, every=100, known=known) == index_log(log, every=100)
+    assert last_record(log, known) == last_record(log)
 
 
 def test_the_snapshot_of_a_start_is_whole(zk_server_process: EmbeddedZooKeeper) -> None:

@@ -30,7 +30,7 @@ from zkgroup.zkfiles.arrow import batch_of_lists, record_batch
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns, parent_of
 from zkgroup.zkfiles.exports import ExportReader
 from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.log_index import HopIndex, has_hop, index_log
+from zkgroup.zkfiles.log_index import Hop, last_record, splits_of
 from zkgroup.zkfiles.names import LOG as LOG_FILE
 from zkgroup.zkfiles.names import SNAPSHOT as SNAPSHOT_FILE
 from zkgroup.zkfiles.names import ServerFile, list_files
@@ -210,13 +210,10 @@ def _log_partitions(options: Options) -> list[InputPartition]:
     """One a file, or several where a size of splits is asked for: then each log is passed over once."""
     found: list[InputPartition] = []
     for log in _logs_of(options):
-        path, every = str(log.path), options.records_per_split
-        index = None if every is None else index_log(log.path, every=every)
-        if index is None or index.records == 0:
-            found.append(_LogPartition(path, options))
-        else:
-            splits = index.splits(options.from_zxid, options.to_zxid)
-            found += [_LogPartition(path, options, *split) for split in splits]
+        path, records = str(log.path), options.records_per_split
+        bounds = options.from_zxid, options.to_zxid
+        splits = [] if records is None else splits_of(log.path, records, *bounds)
+        found += [_LogPartition(path, options, *split) for split in splits] or [_LogPartition(path, options)]
     return found
 
 
@@ -252,7 +249,7 @@ class _LogStream(DataSourceStreamReader):
 
     def __init__(self, options: Options, names: Sequence[str]) -> None:
         self._options, self._names = options, names
-        self._known: HopIndex | None = None
+        self._known: Hop | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         first = self._options.from_zxid
@@ -265,12 +262,10 @@ class _LogStream(DataSourceStreamReader):
         del limit
         last = (start or self.initialOffset())["zxid"]
         for log in reversed(_logs_of(replace(self._options, from_zxid=last + 1))):
-            known = self._known
-            is_same = known is not None and has_hop(log.path, known.hops[-1])
-            index = index_log(log.path, known=known if is_same else None)
-            if index.last_zxid is not None:
-                self._known = index
-                last = max(last, index.last_zxid)
+            found = last_record(log.path, self._known)
+            if found is not None:
+                self._known = found
+                last = max(last, found.zxid)
                 break
         if self._options.to_zxid is not None:
             last = min(last, max(self._options.to_zxid, self.initialOffset()["zxid"]))
