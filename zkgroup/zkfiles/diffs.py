@@ -6,7 +6,7 @@ and the znodes that it touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
 from zkgroup.model.requests import Znode, ZnodeStat
@@ -50,12 +50,13 @@ class ZnodeChange(NamedTuple):
         return ZnodeChange(self.path, kinds[self.change], self.after, self.before, self.fields)
 
 
+_States = Callable[[str], State | None]
+
+
 def diff_trees(before: Tree, after: Tree, below: str = "/") -> Iterator[ZnodeChange]:
     """Yields what differs between two trees at and below a path, by path."""
-    for path in sorted({*before.paths(below), *after.paths(below)}):
-        change = _compared(path, _state(before, path), _state(after, path))
-        if change is not None:
-            yield change
+    paths = {*before.paths(below), *after.paths(below)}
+    return _changes(paths, lambda path: _state(before, path), lambda path: _state(after, path))
 
 
 class Journal:
@@ -69,23 +70,20 @@ class Journal:
     def note(self, transaction: Transaction) -> None:
         """Remembers what this transaction is about to touch, where it is the first to do so."""
         for path in _touched(transaction, self._tree):
-            if path not in self._before and _is_at_or_below(path, self._below):
+            is_below = self._below in ("/", path) or path.startswith(f"{self._below}/")
+            if is_below and path not in self._before:
                 self._before[path] = _state(self._tree, path)
 
     def changes(self) -> Iterator[ZnodeChange]:
         """Yields what differs between the beginning and now, by path."""
-        for path in sorted(self._before):
-            change = _compared(path, self._before[path], _state(self._tree, path))
-            if change is not None:
-                yield change
+        return _changes(self._before, self._before.get, lambda path: _state(self._tree, path))
 
 
 def _touched(transaction: Transaction, tree: Tree) -> Iterator[str]:
     """A path may come twice; one that comes need not change."""
     if transaction.type == TransactionType.CLOSE_SESSION:
         for path in (*(transaction.closed_paths or ()), *tree.ephemerals(transaction.session)):
-            yield path
-            yield _parent(path)
+            yield from (path, _parent(path))
     elif transaction.is_applied:
         for operation in transaction.operations:
             path = operation.path or "/"
@@ -98,33 +96,23 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _is_at_or_below(path: str, below: str) -> bool:
-    return below in ("/", path) or path.startswith(f"{below}/")
-
-
 def _state(tree: Tree, path: str) -> State | None:
     znode, stored = tree.znode(path), tree.stored(path)
     return None if znode is None or stored is None else State(znode, stored.acl)
 
 
-def _compared(path: str, before: State | None, after: State | None) -> ZnodeChange | None:
-    if before is None or after is None:
-        if before is after:
-            return None
-        return ZnodeChange(path, "added" if before is None else "removed", before, after)
-    if before == after:
-        return None
-    fields = [
-        name
-        for name, one, other in (
-            ("data", before.znode.data, after.znode.data),
-            ("acl", before.acl, after.acl),
-        )
-        if one != other
-    ]
-    fields += [
-        name
-        for name, one, other in zip(ZnodeStat._fields, before.znode.stat, after.znode.stat, strict=True)
-        if one != other
-    ]
-    return ZnodeChange(path, "changed", before, after, tuple(fields))
+def _changes(paths: Iterable[str], before_at: _States, after_at: _States) -> Iterator[ZnodeChange]:
+    names = ("data", "acl", *ZnodeStat._fields)
+    for path in sorted(paths):
+        before, after = before_at(path), after_at(path)
+        if before is None or after is None:
+            if before is not after:
+                yield ZnodeChange(path, "added" if before is None else "removed", before, after)
+        elif before != after:
+            values = zip(names, _values(before), _values(after), strict=True)
+            fields = tuple(name for name, one, other in values if one != other)
+            yield ZnodeChange(path, "changed", before, after, fields)
+
+
+def _values(state: State) -> tuple[object, ...]:
+    return state.znode.data, state.acl, *state.znode.stat

@@ -15,8 +15,8 @@ import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
@@ -29,97 +29,6 @@ from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode
 
 LINE_LIMIT: Final = 128 << 20
 """Bytes of a line beyond which zkgroup did not write it: a znode has at most a few MB."""
-
-
-class PackedLines:
-    """The lines of a file with their place; bytes that zkgroup does not write are damage."""
-
-    def __init__(self, path: Path, packed: gzip.GzipFile) -> None:
-        self.at = 0
-        """Bytes of the lines so far."""
-        self._path = path
-        self._packed = packed
-
-    def next(self) -> bytes:
-        """The next whole line. Raises DamagedFileError where there is none."""
-        line = self._read(LINE_LIMIT)
-        if not line.endswith(b"\n"):
-            found = f"{len(line)} bytes without an end" if line else "the end of the file: half-written"
-            raise DamagedFileError(str(self._path), self.at, "a line", found)
-        self.at += len(line)
-        return line
-
-    def end(self) -> None:
-        """Raises DamagedFileError where anything follows."""
-        if self._read(1):
-            raise DamagedFileError(
-                str(self._path), self.at, "the end of the file", "more behind the last line"
-            )
-
-    def _read(self, limit: int) -> bytes:
-        try:
-            return self._packed.readline(limit)
-        except (EOFError, OSError, zlib.error) as error:
-            raise DamagedFileError(str(self._path), self.at, "whole gzip data", str(error)) from error
-
-
-def opened(path: Path) -> gzip.GzipFile:
-    """The unpacked file. Raises NotZooKeeperFileError; a link is not followed."""
-    file = FileIO(open_regular(path, "a file"), "rb")
-    try:
-        _require_gzip(path, file)
-        packed = gzip.GzipFile(fileobj=file, mode="rb")
-    except BaseException:
-        file.close()
-        raise
-    packed.myfileobj = file  # closed with it
-    return packed
-
-
-def _require_gzip(path: Path, file: FileIO) -> None:
-    try:
-        magic = file.read(2)
-        file.seek(0)
-    except OSError as error:
-        raise NotZooKeeperFileError(str(path), "a file to read", error.strerror or str(error)) from error
-    if magic != b"\x1f\x8b":
-        found = f"one that begins with {magic.hex(' ')}" if magic else "an empty one"
-        raise NotZooKeeperFileError(str(path), "a gzip file, as `audit export` writes", found)
-
-
-def object_of(path: Path, start: int, line: bytes) -> dict[str, Any]:
-    """The line as a JSON object. Raises DamagedFileError."""
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DamagedFileError(str(path), start, "a JSON object", str(error)) from error
-    if not isinstance(fields, dict):
-        raise DamagedFileError(str(path), start, "a JSON object", type(fields).__name__)
-    return fields
-
-
-def number_of(value: object) -> int:
-    """A number of 64 bits. Raises ValueError."""
-    if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise ValueError(f"expected a number of 64 bits, found {value!r}")
-    return value
-
-
-def path_of(value: object) -> str:
-    """An absolute path. Raises ValueError."""
-    text = text_of(value)
-    if not text.startswith("/"):
-        raise ValueError(f"expected a path, found {text!r}")
-    return text
-
-
-def text_of(value: object) -> str:
-    """A text. Raises ValueError."""
-    if not isinstance(value, str):
-        raise ValueError(f"expected a text, found {value!r}")  # noqa: TRY004 - one kind of damage
-    return value
-
-
 EXPORT: Final = "export"
 SCHEMA: Final = "zkgroup.tree/1"
 
@@ -214,11 +123,9 @@ def write_export(
     """
     if path.exists() and not overwrite:
         raise RefusedError(f"{path}: there is such a file already; name another one, or give --overwrite")
+    name = None
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
         with os.fdopen(descriptor, "wb") as file:
             count = _write(file, header, znodes, progress)
             file.flush()
@@ -226,60 +133,35 @@ def write_export(
             size = file.tell()
         Path(name).replace(path)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)  # noqa: PTH108 - also what an interruption leaves
+        if name is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(name)  # noqa: PTH108 - also what an interruption leaves
     return ExportSize(count, size)
-
-
-def _unwritable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"{path}: cannot be written: {error.strerror or error}")
 
 
 def _write(file: IO[bytes], header: ExportHeader, znodes: Iterable[ExportedZnode], progress: Progress) -> int:
     digest, count = hashlib.sha256(), 0
     with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed:
-        line = _line(_header_fields(header))
-        digest.update(line)
-        packed.write(line)
-        for count, znode in enumerate(znodes, 1):
-            line = _line(_znode_fields(znode))
+
+        def write(fields: Mapping[str, Any]) -> None:
+            line = json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
             digest.update(line)
             packed.write(line)
+
+        write({"schema": SCHEMA, **asdict(header)})
+        for count, znode in enumerate(znodes, 1):
+            data = None if znode.data is None else base64.b64encode(znode.data).decode("ascii")
+            write({"path": znode.path, "data_base64": data, "acl": znode.acl, "stat": _named(znode.stat)})
             if count % _PROGRESS_EVERY == 0:
                 progress(count)
-        packed.write(_line({"znodes": count, "sha256": digest.hexdigest()}))
+        write({"znodes": count, "sha256": digest.hexdigest()})
     return count
 
 
-def _line(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def _header_fields(header: ExportHeader) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "time_ms": header.time_ms,
-        "source": header.source,
-        "chroot": header.chroot,
-        "zxid_before": header.zxid_before,
-        "zxid_after": header.zxid_after,
-        "changed": list(header.changed),
-        "unreadable": list(header.unreadable),
-        "detail": header.detail,
-    }
-
-
-def _znode_fields(znode: ExportedZnode) -> dict[str, Any]:
-    data = None if znode.data is None else base64.b64encode(znode.data).decode("ascii")
-    acl = None if znode.acl is None else [list(entry) for entry in znode.acl]
-    return {
-        "path": znode.path,
-        "data_base64": data,
-        "acl": acl,
-        "stat": dict(zip(STAT_NAMES, znode.stat, strict=True)),
-    }
+def _named(stat: ZnodeStat) -> dict[str, int]:
+    return dict(zip(STAT_NAMES, stat, strict=True))
 
 
 class ExportReader:
@@ -291,8 +173,8 @@ class ExportReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with opened(path) as packed:
-            self.header = _header(path, PackedLines(path, packed).next())
+        with _opened(path) as packed:
+            self.header = _header(path, _line(path, packed, 0))
 
     def exported(self) -> Iterator[ExportedZnode]:
         """The znodes as clients are shown them, in the order of the file.
@@ -300,21 +182,24 @@ class ExportReader:
         Raises DamagedFileError as soon as something is wrong; a file that ends before its last line, or whose
         checksum is not that of its lines, is found out at the end only.
         """
-        with opened(self.path) as packed:
-            lines = PackedLines(self.path, packed)
-            digest, count = hashlib.sha256(lines.next()), 0
+        path = self.path
+        with _opened(path) as packed:
+            line = _line(path, packed, 0)
+            digest, count, at = hashlib.sha256(line), 0, len(line)
             while True:
-                start, line = lines.at, lines.next()
-                fields = object_of(self.path, start, line)
+                line = _line(path, packed, at)
+                fields = _object_of(path, at, line)
                 if "sha256" in fields:
                     break
-                yield _znode(self.path, start, fields)
+                yield _znode(path, at, fields)
                 digest.update(line)
-                count += 1
+                count, at = count + 1, at + len(line)
             found = {"znodes": count, "sha256": digest.hexdigest()}
             if fields != found:
-                raise DamagedFileError(str(self.path), start, f"what was counted: {found}", str(fields))
-            lines.end()
+                raise DamagedFileError(str(path), at, f"what was counted: {found}", str(fields))
+            at += len(line)
+            if _read(path, packed, at, 1):
+                raise DamagedFileError(str(path), at, "the end of the file", "more behind the last line")
 
     def znodes(self) -> Iterator[StoredZnode]:
         """The znodes as a snapshot has them. Raises as `exported`."""
@@ -322,10 +207,43 @@ class ExportReader:
             yield znode.stored()
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[gzip.GzipFile]:
+    """The unpacked file. Raises NotZooKeeperFileError; a link is not followed."""
+    with FileIO(open_regular(path, "a file"), "rb") as file:
+        try:
+            magic = file.read(2)
+            file.seek(0)
+        except OSError as error:
+            found = error.strerror or str(error)
+            raise NotZooKeeperFileError(str(path), "a file to read", found) from error
+        if magic != b"\x1f\x8b":
+            found = f"one that begins with {magic.hex(' ')}" if magic else "an empty one"
+            raise NotZooKeeperFileError(str(path), "a gzip file, as `audit export` writes", found)
+        with gzip.GzipFile(fileobj=file, mode="rb") as packed:
+            yield packed
+
+
+def _line(path: Path, packed: gzip.GzipFile, at: int) -> bytes:
+    """The line at an offset. Raises DamagedFileError where there is no whole one."""
+    line = _read(path, packed, at, LINE_LIMIT)
+    if not line.endswith(b"\n"):
+        found = f"{len(line)} bytes without an end" if line else "the end of the file: half-written"
+        raise DamagedFileError(str(path), at, "a line", found)
+    return line
+
+
+def _read(path: Path, packed: gzip.GzipFile, at: int, limit: int) -> bytes:
+    try:
+        return packed.readline(limit)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DamagedFileError(str(path), at, "whole gzip data", str(error)) from error
+
+
 def is_export(path: Path) -> bool:
     """Returns whether it is a file that begins as an export does. Raises nothing."""
     try:
-        with opened(path) as packed:
+        with _opened(path) as packed:
             return _BEGINNING.match(packed.read(_SNIFFED)) is not None
     except (NotZooKeeperFileError, EOFError, OSError, zlib.error):
         return False
@@ -334,52 +252,64 @@ def is_export(path: Path) -> bool:
 def inspect_export(path: Path) -> FileHealth:
     """Returns whether an export is whole. Raises NotZooKeeperFileError where it is none, or may not be
     read."""
-    header, damage, records = None, None, 0
+    header, records, notes = None, 0, []
+    is_healthy = False
     try:
         reader = ExportReader(path)
         header = reader.header
         for _ in reader.exported():
             records += 1
-    except DamagedFileError as error:
-        damage = error
-    notes = (
-        [] if damage is None else [f"byte {damage.offset}: expected {damage.expected}, found {damage.found}"]
-    )
-    if header is not None and header.changed:
-        notes.append(f"{len(header.changed)} paths changed while it was read, up to {header.zxid_after:#x}")
-    if header is not None and header.unreadable:
-        notes.append(f"{len(header.unreadable)} paths could not be read")
-    if header is not None and header.detail:
-        notes.append(header.detail)
+        is_healthy = True
+    except DamagedFileError as damage:
+        notes.append(f"byte {damage.offset}: expected {damage.expected}, found {damage.found}")
+    if header is not None:
+        if header.changed:
+            notes.append(
+                f"{len(header.changed)} paths changed while it was read, up to {header.zxid_after:#x}"
+            )
+        if header.unreadable:
+            notes.append(f"{len(header.unreadable)} paths could not be read")
+        if header.detail:
+            notes.append(header.detail)
     return FileHealth(
         path=path,
         kind=EXPORT,
         first_zxid=None if header is None else header.zxid_before,
         last_zxid=None if header is None else header.zxid_after,
         records=records,
-        is_healthy=damage is None,
-        good_until_zxid=header.zxid_before if header is not None and damage is None else None,
-        is_exact=damage is None and header is not None and header.is_exact,
+        is_healthy=is_healthy,
+        good_until_zxid=header.zxid_before if header and is_healthy else None,
+        is_exact=is_healthy and header is not None and header.is_exact,
         detail="; ".join(notes),
     )
 
 
+def _object_of(path: Path, start: int, line: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(str(path), start, "a JSON object", str(error)) from error
+    if not isinstance(fields, dict):
+        raise DamagedFileError(str(path), start, "a JSON object", type(fields).__name__)
+    return fields
+
+
 def _header(path: Path, line: bytes) -> ExportHeader:
-    if not _BEGINNING.match(line):
-        raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", repr(line[:40]))
-    fields = object_of(path, 0, line)
-    if fields["schema"] != SCHEMA:
-        raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", repr(fields["schema"]))
+    is_one = _BEGINNING.match(line)
+    fields = _object_of(path, 0, line) if is_one else {}
+    if fields.get("schema") != SCHEMA:
+        found = repr(fields["schema"] if is_one else line[:40])
+        raise NotZooKeeperFileError(str(path), f"a header with schema {SCHEMA!r}", found)
     try:
         return ExportHeader(
-            time_ms=None if fields["time_ms"] is None else number_of(fields["time_ms"]),
-            source=text_of(fields["source"]),
-            chroot=text_of(fields["chroot"]),
-            zxid_before=number_of(fields["zxid_before"]),
-            zxid_after=number_of(fields["zxid_after"]),
-            changed=tuple(map(text_of, fields["changed"])),
-            unreadable=tuple(map(text_of, fields["unreadable"])),
-            detail=text_of(fields["detail"]),
+            time_ms=None if fields["time_ms"] is None else _number(fields["time_ms"]),
+            source=_text(fields["source"]),
+            chroot=_text(fields["chroot"]),
+            zxid_before=_number(fields["zxid_before"]),
+            zxid_after=_number(fields["zxid_after"]),
+            changed=tuple(map(_text, fields["changed"])),
+            unreadable=tuple(map(_text, fields["unreadable"])),
+            detail=_text(fields["detail"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(str(path), 0, "the keys of a header", f"{error!r}") from error
@@ -389,14 +319,35 @@ def _znode(path: Path, start: int, fields: Mapping[str, Any]) -> ExportedZnode:
     try:
         data, acl, stat = fields["data_base64"], fields["acl"], fields["stat"]
         return ExportedZnode(
-            path=path_of(fields["path"]),
-            data=None if data is None else base64.b64decode(text_of(data), validate=True),
-            acl=None if acl is None else tuple(_acl_entry(*entry) for entry in acl),
-            stat=ZnodeStat(*(number_of(stat[name]) for name in STAT_NAMES)),
+            _path(fields["path"]),
+            None if data is None else base64.b64decode(_text(data), validate=True),
+            None if acl is None else tuple(_acl_entry(*entry) for entry in acl),
+            ZnodeStat(*(_number(stat[key]) for key in STAT_NAMES)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(str(path), start, "the keys of a znode", f"{error!r}") from error
 
 
-def _acl_entry(perms: object, scheme: object, name: object) -> AclEntry:
-    return AclEntry(number_of(perms), text_of(scheme), text_of(name))
+def _acl_entry(perms: object, scheme: object, identity: object) -> AclEntry:
+    return AclEntry(_number(perms), _text(scheme), _text(identity))
+
+
+def _number(value: object) -> int:
+    """A number of 64 bits. Raises ValueError."""
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise ValueError(f"expected a number of 64 bits, found {value!r}")
+    return value
+
+
+def _path(value: object) -> str:
+    text = _text(value)
+    if not text.startswith("/"):
+        raise ValueError(f"expected a path, found {text!r}")
+    return text
+
+
+def _text(value: object) -> str:
+    """A text. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"expected a text, found {value!r}")  # noqa: TRY004 - one kind of damage
+    return value
