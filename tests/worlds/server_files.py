@@ -9,6 +9,7 @@ from kazoo.client import KazooClient
 
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.other_clients import kazoo_on
+from tests.worlds.server_history import seen_znodes
 from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.tree import Tree
@@ -56,7 +57,7 @@ def walked(client: KazooClient) -> list[Znode]:
 
 
 def shown(tree: Tree) -> list[Znode]:
-    return [each for each in tree.znodes() if each.path.split("/")[1] != "zookeeper"]
+    return [each for each in seen_znodes(tree) if each.path.split("/")[1] != "zookeeper"]
 
 
 def write(address: str, name: str, count: int) -> None:

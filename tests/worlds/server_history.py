@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.golden_data import data_of, lines
-from zkgroup.model.requests import ZnodeStat
+from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.zkfiles.records import Acl, Operation, StoredZnode, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.tree import Tree
 
@@ -16,6 +16,11 @@ START_MS = 1_700_000_000_000
 STEP_MS = 1000
 OPEN_ACL: Acl = writer.OPEN_ACL
 Change = Callable[["ServerHistory"], Operation]
+
+
+def seen_znodes(tree: Tree, below: str = "/") -> list[Znode]:
+    """All znodes at and below a path, as clients see them."""
+    return [znode for path in tree.paths(below) if (znode := tree.znode(path)) is not None]
 
 
 class ServerHistory:
@@ -207,7 +212,7 @@ def znodes_of(tree: Tree) -> list[StoredZnode]:
 def shown_tree(tree: Tree) -> list[tuple[Any, ...]]:
     """Path, data, stat and ACL of each znode as a client walks them, without the server's own."""
     found = []
-    for znode in tree.znodes():
+    for znode in seen_znodes(tree):
         if znode.path.split("/")[1] != "zookeeper":
             stored = tree.stored(znode.path)
             assert stored is not None

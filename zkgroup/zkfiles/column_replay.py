@@ -415,20 +415,21 @@ def _write_back(
     tree: Tree, names: Sequence[str], nodes: Sequence[Node | None], numbers: Numbers, rows: _Rows
 ) -> None:
     """Brings the tree to what the rows made of some znodes."""
-    made = np.flatnonzero((numbers[:, _IS_THERE] != 0) & (numbers[:, _MADE] >= 0))
-    acls = dict(zip(made.tolist(), rows.acls_at(numbers[made, _MADE]), strict=True))
-    written = np.flatnonzero((numbers[:, _IS_THERE] != 0) & (numbers[:, _WRITTEN] >= 0))
+    is_there = numbers[:, _IS_THERE] != 0
+    made = np.flatnonzero(is_there & (numbers[:, _MADE] >= 0))
+    acls: dict[int, Acl | None] = {
+        place: acl or () for place, acl in zip(made.tolist(), rows.acls_at(numbers[made, _MADE]), strict=True)
+    }
+    written = np.flatnonzero(is_there & (numbers[:, _WRITTEN] >= 0))
     written = written[np.argsort(numbers[written, _WRITTEN])]
-    data = dict(zip(written.tolist(), rows.data_at(numbers[written, _WRITTEN]), strict=True))
-    for place, (name, node, fields) in enumerate(zip(names, nodes, numbers.tolist(), strict=True)):
-        if node is not None and (place in acls or not fields[_IS_THERE]):
+    data: dict[int, bytes | None] = dict(
+        zip(written.tolist(), rows.data_at(numbers[written, _WRITTEN]), strict=True)
+    )
+    data.update(dict.fromkeys(written[~rows.has_data[numbers[written, _WRITTEN]]].tolist()))
+    for place, (name, old, fields) in enumerate(zip(names, nodes, numbers.tolist(), strict=True)):
+        if old is not None:
             tree.forget(name)
-        if not fields[_IS_THERE]:
-            continue
-        if place in acls:
-            node = tree.make(name, acls[place], fields[_OWNER], fields[_CZXID], fields[_CTIME])
-        assert node is not None
-        _, node.mzxid, node.pzxid, _, node.mtime, node.version, node.cversion = fields[:_AVERSION]
-        node.children, node.base, node.crc = fields[_CHILDREN:_IS_THERE]
-        if place in data:
-            node.data = data[place] if rows.has_data[fields[_WRITTEN]] else None
+            data.setdefault(place, old.data)
+            acls.setdefault(place, old.acl)
+        if fields[_IS_THERE]:
+            tree.put(name, Node(data[place], tree.same_acl(acls[place]), *fields[:_IS_THERE]))

@@ -17,7 +17,9 @@ Memory: about 400 bytes a znode beside its path and data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -28,7 +30,6 @@ from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import (
     Acl,
-    AclEntry,
     Operation,
     StoredStat,
     StoredZnode,
@@ -47,71 +48,41 @@ class Compared(NamedTuple):
     first_wrong_zxid: int | None
 
 
+@dataclass(slots=True, eq=False)
 class Node:
-    """One znode. `base` is the CRC of path and data, None where digests are not kept; `crc` its digest."""
+    """One znode. The numbers up to `owner` go into its digest in this order."""
 
-    __slots__ = (
-        "acl",
-        "aversion",
-        "base",
-        "children",
-        "crc",
-        "ctime",
-        "cversion",
-        "czxid",
-        "data",
-        "mtime",
-        "mzxid",
-        "owner",
-        "pzxid",
-        "version",
-    )
-
-    def __init__(
-        self, data: bytes | None, acl: Acl | None, owner: int = 0, zxid: int = 0, time_ms: int = 0
-    ) -> None:
-        self.data = data
-        self.acl = acl
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.ctime = self.mtime = time_ms
-        self.version = self.cversion = self.aversion = 0
-        self.owner = owner
-        self.children = 0
-        self.base: int | None = None
-        self.crc = 0
+    data: bytes | None
+    acl: Acl | None
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime: int
+    mtime: int
+    version: int = 0
+    cversion: int = 0
+    aversion: int = 0
+    owner: int = 0
+    children: int = 0
+    base: int | None = None
+    """The CRC of path and data; None where digests are not kept."""
+    crc: int = 0
+    """Its part of the digest."""
 
     def stored(self) -> StoredStat:
-        return StoredStat(
-            self.czxid,
-            self.mzxid,
-            self.ctime,
-            self.mtime,
-            self.version,
-            self.cversion,
-            self.aversion,
-            self.owner,
-            self.pzxid,
-        )
+        return StoredStat(*_stored_of(self))
 
 
-def are_equal(one: Node, other: Node, *, with_pzxid: bool) -> bool:
-    """Returns whether data and history are the same, and the ACL as far as both know it."""
-    return (
-        one.data == other.data
-        and one.stored()[:-1] == other.stored()[:-1]
-        and (one.pzxid == other.pzxid or not with_pzxid)
-        and (one.acl == other.acl or None in (one.acl, other.acl))
-    )
+_stored_of: Final = attrgetter(
+    *("czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "pzxid")
+)
 
 
 def seen(path: str, node: Node) -> Znode:
     """A client is shown the sessions of ephemerals only, and counts changes of children, not creates."""
+    stored = node.stored()
     stat = ZnodeStat(
-        node.czxid,
-        node.mzxid,
-        node.ctime,
-        node.mtime,
-        node.version,
+        *stored[:5],
         2 * node.cversion - node.children,
         node.aversion,
         node.owner if lifetime_of(node.owner) == "session" else 0,
@@ -122,10 +93,11 @@ def seen(path: str, node: Node) -> Znode:
     return Znode(path or "/", node.data, stat)
 
 
-_READ_ACL: Final[Acl] = (AclEntry(1, "world", "anyone"),)
 _COUNTED: Final = Struct(">qqqqqiiiq")
-"""The part of a znode's history that goes into its digest, behind path and data: pzxid third, unlike in a
-snapshot."""
+"""The numbers that go into a znode's digest, behind path and data: pzxid third, unlike in a snapshot."""
+_counted_of: Final = attrgetter(
+    *("czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner")
+)
 _CHARSETS: Final = ("utf-8", "ascii", "latin-1")
 """Charsets that can be a JVM's default, with which a server encodes paths for digests; before Java 18 the
 locale's."""
@@ -142,8 +114,8 @@ class Tree:
     Without `digests` the sum over the tree is not kept, which saves a good third of the time.
     """
 
-    def __init__(self, *, has_config: bool = False, digests: bool = True) -> None:
-        """The tree of a server that starts with nothing; `has_config` as 3.5 and later make it."""
+    def __init__(self, *, digests: bool = True) -> None:
+        """The tree of a server that starts with nothing."""
         self.zxid = 0
         """Of the last transaction applied; before the first one the zxid of the snapshot."""
         self.time_ms: int | None = None
@@ -160,13 +132,8 @@ class Tree:
         self._orphans: dict[str, int] = {}
         """Children of paths that were deleted: of a later life, which the snapshot has already."""
         for path in ("", "/zookeeper", "/zookeeper/quota"):
-            self._add(path, Node(b"", OPEN_ACL))
-        if has_config:
-            node = Node(b"", _READ_ACL)
-            node.aversion = -1
-            self._add("/zookeeper/config", node)
-        self._nodes[""].children = 1
-        self._nodes["/zookeeper"].children = 2 if has_config else 1
+            self._add(path, Node(b"", OPEN_ACL, 0, 0, 0, 0, 0))
+        self._nodes[""].children = self._nodes["/zookeeper"].children = 1
 
     @classmethod
     def from_znodes(
@@ -230,12 +197,6 @@ class Tree:
         found = [path for path in self._nodes if path.startswith(prefix)]
         return sorted([below, *found] if below in self._nodes else found)
 
-    def znodes(self, below: str = "/") -> Iterator[Znode]:
-        """The znodes of `paths`, as clients see them. The tree must not be changed meanwhile."""
-        nodes = self._nodes
-        for path in self.paths(below):
-            yield seen(path, nodes[_key(path)])
-
     def children(self, path: str) -> list[str]:
         """The names of its children, sorted. Looks at every path of the tree."""
         prefix = f"{_key(path)}/"
@@ -254,17 +215,15 @@ class Tree:
         Paths with the prefix `except_below` are not looked at, nor are ACLs that one of them does not know.
         """
         mine, its = self._nodes, other._nodes
-        different = [
-            path
-            for path in mine.keys() | its.keys()
-            if not path.startswith(except_below)
-            and (
-                path not in mine
-                or path not in its
-                or not are_equal(mine[path], its[path], with_pzxid=with_pzxid)
-            )
-        ]
-        return min((path or "/" for path in different), default=None)
+        paths = (path for path in mine.keys() | its.keys() if not path.startswith(except_below))
+        different = (
+            path or "/"
+            for path in paths
+            if path not in mine
+            or path not in its
+            or not _are_equal(mine[path], its[path], with_pzxid=with_pzxid)
+        )
+        return min(different, default=None)
 
     def ephemerals(self, session: int) -> frozenset[str]:
         """The paths that will go with this session."""
@@ -277,9 +236,7 @@ class Tree:
         if operations:
             if kind != _MULTI or transaction.is_applied:
                 for operation in operations:
-                    act = _ACTS.get(operation.type)
-                    if act is not None:
-                        act(self, operation, transaction)
+                    self.apply_operation(operation, transaction)
         elif kind == _CLOSE_SESSION:
             self._close(transaction)
         elif kind == _CREATE_SESSION:
@@ -287,7 +244,7 @@ class Tree:
         self.arrive(transaction)
 
     def apply_operation(self, operation: Operation, transaction: Transaction) -> None:
-        """One operation of a multi that was applied, for who looks at the tree between them."""
+        """Takes one operation of a transaction that was applied."""
         act = _ACTS.get(operation.type)
         if act is not None:
             act(self, operation, transaction)
@@ -305,12 +262,11 @@ class Tree:
         """Takes a node out, and does nothing else for it."""
         self._disown(path, self._nodes.pop(path).owner)
 
-    def make(self, path: str, acl: Acl | None, owner: int, zxid: int, time_ms: int) -> Node:
+    def put(self, path: str, node: Node) -> None:
         """Puts a node in, and does nothing else for it."""
-        node = self._nodes[path] = Node(None, self._same_acl(acl or ()), owner, zxid, time_ms)
-        if owner:
-            self._ephemerals.setdefault(owner, set()).add(path)
-        return node
+        self._nodes[path] = node
+        if node.owner and lifetime_of(node.owner) == "session":
+            self._ephemerals.setdefault(node.owner, set()).add(path)
 
     def jump(self, zxid: int, time_ms: int, digest: int) -> None:
         """All up to this transaction are applied, and give the tree this digest."""
@@ -341,7 +297,7 @@ class Tree:
         count = operation.parent_cversion
         if count is None or count == -1:
             count = next_version(parent.cversion)
-        acl = self._same_acl(operation.acl or ())
+        acl = self.same_acl(operation.acl or ())
         there = nodes.get(path)
         if there is not None:
             there.acl = acl
@@ -353,7 +309,8 @@ class Tree:
             return
         parent.children += 1
         owner = owner_of(operation, transaction.session)
-        node = Node(operation.data, acl, owner, zxid, transaction.time_ms)
+        time_ms = transaction.time_ms
+        node = Node(operation.data, acl, zxid, zxid, zxid, time_ms, time_ms, owner=owner)
         if self._orphans:
             node.children = self._orphans.pop(path, 0)
         self._add(path, node)
@@ -380,7 +337,7 @@ class Tree:
     def _set_acl(self, operation: Operation, transaction: Transaction) -> None:
         node = self._nodes.get(_key(operation.path or ""))
         if node is not None and node.czxid <= transaction.zxid:
-            node.acl = self._same_acl(operation.acl or ())
+            node.acl = self.same_acl(operation.acl or ())
             node.aversion = operation.version or 0
             self._count(node)
 
@@ -435,33 +392,31 @@ class Tree:
         return False
 
     def _add(self, path: str, node: Node) -> None:
-        self._nodes[path] = node
-        owner = node.owner
-        if owner and lifetime_of(owner) == "session":
-            self._ephemerals.setdefault(owner, set()).add(path)
+        self.put(path, node)
         if self._digests and not path.startswith(_NOT_COUNTED_BELOW):
             node.base = crc32(node.data or b"", crc32(path.encode(self._charset, "replace")))
             self._count(node)
 
     def _load(self, znode: StoredZnode) -> None:
         path = _key(znode.path)
-        stat = znode.stat
-        node = Node(znode.data, self._same_acl(znode.acl), stat.ephemeral_owner, stat.czxid, stat.ctime)
+        czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid = znode.stat
         # Most numbers of a znode that was never changed are one: kept once, they take a third of the room.
-        if stat.mzxid != stat.czxid:
-            node.mzxid = stat.mzxid
-        if stat.pzxid != stat.czxid:
-            node.pzxid = stat.pzxid
-        if stat.mtime != stat.ctime:
-            node.mtime = stat.mtime
-        node.version, node.cversion, node.aversion = stat.version, stat.cversion, stat.aversion
+        if mzxid == czxid:
+            mzxid = czxid
+        if pzxid == czxid:
+            pzxid = czxid
+        if mtime == ctime:
+            mtime = ctime
+        history = czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner
+        node = Node(znode.data, self.same_acl(znode.acl), *history)
         if path:
             parent = self._nodes.get(path.rpartition("/")[0])
             if parent is not None:
                 parent.children += 1
         self._add(path, node)
 
-    def _same_acl(self, acl: Acl | None) -> Acl | None:
+    def same_acl(self, acl: Acl | None) -> Acl | None:
+        """The object that stands for an ACL in this tree."""
         return acl if acl is None else self._acls.setdefault(acl, acl)
 
     def _count(self, node: Node) -> None:
@@ -469,20 +424,7 @@ class Tree:
         base = node.base
         if base is None:
             return
-        crc = crc32(
-            _COUNTED.pack(
-                node.czxid,
-                node.mzxid,
-                node.pzxid,
-                node.ctime,
-                node.mtime,
-                node.version,
-                node.cversion,
-                node.aversion,
-                node.owner,
-            ),
-            base,
-        )
+        crc = crc32(_COUNTED.pack(*_counted_of(node)), base)
         self._sum += crc - node.crc
         node.crc = crc
 
@@ -499,6 +441,16 @@ _ACTS: Final[Mapping[int, Callable[[Tree, Operation, Transaction], None]]] = {
     int(TransactionType.SET_ACL): Tree._set_acl,
 }
 """A type without an entry (a check, an error, one of a later server) changes nothing."""
+
+
+def _are_equal(one: Node, other: Node, *, with_pzxid: bool) -> bool:
+    """Returns whether data and history are the same, and the ACL as far as both know it."""
+    return (
+        one.data == other.data
+        and one.stored()[:-1] == other.stored()[:-1]
+        and (one.pzxid == other.pzxid or not with_pzxid)
+        and (one.acl == other.acl or None in (one.acl, other.acl))
+    )
 
 
 def next_version(version: int) -> int:

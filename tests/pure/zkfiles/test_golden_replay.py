@@ -62,7 +62,7 @@ def history(name: str) -> History:
 
 def replayed(past: History) -> Tree:
     """From nothing, by every record."""
-    tree = Tree(has_config="3.5" in str(past.ensemble.servers[0].folder))
+    tree = Tree()
     for transaction in past.transactions():
         tree.apply(transaction)
     return tree
