@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.dates import time_text
@@ -15,10 +15,8 @@ from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.replay import (
     Base,
     SnapshotCandidate,
-    SnapshotWindow,
     begins_with_nothing,
     candidates,
-    doubt_of,
     empty_base,
     glimpsed_doubt,
     load,
@@ -166,8 +164,7 @@ class History:
         """The earliest tree from which everything later follows by `transactions`."""
         if begins_with_nothing(self.ensemble):
             return _replayed(self.ensemble, empty_base(), 0, ())
-        skipped: list[str] = []
-        base = _first_that(_no_doubt, candidates(self.ensemble), 0, skipped)
+        base, skipped = _first_that("any", candidates(self.ensemble), 0)
         if base is not None:
             return _replayed(self.ensemble, base, base.exact_from, skipped, until_proved=True)
         why = f": {'; '.join(skipped)}" if skipped else ""
@@ -258,64 +255,45 @@ class History:
         Else the newest of which the window seems to be over, else the newest. Where no log leads on from an
         older snapshot, the newest one is as near as can be. Also returns why nearer ones could not be used.
         """
-        near = [each for each in candidates(self.ensemble) if each.zxid <= zxid]
+        near = [each for each in reversed(candidates(self.ensemble)) if each.zxid <= zxid]
         alone = [each for each in near if self._is_behind_logs(each.zxid)]
-        skipped: list[str] = []
-        base = _first_that(_no_doubt, reversed(alone), zxid, skipped)
+        base, of_alone = _first_that("any", alone, zxid)
         if base is not None:
-            return base, skipped
-        near, of_alone = near[: len(near) - len(alone)], skipped
-        for doubt in (_not_exact, _not_over, _no_doubt):
-            skipped = [*of_alone]
-            base = _first_that(doubt, reversed(near), zxid, skipped)
+            return base, of_alone
+        skipped: list[str] = []
+        for wanted in _WANTED:
+            base, skipped = _first_that(wanted, near[len(alone) :], zxid)
             if base is None and begins_with_nothing(self.ensemble):
                 base = empty_base()
             if base is not None:
-                return base, skipped
-        why = "; ".join(skipped) or "the files begin later, or cannot be read"
+                return base, [*of_alone, *skipped]
+        why = "; ".join([*of_alone, *skipped]) or "the files begin later, or cannot be read"
         raise NotFoundError(f"{self._folders}: nothing is known of zxid {zxid:#x}: {why}")
 
 
-_Doubt = Callable[[Base | SnapshotCandidate, int], str | None]
-"""Says why a replay from a snapshot does not give the tree at a zxid; None where it does, or may."""
-
-
-def _not_exact(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
-    if isinstance(snapshot, SnapshotCandidate):
-        return glimpsed_doubt(snapshot, zxid)
-    return doubt_of(snapshot, zxid)
-
-
-def _not_over(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
-    if isinstance(snapshot, SnapshotCandidate) or snapshot.exact_from <= zxid:
-        return None
-    return doubt_of(snapshot, zxid)
-
-
-def _no_doubt(snapshot: Base | SnapshotCandidate, zxid: int) -> str | None:
-    return None
+_Wanted = Literal["exact", "over", "any"]
+_WANTED: Final[tuple[_Wanted, ...]] = ("exact", "over", "any")
+"""That a replay from a snapshot gives the tree at a zxid, that its window seems to be over, or nothing."""
 
 
 def _first_that(
-    doubt: _Doubt, found: Iterable[SnapshotCandidate], zxid: int, skipped: list[str]
-) -> Base | None:
-    """The first snapshot that can be read, and of which there is no doubt before and after.
-
-    Why others could not be used is added to `skipped`.
-    """
+    wanted: _Wanted, found: Iterable[SnapshotCandidate], zxid: int
+) -> tuple[Base | None, list[str]]:
+    """The first snapshot that can be read and is as wanted, and why those before it could not be used."""
+    skipped: list[str] = []
     for candidate in found:
-        why = doubt(candidate, zxid)
-        if why is None:
-            try:
+        try:
+            why = glimpsed_doubt(candidate, zxid) if wanted == "exact" else None
+            if why is None:
                 base = load(candidate)
-            except (DamagedFileError, NotZooKeeperFileError) as error:
-                why = str(error)
-            else:
-                why = doubt(base, zxid)
+                is_fine = wanted == "any" or (wanted == "over" and base.exact_from <= zxid)
+                why = None if is_fine else base.doubt(zxid)
                 if why is None:
-                    return base
+                    return base, skipped
+        except (DamagedFileError, NotZooKeeperFileError) as error:
+            why = str(error)
         skipped.append(why)
-    return None
+    return None, skipped
 
 
 def _missing(at: int, following: int, asked: int) -> Hole | None:
@@ -335,8 +313,7 @@ class _Replay:
     """A replay up to a zxid. It takes records many at a time where they have only to be compared."""
 
     def __init__(self, base: Base, asked: int) -> None:
-        self.tree = base.tree
-        self.window = SnapshotWindow(base)
+        self.base = base.begin()
         self.at, self.asked = base.zxid, asked
         self.applied = self.checked = 0
         self.first_bad: int | None = None
@@ -351,12 +328,12 @@ class _Replay:
     def see(self, transaction: Transaction) -> None:
         zxid = transaction.zxid
         self.comes_to(zxid)
-        self.tree.apply(transaction)
-        agrees = self.window.agrees(transaction)
+        self.base.tree.apply(transaction)
+        agrees = self.base.agrees(transaction)
         self.saw(zxid, Compared(1, int(agrees is not None), 0, zxid if agrees is False else None))
 
     def tree_within(self, first: int, last: int) -> Tree | None:
-        return self.tree if follows(first, self.at) and self.window.is_over(first) else None
+        return self.base.tree if follows(first, self.at) and self.base.is_over(first) else None
 
     def saw(self, last: int, compared: Compared) -> None:
         self.at = last
@@ -371,12 +348,11 @@ def _replayed(
 ) -> PastTree:
     """`until_proved`: as far beyond `asked` as it takes to tell whether the tree is right."""
     run, tree = _Replay(base, asked), base.tree
-    window = run.window
     replay(ensemble, run, base.zxid, asked)
-    if run.at != asked or (until_proved and window.is_in_doubt):
+    if run.at != asked or (until_proved and base.is_in_doubt):
         behind = ensemble.transactions(max(asked, run.at) + 1)
         following = next(behind, None)
-        while following is not None and until_proved and window.is_in_doubt:
+        while following is not None and until_proved and base.is_in_doubt:
             run.asked = following.zxid
             run.see(following)
             following = next(behind, None)
@@ -389,7 +365,7 @@ def _replayed(
         stamp = next(ensemble.transactions(at, at), None)
         tree.time_ms = None if stamp is None else stamp.time_ms
     # An epoch starts with no record.
-    is_over = window.exact_from <= at or (window.exact_from <= asked and not window.exact_from & 0xFFFFFFFF)
+    is_over = base.exact_from <= at or (base.exact_from <= asked and not base.exact_from & 0xFFFFFFFF)
     account = Account(
         zxid=at,
         time_ms=tree.time_ms,
@@ -400,8 +376,8 @@ def _replayed(
         digests_checked=run.checked,
         first_bad_zxid=run.first_bad,
         is_sure=base.is_sure,
-        is_whole=is_over and not window.is_in_doubt,
-        is_in_doubt=window.is_in_doubt,
+        is_whole=is_over and not base.is_in_doubt,
+        is_in_doubt=base.is_in_doubt,
         is_certain=ensemble.is_certain(at),
         holes=tuple(run.holes),
         undecided=tuple(zxid for zxid in sorted(ensemble.undecided) if base.zxid < zxid <= at),

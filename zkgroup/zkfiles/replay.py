@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.frames import kernel
 from zkgroup.zkfiles.names import ServerFile, with_following
@@ -40,14 +39,22 @@ class SnapshotCandidate:
         return self.file.zxid
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Base:
-    """A tree that holds everything up to `zxid`, and some of what came until `exact_from`."""
+    """A tree that holds everything up to `zxid`, and some of what came until `exact_from`.
+
+    It is asked after each transaction that is applied to the tree, and applies none. A dump can hold one
+    transaction more than its end says without a znode that shows it, where that one deletes a znode or sets
+    an ACL. Replayed up to that end the tree has another digest then than the snapshot ends with, and it is
+    right from the next transaction on. A snapshot that is wrong looks the same there; the next transaction's
+    digest distinguishes the two.
+    """
 
     tree: Tree
     zxid: int
     exact_from: int
-    """A replay up to there, or further, gives the tree that was."""
+    """A replay up to there, or further, gives the tree that was. One later than the snapshot says where the
+    tree was seen to be ahead."""
     is_sure: bool
     """True if `exact_from` is known; else it is the newest change that the snapshot shows."""
     snapshot: Path | None
@@ -55,27 +62,18 @@ class Base:
     digest: TreeDigest | None = None
     """Of the tree at `digest_zxid`, where the snapshot has one that is computed here."""
     digest_zxid: int = 0
+    is_in_doubt: bool = field(default=False, init=False)
+    """True if the tree had another digest than the snapshot, and none was compared since."""
+    is_wrong: bool = field(default=False, init=False)
+    """True if the digest compared next was another too: the snapshot is not the tree that was."""
+    _own: TreeDigest | None = field(default=None, init=False)
+    """That of the snapshot, until the tree is compared with it."""
 
-
-class SnapshotWindow:
-    """From which transaction on a replay from a base is exact; it is asked after each one, and applies none.
-
-    A dump can hold one transaction more than its end says without a znode that shows it, where that one
-    deletes a znode or sets an ACL. Replayed up to that end the tree has another digest then than the
-    snapshot ends with, and it is right from the next transaction on. A snapshot that is wrong looks the same
-    there; the next transaction's digest distinguishes the two.
-    """
-
-    def __init__(self, base: Base) -> None:
-        self.exact_from = base.exact_from
-        """One later than the base's where the tree was seen to be ahead."""
-        self.is_in_doubt = False
-        """True if the tree had another digest than the snapshot, and none was compared since."""
-        self.is_wrong = False
-        """True if the digest compared next was another too: the snapshot is not the tree that was."""
-        self._tree = base.tree
-        self._own = base.digest if base.digest_zxid == base.exact_from else None
-        self._look(base.zxid)
+    def begin(self) -> Base:
+        """A replay begins: from now on the tree is compared with what the snapshot says of itself."""
+        self._own = self.digest if self.digest_zxid == self.exact_from else None
+        self._look(self.zxid)
+        return self
 
     def agrees(self, transaction: Transaction) -> bool | None:
         """Returns whether the tree has the digest of what was just applied; None where there is none to
@@ -83,8 +81,8 @@ class SnapshotWindow:
         zxid = transaction.zxid
         if not self.is_in_doubt:
             self._look(zxid)
-            return None if zxid < self.exact_from else self._tree.agrees(transaction)
-        agrees = self._tree.agrees(transaction)
+            return None if zxid < self.exact_from else self.tree.agrees(transaction)
+        agrees = self.tree.agrees(transaction)
         if agrees is None:
             self.exact_from = zxid + 1
         else:
@@ -95,21 +93,26 @@ class SnapshotWindow:
         """Returns whether this transaction, and those behind it, have only to be compared with the tree."""
         return self._own is None and not self.is_in_doubt and zxid >= self.exact_from
 
+    def doubt(self, zxid: int) -> str | None:
+        """Returns why a replay from here would not give the tree at a zxid; None where it does."""
+        return _doubt(self.snapshot, self.exact_from if self.is_sure else None, zxid)
+
     def _look(self, zxid: int) -> None:
         own = self._own
         if own is not None and zxid >= self.exact_from:
             self._own = None
-            if zxid == self.exact_from and self._tree.has(own) is False:
+            if zxid == self.exact_from and self.tree.has(own) is False:
                 self.exact_from, self.is_in_doubt = zxid + 1, True
 
 
-def candidates(ensemble: EnsembleFiles) -> Iterator[SnapshotCandidate]:
+def candidates(ensemble: EnsembleFiles) -> list[SnapshotCandidate]:
     """All snapshots of all servers, by rising zxid."""
-    found = []
-    for server in ensemble.servers:
-        for file, following in with_following(server.files.snapshots):
-            found.append(SnapshotCandidate(file, None if following is None else following.zxid))
-    return iter(sorted(found, key=lambda each: (each.zxid, each.file.path)))
+    found = [
+        SnapshotCandidate(file, None if following is None else following.zxid)
+        for server in ensemble.servers
+        for file, following in with_following(server.files.snapshots)
+    ]
+    return sorted(found, key=lambda each: (each.zxid, each.file.path))
 
 
 def begins_with_nothing(ensemble: EnsembleFiles) -> bool:
@@ -141,26 +144,24 @@ def load(candidate: SnapshotCandidate, *, digests: bool = True) -> Base:
     reader = open_snapshot(file.path, file.zxid)
     tree = Tree.from_znodes(reader.znodes(), zxid=file.zxid, digests=digests)
     tree.sessions.update(reader.sessions)
-    exact_from, is_sure = _exact_from(candidate, reader.end, tree)
-    digest_zxid, digest = _usable(candidate, reader.end) or (0, None)
-    return Base(tree, file.zxid, exact_from, is_sure, file.path, digest, digest_zxid)
+    end = reader.end
+    told = _told_end(candidate, end)
+    exact_from = file.zxid if told is None else told
+    if told is None or end.window_end(file.zxid) is not None:
+        # A server changes the tree before it counts a transaction: it can write one more than it then says.
+        exact_from = max(exact_from, tree.newest_zxid())
+    digest_zxid, digest = _usable(candidate, end) or (0, None)
+    return Base(tree, file.zxid, exact_from, told is not None, file.path, digest, digest_zxid)
 
 
 def glimpsed_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
     """Returns why a replay from this snapshot would not give the tree at a zxid; None where it may.
 
-    Told by the file's last bytes and its neighbours' names, so that no snapshot is read in vain.
+    Told by the file's last bytes and its neighbours' names, so that no snapshot is read in vain. Raises as
+    `glimpsed_end` does.
     """
-    try:
-        end = glimpsed_end(candidate.file.path)
-    except (DamagedFileError, NotZooKeeperFileError) as error:
-        return str(error)
+    end = glimpsed_end(candidate.file.path)
     return None if end is None else _doubt(candidate.file.path, _told_end(candidate, end), zxid)
-
-
-def doubt_of(base: Base, zxid: int) -> str | None:
-    """Returns why a replay from there would not give the tree at a zxid; None where it does."""
-    return _doubt(base.snapshot, base.exact_from if base.is_sure else None, zxid)
 
 
 def _doubt(snapshot: Path | None, exact_from: int | None, zxid: int) -> str | None:
@@ -175,15 +176,6 @@ def _usable(candidate: SnapshotCandidate, end: SnapshotEnd) -> tuple[int, TreeDi
     if zxid is None or digest is None or digest.version != DIGEST_VERSION:
         return None
     return (zxid, digest) if zxid and zxid >= candidate.zxid else None
-
-
-def _exact_from(candidate: SnapshotCandidate, end: SnapshotEnd, tree: Tree) -> tuple[int, bool]:
-    """A server changes the tree before it counts a transaction: it can write one more than it then says."""
-    told = _told_end(candidate, end)
-    if told is None:
-        return max(candidate.zxid, tree.newest_zxid()), False
-    tells_itself = end.window_end(candidate.zxid) is not None
-    return max(told, tree.newest_zxid()) if tells_itself else told, True
 
 
 def _told_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:

@@ -10,8 +10,8 @@ Source: PrepRequestProcessor.pRequest2Txn@3.9.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections import deque
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,8 +19,8 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
 from zkgroup.zkfiles.replay import (
+    Base,
     SnapshotCandidate,
-    SnapshotWindow,
     begins_with_nothing,
     candidates,
     empty_base,
@@ -99,13 +99,13 @@ def verify(ensemble: EnsembleFiles) -> HistoryVerification:
 class _Pending(NamedTuple):
     """A snapshot that is compared once its window is over: by its digest, or by a tree that goes along.
 
-    Where it has neither, the replay began with it, and it is compared as `SnapshotWindow` does.
+    Where it has neither, the replay began with it, and it is compared as `Base` does.
     """
 
     candidate: SnapshotCandidate
     until: int
-    digest: int | None
-    tree: Tree | None
+    digest: int | None = None
+    tree: Tree | None = None
 
 
 class _Run:
@@ -114,23 +114,17 @@ class _Run:
     def __init__(self, ensemble: EnsembleFiles) -> None:
         self._found = HistoryVerification()
         self._ensemble = ensemble
-        self._snapshots: Iterator[SnapshotCandidate] = candidates(ensemble)
-        self._next = next(self._snapshots, None)
-        self._tree: Tree | None = None
+        self._snapshots = deque(candidates(ensemble))
+        """Those that were not reached yet."""
+        self._base = empty_base() if begins_with_nothing(ensemble) else None
         """None where nothing is known: before the first base, and behind holes."""
-        base = empty_base()
-        self._window = SnapshotWindow(base)
-        """Of the tree; of no meaning where there is none."""
         self._at = 0
         """The last zxid of which nothing is missing behind it."""
         self._pending: list[_Pending] = []
-        if begins_with_nothing(ensemble):
-            self._tree = base.tree
 
     def see(self, transaction: Transaction) -> None:
         """The next one of all."""
-        zxid, found = transaction.zxid, self._found
-        found.records += 1
+        zxid = transaction.zxid
         self._look_for_hole(zxid)
         self._take_those_before(zxid)
         self._look_for_hole(zxid)
@@ -140,32 +134,31 @@ class _Run:
 
     def tree_within(self, first: int, last: int) -> Tree | None:
         """The tree, where records from one zxid to another have only to be compared with it."""
-        if (
-            self._pending
-            or not follows(first, self._at)
-            or (self._next is not None and self._next.zxid < last)
-            or not self._window.is_over(first)
-        ):
+        is_reached = bool(self._snapshots) and self._snapshots[0].zxid < last
+        if self._base is None or self._pending or is_reached:
             return None
-        return self._tree
+        return self._base.tree if follows(first, self._at) and self._base.is_over(first) else None
 
     def saw(self, last: int, compared: Compared) -> None:
-        """Counts records that follow each other."""
+        """Counts records that were compared."""
         found = self._found
         found.records += compared.records
         found.digests_checked += compared.digests
         if compared.first_wrong_zxid is not None and not found.mismatches:
-            self._doubt(compared.first_wrong_zxid, _WRONG_DIGEST)
+            self._doubt(
+                compared.first_wrong_zxid, "the digest of the whole tree is another than the server's"
+            )
         found.mismatches += compared.wrong
         self._at = last
 
     def end(self) -> HistoryVerification:
         """All were seen."""
         found = self._found
-        while self._next is not None:
-            if self._next.zxid > self._at and self._next.zxid & 0xFFFFFFFF and self._at:
-                self._fall_into(Hole(self._at + 1, self._next.zxid))
-            self._take_those_before(self._next.zxid + 1)
+        while self._snapshots:
+            zxid = self._snapshots[0].zxid
+            if zxid > self._at and zxid & 0xFFFFFFFF and self._at:
+                self._fall_into(Hole(self._at + 1, zxid))
+            self._take_those_before(zxid + 1)
         self._settle(None)
         found.damages = sorted(each for server in self._ensemble.servers for each in server.damages.values())
         found.splits = dict(self._ensemble.splits)
@@ -174,39 +167,39 @@ class _Run:
         return found
 
     def _look_for_hole(self, zxid: int) -> None:
-        hole = hole_between(self._at, zxid) if self._at or self._tree is not None else None
+        hole = hole_between(self._at, zxid) if self._at or self._base is not None else None
         if hole is not None:
             self._take_those_before(hole.first_missing)
             self._fall_into(hole)
 
     def _take_those_before(self, zxid: int) -> None:
-        while self._next is not None and self._next.zxid < zxid:
-            self._take(self._next)
-            self._next = next(self._snapshots, None)
+        while self._snapshots and self._snapshots[0].zxid < zxid:
+            candidate = self._snapshots.popleft()
+            try:
+                self._take(candidate)
+            except (DamagedFileError, NotZooKeeperFileError) as error:
+                check = SnapshotCheck(candidate.file.path, candidate.zxid, False, str(error), is_damaged=True)
+                self._found.snapshots.append(check)
 
     def _apply(self, transaction: Transaction) -> None:
-        zxid, tree, found = transaction.zxid, self._tree, self._found
+        zxid, base, found = transaction.zxid, self._base, self._found
         for pending in self._pending:
             if pending.tree is not None:
                 pending.tree.apply(transaction)
-        if tree is None:
+        if base is None:
+            found.records += 1
             found.unchecked += 1
             return
-        if transaction.digest is not None or zxid <= self._window.exact_from or found.mismatches:
-            tree.apply(transaction)
+        if transaction.digest is not None or zxid <= base.exact_from or found.mismatches:
+            base.tree.apply(transaction)
         else:
-            doubt = apply_and_doubt(tree, transaction)
+            doubt = apply_and_doubt(base.tree, transaction)
             if doubt is not None:
                 self._doubt(zxid, doubt)
-        agrees = self._window.agrees(transaction)
-        if agrees is None:
-            found.unchecked += zxid < self._window.exact_from
-            return
-        found.digests_checked += 1
-        if not agrees:
-            found.mismatches += 1
-            if found.mismatches == 1:
-                self._doubt(zxid, _WRONG_DIGEST)
+        agrees = base.agrees(transaction)
+        found.unchecked += agrees is None and zxid < base.exact_from
+        is_wrong = agrees is False
+        self.saw(zxid, Compared(1, int(agrees is not None), int(is_wrong), zxid if is_wrong else None))
 
     def _doubt(self, zxid: int, detail: str) -> None:
         found = self._found
@@ -219,50 +212,41 @@ class _Run:
         """Nothing is known from here on, until a snapshot is behind the hole."""
         if not self._found.holes or self._found.holes[-1] != hole:
             self._found.holes.append(hole)
-        self._tree = None
-        self._at = hole.last_missing
         for pending in self._pending:
             if self._is_in_doubt(pending):
                 self._check(pending.candidate, False, _UNDECIDED)
             else:
                 self._check(pending.candidate, None, "records of its window are missing")
         self._pending.clear()
+        self._base = None
+        self._at = hole.last_missing
 
     def _take(self, candidate: SnapshotCandidate) -> None:
         """A snapshot that began before the next record: to go on from, or to compare with."""
-        try:
-            if self._tree is None and candidate.zxid >= self._at:
-                self._start_from(candidate)
-            elif self._tree is None:
-                self._check(candidate, None, "records before it are missing")
-            else:
-                self._compare_later(candidate)
-        except (DamagedFileError, NotZooKeeperFileError) as error:
-            check = SnapshotCheck(candidate.file.path, candidate.zxid, False, str(error), is_damaged=True)
-            self._found.snapshots.append(check)
-
-    def _start_from(self, candidate: SnapshotCandidate) -> None:
-        base = load(candidate)
-        self._tree, self._at = base.tree, base.zxid
-        self._window = SnapshotWindow(base if base.is_sure else replace(base, exact_from=_NEVER))
-        if base.digest is not None:
-            self._pend(_Pending(candidate, base.digest_zxid, None, None))
-        else:
-            detail = (
-                ""
-                if base.is_sure
-                else "; it does not say at which zxid it was complete, so nothing proves what follows"
-            )
-            self._check(candidate, None, f"the replay starts here{detail}")
-
-    def _compare_later(self, candidate: SnapshotCandidate) -> None:
+        if self._base is None and candidate.zxid >= self._at:
+            self._start_from(load(candidate), candidate)
+            return
+        if self._base is None:
+            self._check(candidate, None, "records before it are missing")
+            return
         digest = told_digest(candidate)
         if digest is not None:
-            self._pend(_Pending(candidate, digest[0], digest[1].value, None))
+            self._pend(_Pending(candidate, digest[0], digest=digest[1].value))
             return
         base = load(candidate, digests=False)
-        until = max(base.exact_from, self._window.exact_from) if base.is_sure else _NEVER
-        self._pend(_Pending(candidate, until, None, base.tree))
+        until = max(base.exact_from, self._base.exact_from) if base.is_sure else _NEVER
+        self._pend(_Pending(candidate, until, tree=base.tree))
+
+    def _start_from(self, base: Base, candidate: SnapshotCandidate) -> None:
+        self._base, self._at = base.begin(), base.zxid
+        if base.digest is not None:
+            self._pend(_Pending(candidate, base.digest_zxid))
+        elif base.is_sure:
+            self._check(candidate, None, "the replay starts here")
+        else:
+            base.exact_from = _NEVER
+            why = "it does not say at which zxid it was complete, so nothing proves what follows"
+            self._check(candidate, None, f"the replay starts here; {why}")
 
     def _pend(self, pending: _Pending) -> None:
         self._pending.append(pending)
@@ -270,37 +254,32 @@ class _Run:
 
     def _settle(self, zxid: int | None) -> None:
         """Compares the snapshots whose windows are over; None at the end of the history."""
-        if not self._pending:
-            return
-        due = [
-            each
-            for each in self._pending
-            if zxid is None or (each.until <= zxid and not self._is_in_doubt(each))
-        ]
-        for pending in due:
-            self._pending.remove(pending)
-            self._compare(pending)
+        for pending in [*self._pending]:
+            if zxid is None or (pending.until <= zxid and not self._is_in_doubt(pending)):
+                self._pending.remove(pending)
+                self._compare(pending)
 
     def _is_in_doubt(self, pending: _Pending) -> bool:
-        return self._window.is_in_doubt and pending.digest is None and pending.tree is None
+        is_base = pending.digest is None and pending.tree is None
+        return is_base and self._base is not None and self._base.is_in_doubt
 
     def _compare(self, pending: _Pending) -> None:
-        tree, candidate = self._tree, pending.candidate
+        base, candidate = self._base, pending.candidate
         if self._is_in_doubt(pending):
             self._check(candidate, False, _UNDECIDED)
-        elif tree is None or (pending.until > self._at and pending.until != _NEVER):
+        elif base is None or (pending.until > self._at and pending.until != _NEVER):
             self._check(candidate, None, "the logs end before it did")
-        elif self._window.exact_from > self._at:
+        elif base.exact_from > self._at:
             self._check(candidate, None, "no tree to compare with is known")
         elif pending.tree is not None:
-            path = tree.first_difference(pending.tree, except_below=_LOCAL, with_pzxid=False)
+            path = base.tree.first_difference(pending.tree, except_below=_LOCAL, with_pzxid=False)
             self._check(candidate, path is None, "" if path is None else f"{path} is not as replayed")
         else:
             is_base = pending.digest is None
-            agrees = not self._window.is_wrong if is_base else tree.digest == pending.digest
+            agrees = not base.is_wrong if is_base else base.tree.digest == pending.digest
             self._check(candidate, agrees, "" if agrees else _OTHER_DIGEST)
 
-    def _check(self, candidate: SnapshotCandidate, agrees: bool | None, detail: str = "") -> None:
+    def _check(self, candidate: SnapshotCandidate, agrees: bool | None, detail: str) -> None:
         self._found.snapshots.append(SnapshotCheck(candidate.file.path, candidate.zxid, agrees, detail))
 
 
@@ -309,31 +288,31 @@ def apply_and_doubt(tree: Tree, transaction: Transaction) -> str | None:
 
     Of several doubts the first. Must not be asked inside the window of a fuzzy snapshot.
     """
-    if transaction.type != TransactionType.MULTI:
-        operations = transaction.operations
-        doubt = _operation_doubt(tree, operations[0]) if len(operations) == 1 else None
+    if not (transaction.operations and transaction.is_applied):
         tree.apply(transaction)
-        return doubt
+        return None
     first = None
-    if transaction.is_applied:
-        for operation in transaction.operations:
-            first = first or _operation_doubt(tree, operation)
-            tree.apply_operation(operation, transaction)
+    for operation in transaction.operations:
+        first = first or _operation_doubt(tree, operation)
+        tree.apply_operation(operation, transaction)
     tree.arrive(transaction)
     return first
 
 
 def _operation_doubt(tree: Tree, operation: Operation) -> str | None:
     kind, path = operation.type, operation.path or "/"
-    if path.startswith("/zookeeper/"):
-        return None  # each server writes quotas and its configuration there by itself
+    if path.startswith(_LOCAL):
+        return None
+    here = tree.stored(path)
     if kind in CREATES:
-        return _create_doubt(tree, operation, path)
+        return (
+            f"{path} is created and is there already"
+            if here is not None
+            else _create_doubt(tree, operation, path)
+        )
     if kind in DELETES:
-        here = tree.stored(path)
         return None if here is not None else f"{path} is deleted and is not there"
     if kind in SETS or kind == TransactionType.SET_ACL:
-        here = tree.stored(path)
         what = "ACL" if kind == TransactionType.SET_ACL else "data"
         if here is None:
             return f"the {what} of {path} is set and it is not there"
@@ -344,8 +323,6 @@ def _operation_doubt(tree: Tree, operation: Operation) -> str | None:
 
 
 def _create_doubt(tree: Tree, operation: Operation, path: str) -> str | None:
-    if path in tree:
-        return f"{path} is created and is there already"
     parent_path = path.rpartition("/")[0] or "/"
     parent = tree.stored(parent_path)
     if parent is None:

@@ -18,7 +18,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     TreeDigest,
 )
-from zkgroup.zkfiles.replay import Base, SnapshotWindow
+from zkgroup.zkfiles.replay import Base
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.verification import apply_and_doubt
 
@@ -106,7 +106,8 @@ def ended(tree: Tree, world: ServerHistory, end: int, *, is_counted: bool) -> Ba
     began = tree.zxid
     told = max(began, world.transactions[end - 1].zxid - (not is_counted) if end else 0)
     digest = TreeDigest(2, world.at(told).digest) if told else None
-    return Base(tree, began, max(told, tree.newest_zxid()), True, None, digest, told if told else 0)
+    exact_from = max(told, tree.newest_zxid())
+    return Base(tree, began, exact_from, True, None, digest, told if told else 0).begin()
 
 
 @given(
@@ -128,7 +129,7 @@ def test_a_fuzzy_snapshot_and_the_log_behind_it_give_the_same_tree(
     records = world.transactions
     start = begun % (len(records) + 1)
     tree, end = fuzzy(records, start, pauses)
-    window = SnapshotWindow(ended(tree, world, end, is_counted=is_counted))
+    window = ended(tree, world, end, is_counted=is_counted)
     for transaction in records[start:]:
         tree.apply(transaction)
         agrees = window.agrees(transaction)
@@ -156,7 +157,7 @@ def test_a_dump_with_one_record_missing(steps: list[tuple[int, int, int]], place
     records = world.transactions
     for start in range(len(records) - 1):
         tree, end = fuzzy(records, start, [1, *[0] * place, 1])
-        window = SnapshotWindow(ended(tree, world, end, is_counted=False))
+        window = ended(tree, world, end, is_counted=False)
         for transaction in records[start:]:
             tree.apply(transaction)
             agrees = window.agrees(transaction)

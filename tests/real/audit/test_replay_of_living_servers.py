@@ -10,7 +10,7 @@ from tests.worlds.other_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, shown, walked
 from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.replay import SnapshotWindow, candidates, load
+from zkgroup.zkfiles.replay import candidates, load
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 NODES = 500
@@ -44,13 +44,13 @@ def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
     history = History(server.folder)
     last = history.tree_at().tree
     for candidate in candidates(history.ensemble):
-        base = load(candidate)
+        base = load(candidate).begin()
         windows.append(base.exact_from - base.zxid)
-        tree, window = base.tree, SnapshotWindow(base)
+        tree = base.tree
         for transaction in history.transactions(base.zxid + 1):
             tree.apply(transaction)
-            assert window.agrees(transaction) is not False
-        assert not window.is_in_doubt
+            assert base.agrees(transaction) is not False
+        assert not base.is_in_doubt
         assert tree.first_difference(last, except_below="/zookeeper/") is None
         assert tree.sessions == last.sessions
     assert max(windows) > 0
