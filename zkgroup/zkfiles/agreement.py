@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zkgroup.zkfiles.arrow import Batch
-from zkgroup.zkfiles.byte_arrays import Bytes, zxids_of
+from zkgroup.zkfiles.byte_arrays import Numbers, zxids_of
 from zkgroup.zkfiles.columns import PIECE_BYTES, Wanted, batch_of, batches_of
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.frames import FRAME, LogChunk
@@ -27,9 +27,6 @@ from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.servers import LogOrder, Server
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
-Numbers = NDArray[Any]
-Flags = NDArray[np.bool_]
-
 _FEW: Final = 16
 """So many records that servers agree on, between others, are decoded like these."""
 
@@ -39,21 +36,29 @@ class Held(NamedTuple):
 
     server: Server
     log: ServerFile
-    chunk: LogChunk
-    """With arrays of places."""
-    zxids: Numbers
+    data: bytes
+    base: int
+    """The offset of `data[0]` in the plain file."""
+    places: Numbers
+    """Of each record where it starts and ends in `data`, and its zxid."""
 
-    def some(self, first: int, until: int) -> Held:
+    @property
+    def zxids(self) -> Numbers:
+        zxids: Numbers = self.places[2]
+        return zxids
+
+    def some(self, first: int, until: int | None) -> Held:
         """Some of them, by their numbers."""
-        starts, ends = self.chunk.starts[first:until], self.chunk.ends[first:until]
-        chunk = self.chunk._replace(starts=starts, ends=ends)
-        return self._replace(chunk=chunk, zxids=self.zxids[first:until])
+        return self._replace(places=self.places[:, first:until])
 
     def without(self, numbers: Sequence[int]) -> Held:
         """All but some of them."""
-        starts, ends = (_without(each, numbers) for each in (self.chunk.starts, self.chunk.ends))
-        chunk = self.chunk._replace(starts=starts, ends=ends)
-        return self._replace(chunk=chunk, zxids=np.delete(self.zxids, numbers))
+        return self._replace(places=np.delete(self.places, numbers, axis=1))
+
+    def decoded(self, number: int) -> Transaction:
+        """One of them. Raises JuteError."""
+        start, end, _ = self.places[:, number].tolist()
+        return transaction_of(self.data, start + FRAME.size, end, self.base + start)
 
     def transaction(self, number: int) -> Transaction | None:
         """One of them; None, and noted, where it holds what no server writes."""
@@ -63,27 +68,17 @@ class Held(NamedTuple):
             self.note(number, error)
             return None
 
-    def decoded(self, number: int) -> Transaction:
-        """One of them. Raises JuteError."""
-        data, base, starts, ends = self.chunk
-        start = int(starts[number])
-        return transaction_of(data, start + FRAME.size, int(ends[number]), base + start)
-
-    def without_bytes(self) -> Held:
-        """The same places, for servers that have the bytes of another one."""
-        return self._replace(chunk=self.chunk._replace(data=b""))
-
     def note(self, number: int, error: JuteError) -> None:
         """Notes that one of them cannot be read."""
-        self.server.note_unreadable(self.log.path, self.chunk.base, int(self.chunk.starts[number]), error)
+        self.server.note_unreadable(self.log.path, self.base, int(self.places[0, number]), error)
 
     @property
     def raw(self) -> bytes | None:
         """All of them as they stand in the file; None where something else stands between them."""
-        data, _, starts, ends = self.chunk
-        if (np.asarray(starts)[1:] != np.asarray(ends)[:-1] + 1).any():
+        starts, ends, _ = self.places
+        if (starts[1:] != ends[:-1] + 1).any():
             return None
-        return data[int(starts[0]) : int(ends[-1])]
+        return self.data[int(starts[0]) : int(ends[-1])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,8 @@ class Piece:
             if batch is not None:
                 yield batch
             return
-        yield from batches_of(self.held[0].chunk, wanted, self._note)
+        _, _, data, base, (starts, ends, _) = self.held[0]
+        yield from batches_of(LogChunk(data, base, starts, ends), wanted, self._note)
 
     def transactions(self, zxids: Numbers | int | None = None) -> Iterator[Transaction]:
         """The records as objects, or those with some zxids, without those that cannot be read."""
@@ -151,10 +147,17 @@ def pieces(ensemble: EnsembleFiles, from_zxid: int = 0, to_zxid: int | None = No
         for alone in held_by(ensemble.servers[0], from_zxid, to_zxid):
             yield Piece((alone,))
         return
-    heads = [_Head(number, server, from_zxid, to_zxid) for number, server in enumerate(ensemble.servers)]
-    while there := [head for head in heads if head.has_records()]:
-        limit = min(int(head.last) for head in there)
-        parts = {head.number: held for head in there if (held := head.until(limit)) is not None}
+    streams = [held_by(server, from_zxid, to_zxid) for server in ensemble.servers]
+    heads = [next(stream, None) for stream in streams]
+    while there := {number: held for number, held in enumerate(heads) if held is not None}:
+        limit = min(int(held.zxids[-1]) for held in there.values())
+        parts = {}
+        for number, held in there.items():
+            until = int(np.searchsorted(held.zxids, limit, "right"))
+            if until:
+                parts[number] = held.some(0, until)
+            is_used_up = until == len(held.zxids)
+            heads[number] = next(streams[number], None) if is_used_up else held.some(until, None)
         yield from _agreed(ensemble, parts)
 
 
@@ -185,43 +188,9 @@ def held_by(server: Server, from_zxid: int = 0, to_zxid: int | None = None) -> G
                     )
 
 
-class _Head:
-    """The piece of a server's logs that is looked at."""
-
-    def __init__(self, number: int, server: Server, from_zxid: int, to_zxid: int | None) -> None:
-        self.number = number
-        self._pieces = held_by(server, from_zxid, to_zxid)
-        self._held: Held | None = None
-        self._first = 0
-
-    def has_records(self) -> bool:
-        """Returns whether there is one more; the next piece is read where this one is used up."""
-        if self._held is None or self._first == len(self._held.zxids):
-            self._held, self._first = next(self._pieces, None), 0
-        return self._held is not None
-
-    @property
-    def last(self) -> int:
-        """The last zxid of the piece."""
-        assert self._held is not None
-        return int(self._held.zxids[-1])
-
-    def until(self, zxid: int) -> Held | None:
-        """The records up to a zxid; None where there are none."""
-        assert self._held is not None
-        first, self._first = self._first, int(np.searchsorted(self._held.zxids, zxid, "right"))
-        return self._held.some(first, self._first) if first < self._first else None
-
-
 def _read(server: Server, log: ServerFile, chunk: LogChunk) -> Held:
-    starts: Any = np.asarray(chunk.starts, np.int64)
-    ends: Any = np.asarray(chunk.ends, np.int64)
-    whole = chunk._replace(starts=starts, ends=ends)
-    return Held(server, log, whole, zxids_of(whole))
-
-
-def _without(places: Sequence[int], numbers: Sequence[int]) -> Any:
-    return np.delete(np.asarray(places), numbers)
+    starts, ends = np.asarray(chunk.starts, np.int64), np.asarray(chunk.ends, np.int64)
+    return Held(server, log, chunk.data, chunk.base, np.stack((starts, ends, zxids_of(chunk))))
 
 
 def _in_order(held: Held, order: LogOrder, from_zxid: int, to_zxid: int | None) -> Held:
@@ -253,32 +222,21 @@ def _in_order(held: Held, order: LogOrder, from_zxid: int, to_zxid: int | None) 
 
 def _agreed(ensemble: EnsembleFiles, parts: dict[int, Held]) -> Iterator[Piece]:
     """All records of servers up to a zxid: those that servers agree on, and what is decided of the others."""
-    first, *others = parts.values()
-    if ensemble.is_kept(first.zxids, len(parts)).all() and all(_are_equal(first, each) for each in others):
+    if _is_taken(ensemble, parts):
         yield _piece(parts)
         return
     zxids = np.unique(np.concatenate([held.zxids for held in parts.values()]))
     who = np.zeros(len(zxids), np.int64)
-    counts = np.zeros(len(zxids), np.int64)
-    low, high = np.full((2, len(zxids)), np.iinfo(np.int64).max), np.full((2, len(zxids)), -1)
     for place, held in enumerate(parts.values()):
-        at = np.searchsorted(zxids, held.zxids)
-        who[at] |= 1 << place
-        counts[at] += 1
-        marks = _marks(held)
-        low[:, at] = np.minimum(low[:, at], marks)
-        high[:, at] = np.maximum(high[:, at], marks)
-    is_same = (low == high).all(axis=0)
-    marks = np.stack((who, is_same, ensemble.is_kept(zxids, counts)))
-    changes = np.flatnonzero((marks[:, 1:] != marks[:, :-1]).any(axis=0)) + 1
+        who[np.searchsorted(zxids, held.zxids)] |= 1 << place
     decided: list[Transaction] = []
-    for begin, end in zip([0, *changes.tolist()], [*changes.tolist(), len(zxids)], strict=True):
+    for begin, end in pairwise([0, *(np.flatnonzero(np.diff(who)) + 1).tolist(), len(zxids)]):
         some = {
             number: held.some(*np.searchsorted(held.zxids, zxids[[begin, end - 1]] + [0, 1]).tolist())
             for place, (number, held) in enumerate(parts.items())
             if who[begin] >> place & 1
         }
-        if end - begin >= _FEW and is_same[begin] and _is_taken(ensemble, some, bool(marks[2, begin])):
+        if end - begin >= _FEW and _is_taken(ensemble, some):
             if decided:
                 yield Piece((), decided)
                 decided = []
@@ -294,31 +252,21 @@ def _agreed(ensemble: EnsembleFiles, parts: dict[int, Held]) -> Iterator[Piece]:
 
 def _piece(parts: dict[int, Held]) -> Piece:
     first, *others = parts.values()
-    return Piece((first, *(each.without_bytes() for each in others)))
+    return Piece((first, *(each._replace(data=b"") for each in others)))
 
 
-def _is_taken(ensemble: EnsembleFiles, some: dict[int, Held], is_kept: bool) -> bool:
-    """Returns whether servers have the same records, and all of them count."""
+def _is_taken(ensemble: EnsembleFiles, some: dict[int, Held]) -> bool:
+    """Returns whether servers have the same records, byte by byte, and all of them count."""
     first, *others = some.values()
-    if not all(_are_equal(first, each) for each in others):
-        return False
+    raw = first.raw
+    for each in others:
+        if len(each.zxids) != len(first.zxids) or each.zxids[0] != first.zxids[0]:
+            return False
+        if raw is None or each.raw != raw:
+            return False
     holders = tuple(some)
-    return is_kept or not any(ensemble.leaves_out(zxid, holders) for zxid in first.zxids.tolist())
-
-
-def _marks(held: Held) -> Numbers:
-    """Of each record its checksum and its length."""
-    starts, ends = np.asarray(held.chunk.starts), np.asarray(held.chunk.ends)
-    sums = Bytes(held.chunk.data).view(">i8")[starts].astype(np.int64)
-    return np.stack((sums, ends - starts))
-
-
-def _are_equal(one: Held, other: Held) -> bool:
-    """Returns whether two servers have the same records, byte by byte."""
-    if len(one.zxids) != len(other.zxids) or one.zxids[0] != other.zxids[0]:
-        return False
-    raw = one.raw
-    return raw is not None and raw == other.raw
+    kept = ensemble.is_kept(first.zxids, len(holders))
+    return not any(ensemble.leaves_out(zxid, holders) for zxid in first.zxids[~kept].tolist())
 
 
 def _decided(ensemble: EnsembleFiles, some: dict[int, Held], number: int) -> Transaction | None:
