@@ -10,6 +10,9 @@ Learner.syncWithLeader and LearnerHandler.syncFollower of ZooKeeper 3.4 to 3.9.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from heapq import merge
+from itertools import groupby, repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,6 +27,8 @@ _NOTED: Final = 1000
 
 
 T = TypeVar("T")
+_Holder = tuple[int, Transaction]
+"""The number of a server, and its record of a zxid."""
 
 
 class EnsembleFiles:
@@ -42,7 +47,6 @@ class EnsembleFiles:
         self.rolled_back: dict[int, tuple[Path, ...]] = {}
         """Zxids met so far that the ensemble went on without, with the folders that have them."""
         self._is_checked = len(self.servers) < 2
-        self._certain_until: int | None = None
 
     @property
     def last_zxid(self) -> int:
@@ -77,24 +81,22 @@ class EnsembleFiles:
         """The zxids of `splits` of which no record is that of most servers that have one."""
         return [zxid for zxid, (taken, *others) in self.splits.items() if len(taken) <= sum(map(len, others))]
 
-    @property
+    @cached_property
     def certain_until(self) -> int:
         """Up to there everything that is given was committed; behind it nobody can tell from these files.
 
         Certain is what most voters have, what a server applied before a snapshot, and what a server has from
         before an epoch that it took part in. A server alone (epoch 0) commits what it writes.
         """
-        if self._certain_until is None:
-            epochs = [epoch_of(server.last_zxid) for server in self.servers]
-            before_epochs = [(epoch << 32) - 1 for epoch in epochs if epoch]
-            self._certain_until = min(max((*self._certain, *before_epochs)), self.last_zxid)
-        return self._certain_until
+        epochs = [epoch_of(server.last_zxid) for server in self.servers]
+        before_epochs = [(epoch << 32) - 1 for epoch in epochs if epoch]
+        return min(max((*self._certain, *before_epochs)), self.last_zxid)
 
     def is_certain(self, zxid: int) -> bool:
         """Returns whether it is within `certain_until`; where names alone tell, nothing is read."""
         return any(zxid <= (each.newest_snapshot or 0) for each in self.servers) or zxid <= self.certain_until
 
-    @property
+    @cached_property
     def _certain(self) -> tuple[int, ...]:
         """Zxids that were committed, and so was everything of the same epoch before them."""
         lasts = sorted((server.last_zxid for server in self.servers), reverse=True)
@@ -141,13 +143,13 @@ class EnsembleFiles:
                 _require_same_ensemble(other, server)
         self._is_checked = True
 
-    def judged(self, holders: Sequence[tuple[int, Transaction]]) -> Transaction | None:
+    def judged(self, holders: Sequence[_Holder]) -> Transaction | None:
         """The record of a zxid, of those that servers have, each with the server's number.
 
         None where the ensemble went on without it.
         """
         zxid = holders[0][1].zxid
-        groups: list[list[tuple[int, Transaction]]] = []
+        groups: list[list[_Holder]] = []
         for holder in holders:
             alike = next((group for group in groups if same_record(group[0][1], holder[1])), None)
             if alike is None:
@@ -195,7 +197,7 @@ class EnsembleFiles:
     def _last_of(self, number: int) -> int:
         return self.servers[number].last_zxid
 
-    def _folders(self, holders: Iterable[tuple[int, Transaction]]) -> tuple[Path, ...]:
+    def _folders(self, holders: Iterable[_Holder]) -> tuple[Path, ...]:
         return tuple(self.servers[number].folder for number, _ in holders)
 
     @staticmethod
@@ -208,19 +210,15 @@ def _count_of_errors(record: Transaction) -> int:
     return sum(each.type == TransactionType.ERROR for each in record.operations)
 
 
-def _joined(streams: Sequence[Iterator[Transaction]]) -> Iterator[Sequence[tuple[int, Transaction]]]:
+def _joined(streams: Sequence[Iterator[Transaction]]) -> Iterator[Sequence[_Holder]]:
     """The records of each zxid, with the number of the stream that has it."""
-    heads = [next(stream, None) for stream in streams]
-    while True:
-        zxid = min((head.zxid for head in heads if head is not None), default=None)
-        if zxid is None:
-            return
-        holders = [
-            (number, head) for number, head in enumerate(heads) if head is not None and head.zxid == zxid
-        ]
-        yield holders
-        for number, _ in holders:
-            heads[number] = next(streams[number], None)
+    numbered = [zip(repeat(number), stream) for number, stream in enumerate(streams)]
+    for _, holders in groupby(merge(*numbered, key=_zxid_of), _zxid_of):
+        yield list(holders)
+
+
+def _zxid_of(holder: _Holder) -> int:
+    return holder[1].zxid
 
 
 def _require_same_ensemble(one: Server, other: Server) -> None:

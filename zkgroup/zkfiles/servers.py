@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFileError
-from zkgroup.zkfiles.frames import ZXID_AND_TIME, ZXID_AT, Oversized
+from zkgroup.zkfiles.frames import ZXID_AND_TIME, ZXID_AT, LogChunk, Oversized
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
@@ -72,8 +73,6 @@ class Server:
         """Of each log that was read, the records that are too large for a server by default, by zxid."""
         self.seen_logs: dict[Path, SeenRecords] = {}
         """Logs that a replay read from end to end and found whole and in order."""
-        self._last_record: int | None = None
-        self._has_last_record = False
         self._gap: tuple[int, int | None] = (0, 0)
         """A zxid, and that of the first record behind it: what `_next_logged` found last."""
 
@@ -106,14 +105,14 @@ class Server:
         """Of the last record or snapshot; 0 where there is neither. Hops once over the newest log."""
         return max(self.newest_snapshot or 0, self.last_record or 0)
 
-    @property
+    @cached_property
     def last_record(self) -> int | None:
         """The zxid of the last record; None where no log has any. Hops once over the newest log."""
-        if not self._has_last_record:
-            found = (self._last_in(log) for log in reversed(self.files.logs))
-            self._last_record = next((zxid for zxid in found if zxid is not None), None)
-            self._has_last_record = True
-        return self._last_record
+        for log in reversed(self.files.logs):
+            *_, last = None, *(chunk.zxid(-1) for chunk in self._chunks(log))
+            if last is not None:
+                return last
+        return None
 
     def about_last_zxid(self) -> int:
         """The zxid of the last record at the end of the newest log, which is not read; 0 where none is seen.
@@ -190,18 +189,16 @@ class Server:
 
     def times(self, from_zxid: int, to_zxid: int | None) -> Iterator[tuple[int, int]]:
         """Zxid and milliseconds of each record, as `transactions` has them; nothing is decoded."""
-        last = -1
+        last = from_zxid - 1
         for log in self.files.logs_within(from_zxid, to_zxid):
-            reader = LogReader(log.path, resync=True)
-            with self.noting(reader):
-                for chunk in reader.chunks():
-                    for start in chunk.starts:
-                        zxid, time_ms = ZXID_AND_TIME.unpack_from(chunk.data, start + ZXID_AT)
-                        if to_zxid is not None and zxid > to_zxid:
-                            return
-                        if zxid >= from_zxid and zxid > last:
-                            last = zxid
-                            yield zxid, time_ms
+            for chunk in self._chunks(log):
+                for start in chunk.starts:
+                    zxid, time_ms = ZXID_AND_TIME.unpack_from(chunk.data, start + ZXID_AT)
+                    if to_zxid is not None and zxid > to_zxid:
+                        return
+                    if zxid > last:
+                        last = zxid
+                        yield zxid, time_ms
 
     def is_long_from(self, zxid: int) -> bool:
         """Returns whether a log that can hold records from a zxid on is worth numpy's import."""
@@ -215,6 +212,12 @@ class Server:
         reader = LogReader(log.path, from_offset=start, resync=True, oversized=oversized)
         with self.noting(reader):
             yield from reader
+
+    def _chunks(self, log: ServerFile) -> Iterator[LogChunk]:
+        """Records that are not decoded."""
+        reader = LogReader(log.path, resync=True)
+        with self.noting(reader):
+            yield from reader.chunks()
 
     def is_in_earlier_log(self, log: ServerFile, record: Transaction) -> bool:
         """A server writes a zxid once, and copies of its logs have the same record."""
@@ -245,30 +248,19 @@ class Server:
     def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
         """Returns where the first record from a zxid on is; for none the last one of the log."""
         offset = None
-        reader = LogReader(log.path, resync=True)
-        with self.noting(reader):
-            for chunk in reader.chunks():
-                starts = chunk.starts
-                if chunk.zxid(-1) >= zxid:
-                    place = bisect_left(range(len(starts)), zxid, key=chunk.zxid)
-                    return chunk.base + starts[place]
-                offset = chunk.base + starts[-1]
+        for chunk in self._chunks(log):
+            if chunk.zxid(-1) >= zxid:
+                place = bisect_left(range(len(chunk.starts)), zxid, key=chunk.zxid)
+                return chunk.base + chunk.starts[place]
+            offset = chunk.base + chunk.starts[-1]
         return offset
 
     def _first_in(self, log: ServerFile) -> Transaction | None:
         reader = LogReader(log.path, resync=True, piece_bytes=_FRONT_BYTES)
+        first = None
         with self.noting(reader):
-            for transaction in reader:
-                return transaction
-        return None
-
-    def _last_in(self, log: ServerFile) -> int | None:
-        reader = LogReader(log.path, resync=True)
-        last = None
-        with self.noting(reader):
-            for chunk in reader.chunks():
-                last = chunk.zxid(-1)
-        return last
+            first = next(iter(reader), None)
+        return first
 
     def has_damage(self, log: Path) -> bool:
         """Returns whether a damage of a log was noted."""
