@@ -47,26 +47,24 @@ _ACTS: Final = {
 _FIRST_TYPE, _TYPES = -32, 96
 _ACT_OF_TYPE: Final = np.array([_ACTS.get(kind + _FIRST_TYPE, _ODD) for kind in range(_TYPES)], np.int8)
 
-_FIELDS: Final = (
-    *("czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "children"),
-    *("base", "crc"),
-)
-"""Of a znode; then whether it is there, and the rows that made and wrote it, -1 for none."""
-_CZXID, _MZXID, _PZXID, _CTIME, _MTIME, _VERSION, _CVERSION, _AVERSION, _OWNER, _CHILDREN, _BASE, _CRC = (
-    range(len(_FIELDS))
-)
-_IS_THERE, _MADE, _WRITTEN = range(len(_FIELDS), len(_FIELDS) + 3)
-_numbers_of: Final = attrgetter(*_FIELDS)
 _COUNTED: Final = np.dtype(
     [(name, ">i8") for name in ("czxid", "mzxid", "pzxid", "ctime", "mtime")]
     + [(name, ">i4") for name in ("version", "cversion", "aversion")]
     + [("owner", ">i8")]
 )
 """The bytes of a znode's history of which its digest is made."""
+_FIELDS: Final = (*(_COUNTED.names or ()), "children", "base", "crc")
+"""Those of a `Node` behind data and ACL; then `is_there`, and the rows that `made` and `wrote` it, -1 for
+none."""
+_numbers_of: Final = attrgetter(*_FIELDS)
 _NOT_COUNTED: Final = -1
 _OUTSIDE: Final = "/zookeeper/"
 _MOST_LEVELS, _MOST_PATH = 64, 4096
 _MOST_CREATES: Final = 2**31 - 1
+
+
+_Znodes = dict[str, Numbers]
+"""For each of these names the numbers of some znodes."""
 
 
 class OddRowsError(Exception):
@@ -203,14 +201,14 @@ class _Rows:
             yield from map(raw.__getitem__, map(slice, bounds[inside].tolist(), bounds[inside + 1].tolist()))
 
     def acls_at(self, rows: Numbers) -> list[Acl | None]:
-        """The ACLs of some rows."""
+        """The ACLs of some rows; none is an empty one."""
         arrays = self._arrays("acl")
         acls = [acl for array in arrays for acl in acls_of(array)]
         firsts = np.cumsum([0, *(len(array.dictionary) for array in arrays[:-1])])
         codes = np.concatenate(
             [array.indices.to_numpy() + first for array, first in zip(arrays, firsts, strict=True)]
         )
-        return [acls[code] for code in codes[rows].tolist()]
+        return [acls[code] or () for code in codes[rows].tolist()]
 
 
 def _acts(kind: Numbers, is_whole: Flags, applied: Flags) -> Numbers:
@@ -257,25 +255,24 @@ def _places(rows: _Rows) -> tuple[Numbers, Numbers, Numbers]:
     return touched, own, above
 
 
-def _before(nodes: Sequence[Node | None], first_zxid: int) -> Numbers:
+def _before(nodes: Sequence[Node | None], first_zxid: int) -> _Znodes:
     """The numbers of some znodes before the rows."""
     if any(node is not None and node.base is None for node in nodes):
         raise OddRowsError("znodes that are not counted")
     nothing = (0,) * len(_FIELDS)
-    fields = [nothing if node is None else _numbers_of(node) for node in nodes]
-    numbers = np.full((len(nodes), _WRITTEN + 1), -1, np.int64)
-    numbers[:, : len(_FIELDS)] = fields
-    numbers[:, _IS_THERE] = [node is not None for node in nodes]
-    if (numbers[:, [_CZXID, _PZXID]] >= first_zxid).any():
+    fields = np.array([nothing if node is None else _numbers_of(node) for node in nodes], np.int64)
+    znodes = dict(zip(_FIELDS, fields.T, strict=True))
+    znodes["is_there"] = np.array([node is not None for node in nodes])
+    znodes["made"] = znodes["wrote"] = np.full(len(nodes), -1)
+    if (np.maximum(znodes["czxid"], znodes["pzxid"]) >= first_zxid).any():
         raise OddRowsError("znodes that are later than the records")
-    return numbers
+    return znodes
 
 
 class _Replayed(NamedTuple):
     """Holds what rows made of the znodes that they touch."""
 
-    znodes: Numbers
-    """The numbers of each."""
+    znodes: _Znodes
     digest: Numbers
     """Says how each row changed the digest."""
     owners: Numbers
@@ -285,17 +282,17 @@ class _Replayed(NamedTuple):
 class _Events:
     """Holds what happened to each znode, one after the other: first what it was, then each row about it."""
 
-    def __init__(self, rows: _Rows, own: Numbers, above: Numbers, before: Numbers) -> None:
+    def __init__(self, rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> None:
         acts = np.flatnonzero(rows.act > 0)
         moves = acts[rows.act[acts] != _SET]
-        znodes = np.arange(len(before))
-        node = np.concatenate((znodes, own[acts], above[moves]))
-        row = np.concatenate((np.full(len(before), -1), acts, moves))
+        count = len(before["crc"])
+        node = np.concatenate((np.arange(count), own[acts], above[moves]))
+        row = np.concatenate((np.full(count, -1), acts, moves))
         child = np.where(rows.act[moves] == _MAKE, _GAIN, _LOSE)
-        kind = np.concatenate((np.full(len(before), _NOTHING), rows.act[acts], child))
+        kind = np.concatenate((np.full(count, _NOTHING), rows.act[acts], child))
         order = np.argsort(node * (len(rows) + 1) + row + 1)
         self.row, self.kind = row[order], kind[order]
-        self._before = before.T.copy()
+        self._before = before
         self._places = np.arange(len(order))
         self.begins: Flags = self.kind == _NOTHING
         self.ends: Flags = np.append(self.begins[1:], True)
@@ -306,15 +303,15 @@ class _Events:
         found: Numbers = np.maximum.accumulate(np.where(is_one, self._places, 0))
         return found
 
-    def field(self, field: int, last: Numbers, values: Any) -> Numbers:
+    def field(self, name: str, last: Numbers, values: Any) -> Numbers:
         """Returns what a field is behind each event, where events at `last` give it these values."""
         found = np.empty(len(self.row), np.int64)
         found[:] = values
-        found[self.begins] = self._before[field]
+        found[self.begins] = self._before[name]
         return found[last]
 
 
-def _replayed(rows: _Rows, own: Numbers, above: Numbers, before: Numbers) -> _Replayed:
+def _replayed(rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> _Replayed:
     """Applies the rows to the znodes, which were so before. Raises OddRowsError for what is not plain."""
     events = _Events(rows, own, above, before)
     row, kind, begins = events.row, events.kind, events.begins
@@ -326,64 +323,63 @@ def _replayed(rows: _Rows, own: Numbers, above: Numbers, before: Numbers) -> _Re
     is_next = (kind == _GAIN) & (count == -1)
     told = np.maximum.accumulate(np.where(begins | (kind == _MAKE) | (kind == _GAIN) & ~is_next, places, 0))
     nexts = np.cumsum(is_next)
-    creates = events.field(_CVERSION, told, count) + nexts - nexts[told]
-    change = events.field(_CHILDREN, places, (kind == _GAIN) * 1 - (kind == _LOSE))
+    creates = events.field("cversion", told, count) + nexts - nexts[told]
+    change = events.field("children", places, (kind == _GAIN) * 1 - (kind == _LOSE))
     children = np.cumsum(change)
     children -= (children - change)[events.last()]
     writes = np.flatnonzero((rows.act == _SET) | (rows.act == _MAKE))
     sums = np.zeros(len(rows), np.int64)
     sums[writes] = _crcs_of(rows.data_at(writes), rows.paths.crcs[rows.path[writes]])
-    fields = [
-        events.field(_CZXID, made, zxid),
-        events.field(_MZXID, written, zxid),
-        events.field(_PZXID, events.last(_MAKE, _GAIN, _LOSE), zxid),
-        events.field(_CTIME, made, ms),
-        events.field(_MTIME, written, ms),
-        events.field(_VERSION, written, version),
-        creates,
-        events.field(_AVERSION, made, 0),
-        events.field(_OWNER, made, owner),
-        children,
-        events.field(_BASE, written, sums[row]),
-        np.zeros(len(row), np.int64),
-        events.field(_IS_THERE, events.last(_MAKE, _DROP), kind == _MAKE),
-        events.field(_MADE, made, row),
-        events.field(_WRITTEN, written, row),
-    ]
+    fields = {
+        "czxid": events.field("czxid", made, zxid),
+        "mzxid": events.field("mzxid", written, zxid),
+        "pzxid": events.field("pzxid", events.last(_MAKE, _GAIN, _LOSE), zxid),
+        "ctime": events.field("ctime", made, ms),
+        "mtime": events.field("mtime", written, ms),
+        "version": events.field("version", written, version),
+        "cversion": creates,
+        "aversion": events.field("aversion", made, 0),
+        "owner": events.field("owner", made, owner),
+        "children": children,
+        "base": events.field("base", written, sums[row]),
+        "is_there": events.field("is_there", events.last(_MAKE, _DROP), kind == _MAKE),
+        "made": events.field("made", made, row),
+        "wrote": events.field("wrote", written, row),
+    }
     _require_plain(kind, fields)
-    crcs = fields[_CRC] = _crcs(fields, begins, before)
+    crcs = fields["crc"] = _crcs(fields, begins, before)
     changed = np.flatnonzero(~begins)
     changes = crcs[changed] - crcs[changed - 1]
     of_parents = kind[changed] > _DROP
     digest = np.zeros(len(rows), np.int64)
     digest[row[changed[~of_parents]]] = changes[~of_parents]
     digest[row[changed[of_parents]]] += changes[of_parents]
-    owned = np.flatnonzero(((kind == _MAKE) | (kind == _DROP)) & (fields[_OWNER] != 0))
+    owned = np.flatnonzero(((kind == _MAKE) | (kind == _DROP)) & (fields["owner"] != 0))
     signs = np.where(kind[owned] == _MAKE, 1, -1)
-    owners = np.stack((fields[_OWNER][owned], row[owned], signs))
-    return _Replayed(np.stack([field[events.ends] for field in fields], axis=1), digest, owners)
+    owners = np.stack((fields["owner"][owned], row[owned], signs))
+    return _Replayed({name: field[events.ends] for name, field in fields.items()}, digest, owners)
 
 
-def _require_plain(kind: Numbers, fields: Sequence[Numbers]) -> None:
+def _require_plain(kind: Numbers, fields: _Znodes) -> None:
     """Raises OddRowsError for events that only `tree` knows the rules for."""
-    later, creates, owners = kind[1:], fields[_CVERSION], fields[_OWNER]
-    odd = (later != _NOTHING) & ((fields[_IS_THERE][:-1] != 0) == (later == _MAKE))
-    odd |= (later == _DROP) & (fields[_CHILDREN][:-1] != 0)
+    later, creates, owners = kind[1:], fields["cversion"], fields["owner"]
+    odd = (later != _NOTHING) & ((fields["is_there"][:-1] != 0) == (later == _MAKE))
+    odd |= (later == _DROP) & (fields["children"][:-1] != 0)
     odd |= (later == _GAIN) & ((creates[1:] <= creates[:-1]) | (creates[1:] >= _MOST_CREATES))
     made = np.unique(owners[(kind == _MAKE) & (owners != 0)])
     if odd.any() or not all(lifetime_of(owner) == "session" for owner in made.tolist()):
         raise OddRowsError("records that are not plain")
 
 
-def _crcs(fields: Sequence[Numbers], begins: Flags, before: Numbers) -> Numbers:
+def _crcs(fields: _Znodes, begins: Flags, before: _Znodes) -> Numbers:
     """Returns what each znode adds to the digest behind each event."""
     crcs = np.zeros(len(begins), np.int64)
-    crcs[begins] = before[:, _CRC]
-    counted = np.flatnonzero(~begins & (fields[_IS_THERE] != 0))
+    crcs[begins] = before["crc"]
+    counted = np.flatnonzero(~begins & (fields["is_there"] != 0))
     history = np.empty(len(counted), _COUNTED)
-    for field, name in zip(fields, _COUNTED.names or (), strict=False):
-        history[name] = field[counted]
-    crcs[counted] = _crcs_of(history.view(f"V{_COUNTED.itemsize}").tolist(), fields[_BASE][counted])
+    for name in _COUNTED.names or ():
+        history[name] = fields[name][counted]
+    crcs[counted] = _crcs_of(history.view(f"V{_COUNTED.itemsize}").tolist(), fields["base"][counted])
     return crcs
 
 
@@ -412,24 +408,21 @@ def _compared(rows: _Rows, changes: Numbers, digest: int) -> tuple[int, Compared
 
 
 def _write_back(
-    tree: Tree, names: Sequence[str], nodes: Sequence[Node | None], numbers: Numbers, rows: _Rows
+    tree: Tree, names: Sequence[str], nodes: Sequence[Node | None], znodes: _Znodes, rows: _Rows
 ) -> None:
     """Brings the tree to what the rows made of some znodes."""
-    is_there = numbers[:, _IS_THERE] != 0
-    made = np.flatnonzero(is_there & (numbers[:, _MADE] >= 0))
-    acls: dict[int, Acl | None] = {
-        place: acl or () for place, acl in zip(made.tolist(), rows.acls_at(numbers[made, _MADE]), strict=True)
-    }
-    written = np.flatnonzero(is_there & (numbers[:, _WRITTEN] >= 0))
-    written = written[np.argsort(numbers[written, _WRITTEN])]
-    data: dict[int, bytes | None] = dict(
-        zip(written.tolist(), rows.data_at(numbers[written, _WRITTEN]), strict=True)
-    )
-    data.update(dict.fromkeys(written[~rows.has_data[numbers[written, _WRITTEN]]].tolist()))
-    for place, (name, old, fields) in enumerate(zip(names, nodes, numbers.tolist(), strict=True)):
+    is_there, wrote = znodes["is_there"] != 0, znodes["wrote"]
+    made = np.flatnonzero(is_there & (znodes["made"] >= 0))
+    acls = dict(zip(made.tolist(), rows.acls_at(znodes["made"][made]), strict=True))
+    written = np.flatnonzero(is_there & (wrote >= 0))
+    written = written[np.argsort(wrote[written])]
+    data: dict[int, bytes | None] = dict(zip(written.tolist(), rows.data_at(wrote[written]), strict=True))
+    data.update(dict.fromkeys(written[~rows.has_data[wrote[written]]].tolist()))
+    numbers = zip(*(znodes[name].tolist() for name in _FIELDS), strict=True)
+    for place, (name, old, fields) in enumerate(zip(names, nodes, numbers, strict=True)):
         if old is not None:
             tree.forget(name)
             data.setdefault(place, old.data)
             acls.setdefault(place, old.acl)
-        if fields[_IS_THERE]:
-            tree.put(name, Node(data[place], tree.same_acl(acls[place]), *fields[:_IS_THERE]))
+        if is_there[place]:
+            tree.put(name, Node(data[place], tree.same_acl(acls[place]), *fields))

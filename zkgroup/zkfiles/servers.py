@@ -257,10 +257,10 @@ class Server:
 
     def _first_in(self, log: ServerFile) -> Transaction | None:
         reader = LogReader(log.path, resync=True, piece_bytes=_FRONT_BYTES)
-        first = None
         with self.noting(reader):
-            first = next(iter(reader), None)
-        return first
+            for transaction in reader:
+                return transaction
+        return None
 
     def has_damage(self, log: Path) -> bool:
         """Returns whether a damage of a log was noted."""
