@@ -200,15 +200,15 @@ class _Rows:
             inside = some - start
             yield from map(raw.__getitem__, map(slice, bounds[inside].tolist(), bounds[inside + 1].tolist()))
 
-    def acls_at(self, rows: Numbers) -> list[Acl | None]:
-        """The ACLs of some rows; none is an empty one."""
+    def acls_at(self, rows: Numbers, tree: Tree) -> list[Acl | None]:
+        """The ACLs of some rows, as the tree has them; none is an empty one."""
         arrays = self._arrays("acl")
-        acls = [acl for array in arrays for acl in acls_of(array)]
+        acls = [tree.same_acl(acl or ()) for array in arrays for acl in acls_of(array)]
         firsts = np.cumsum([0, *(len(array.dictionary) for array in arrays[:-1])])
         codes = np.concatenate(
             [array.indices.to_numpy() + first for array, first in zip(arrays, firsts, strict=True)]
         )
-        return [acls[code] or () for code in codes[rows].tolist()]
+        return [acls[code] for code in codes[rows].tolist()]
 
 
 def _acts(kind: Numbers, is_whole: Flags, applied: Flags) -> Numbers:
@@ -413,7 +413,7 @@ def _write_back(
     """Brings the tree to what the rows made of some znodes."""
     is_there, wrote = znodes["is_there"] != 0, znodes["wrote"]
     made = np.flatnonzero(is_there & (znodes["made"] >= 0))
-    acls = dict(zip(made.tolist(), rows.acls_at(znodes["made"][made]), strict=True))
+    acls = dict(zip(made.tolist(), rows.acls_at(znodes["made"][made], tree), strict=True))
     written = np.flatnonzero(is_there & (wrote >= 0))
     written = written[np.argsort(wrote[written])]
     data: dict[int, bytes | None] = dict(zip(written.tolist(), rows.data_at(wrote[written]), strict=True))
@@ -425,4 +425,4 @@ def _write_back(
             data.setdefault(place, old.data)
             acls.setdefault(place, old.acl)
         if is_there[place]:
-            tree.put(name, Node(data[place], tree.same_acl(acls[place]), *fields))
+            tree.put(name, Node(data[place], acls[place], *fields))
