@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.frames import kernel
@@ -19,6 +19,9 @@ from zkgroup.zkfiles.tree import Compared, Tree
 if TYPE_CHECKING:
     from zkgroup.zkfiles.agreement import Piece
     from zkgroup.zkfiles.arrow import Batch
+
+    _Decoded = tuple[Piece, Sequence[Batch]]
+    """A piece of a history, and its rows."""
 
 FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
 """Of the first record ever: of a server alone, and of an ensemble's first leader."""
@@ -215,12 +218,15 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
     from zkgroup.zkfiles.columns import Wanted
 
     wanted = Wanted(select(LOG, COLUMNS))
-    waiting: list[_DecodedPiece] = []
+    waiting: list[_Decoded] = []
+    rows = 0
     for piece in pieces(ensemble, first, to_zxid):
-        waiting.append(_DecodedPiece(piece, list(piece.batches(wanted)) if piece.held else []))
-        if not waiting[-1].batches or sum(each.size for each in waiting) >= _STRETCH_ROWS:
+        batches = list(piece.batches(wanted))
+        waiting.append((piece, batches))
+        rows += sum(batch.rows for batch in batches)
+        if rows >= _STRETCH_ROWS:
             _give(taker, waiting)
-            waiting = []
+            waiting, rows = [], 0
     _give(taker, waiting)
 
 
@@ -233,23 +239,12 @@ def has_kernel() -> bool:
     return kernel() is not None
 
 
-class _DecodedPiece(NamedTuple):
-    """A piece of a history and its rows; no batches where they do not tell all."""
-
-    piece: Piece
-    batches: Sequence[Batch]
-
-    @property
-    def size(self) -> int:
-        return sum(batch.rows for batch in self.batches)
-
-
-def _give(taker: Taker, some: Sequence[_DecodedPiece]) -> None:
+def _give(taker: Taker, some: Sequence[_Decoded]) -> None:
     """Where all are refused, each half is tried; those of one piece are given record by record."""
     if not some or _is_taken(taker, some):
         return
     if len(some) == 1:
-        for transaction in some[0].piece.transactions():
+        for transaction in some[0][0].transactions():
             taker.see(transaction)
         return
     half = len(some) // 2
@@ -257,22 +252,23 @@ def _give(taker: Taker, some: Sequence[_DecodedPiece]) -> None:
     _give(taker, some[half:])
 
 
-def _is_taken(taker: Taker, some: Sequence[_DecodedPiece]) -> bool:
+def _is_taken(taker: Taker, some: Sequence[_Decoded]) -> bool:
     from zkgroup.zkfiles.column_replay import OddRowsError, apply_rows
 
-    if not all(rows.batches for rows in some):
+    if not all(batches for _, batches in some):
         return False
-    first, last = int(some[0].piece.zxids[0]), int(some[-1].piece.zxids[-1])
+    first, last = int(some[0][0].zxids[0]), int(some[-1][0].zxids[-1])
     tree = taker.tree_within(first, last)
     if tree is None:
         return False
 
     def is_known(zxid: int) -> bool:
-        records = (record for rows in some for record in rows.piece.transactions(zxid))
+        records = (record for piece, _ in some for record in piece.transactions(zxid))
         return all(record.digest is None or record.digest.version == DIGEST_VERSION for record in records)
 
+    every = [batch for _, batches in some for batch in batches]
     try:
-        compared = apply_rows(tree, [batch for rows in some for batch in rows.batches], first, last, is_known)
+        compared = apply_rows(tree, every, first, last, is_known)
     except OddRowsError:
         return False
     taker.saw(last, compared)

@@ -14,8 +14,8 @@ from zkgroup.audit.inputs.opening import ROUNDS, inconsistency_of, walk
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
-from zkgroup.zkfiles.diffs import State, ZnodeChange
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
+from zkgroup.zkfiles.history import State, ZnodeChange
 from zkgroup.zkfiles.tree import Tree
 
 from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, fail_check, output, shared

@@ -11,8 +11,7 @@ from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import NotFoundError
-from zkgroup.zkfiles.diffs import diff_trees
-from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.history import History, diff_trees
 
 RECORDS, LOGGED = 20, 8
 SNAPSHOTS = (0, 5, 16)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.worlds.server_history import ServerHistory, seen_znodes
 from zkgroup.model.requests import Znode
-from zkgroup.zkfiles.diffs import Journal, diff_trees
+from zkgroup.zkfiles.history import Journal, diff_trees
 from zkgroup.zkfiles.records import (
     AclEntry,
     Operation,

@@ -10,8 +10,7 @@ import pytest
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import recorded_tree, shown_tree
 from tests.worlds.verified import digest_verdict, is_right
-from zkgroup.zkfiles.diffs import diff_trees
-from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.history import History, diff_trees
 from zkgroup.zkfiles.replay import candidates, load
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.tree import Tree

@@ -11,8 +11,7 @@ from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
 from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles import replay
-from zkgroup.zkfiles.diffs import diff_trees
-from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.history import History, diff_trees
 from zkgroup.zkfiles.records import TreeDigest
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole
