@@ -7,19 +7,18 @@ which rights were changed.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from zkgroup.audit.findings.load import ACLS
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
-from zkgroup.audit.findings.tables import ScreenTables, Selection, equal_runs
+from zkgroup.audit.findings.rules import Bounds, Finding, Rule
+from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.buckets import CLUSTER, TemporaryBuckets, known_rows
-from zkgroup.audit.inputs.events import SET, SET_ACL, Event
+from zkgroup.audit.inputs.events import SET, SET_ACL
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import BY_SESSION, BY_SUBTREE, Key, Keys, is_of_groups
+from zkgroup.audit.inputs.keys import BY_SESSION, BY_SUBTREE, is_of_groups
 from zkgroup.audit.inputs.rows import (
     ROWS_PER_PART,
     Columns,
@@ -50,68 +49,7 @@ def find_screened(
     rules: Sequence[Rule], columns: Columns, facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
     """Yields what the rules find in the rows that their screens keep."""
-    return AuditedColumns(columns, facts).find(rules, bounds)
-
-
-class AuditedColumns:
-    """The columns of a history, with what was computed of them: rules and the report share it."""
-
-    def __init__(self, columns: Columns, facts: Facts) -> None:
-        self.columns, self.facts = columns, facts
-        self.tables = ScreenTables(columns, facts)
-        self._by_key: dict[Selection, list[tuple[Key, KeyRows]]] = {}
-        """The rows of each key of a selection that several rules see, or the report."""
-
-    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
-        """Yields what the rules find in the rows that their screens keep."""
-        screened: list[tuple[Rule, Selection]] = []
-        for rule in rules:
-            if rule.is_counted:
-                yield from rule.find(self.tables, bounds[rule.name])
-            elif rule.screen is None:
-                screened.append((rule, self.tables.of(rule.keys)))
-            else:
-                screened.append((rule, rule.screen(self.tables, bounds[rule.name])))
-        wanted: Flags = np.zeros(len(self.columns), np.bool_)
-        for _, selection in screened:
-            wanted[selection.rows] = True
-        events = list(self.columns.events(np.flatnonzero(wanted)))
-        places = np.cumsum(wanted) - 1
-        shared = Counter(selection for _, selection in screened)
-        for rule, selection in screened:
-            by_key = self._by_key.get(selection)
-            if by_key is None:
-                by_key = list(_by_key(selection, places, events))
-                if shared[selection] > 1 or rule.screen is None:
-                    self._by_key[selection] = by_key
-            for key, rows in by_key:
-                yield from rule.find(rows, key, self.facts, bounds[rule.name])
-
-    def forget_rows(self) -> None:
-        """Frees the rows by key, with what rules computed of them; they can be made again."""
-        self._by_key.clear()
-
-    def by_key(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
-        """All rows of each key, with what rules have computed of them."""
-        selection = self.tables.of(keys)
-        known = self._by_key.get(selection)
-        if known is None:
-            events = list(self.columns.events(selection.rows))
-            places = np.searchsorted(selection.rows, np.arange(len(self.columns)))
-            known = self._by_key[selection] = list(_by_key(selection, places, events))
-        return known
-
-
-def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> Iterator[tuple[Key, KeyRows]]:
-    """The rows of each key, in order."""
-    if not len(selection.rows):
-        return
-    ordered = selection.by_key()
-    codes, numbers = ordered.codes, places[ordered.rows].tolist()
-    starts = equal_runs(codes)[0].tolist()
-    get: Callable[[int], Event] = events.__getitem__
-    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
-        yield selection.keys[int(codes[start])], KeyRows(list(map(get, numbers[start:end])))
+    return ScreenTables(columns, facts).find(rules, bounds)
 
 
 SESSION_KEYS: Final = frozenset({BY_SESSION.name})
@@ -138,16 +76,16 @@ def find_in_bucket(
     columns: Columns,
     facts: Facts,
     bounds: Mapping[str, Bounds],
-    then: Callable[[AuditedColumns], None] | None = None,
+    then: Callable[[ScreenTables], None] | None = None,
 ) -> FoundInBucket:
     """Asks those of the rules whose keys are in one bucket; `then` gets what was computed for them."""
     if not len(columns):
         return FoundInBucket([], columns)
-    audited = AuditedColumns(columns, facts)
-    found = list(audited.find([rule for rule in rules if rule.keys.name not in SPANNING], bounds))
-    tree = _tree_rows(audited.tables) if rules_by(rules, TREE_KEYS) else np.zeros(0, np.int64)
+    tables = ScreenTables(columns, facts)
+    found = list(tables.find([rule for rule in rules if rule.keys.name not in SPANNING], bounds))
+    tree = _tree_rows(tables) if rules_by(rules, TREE_KEYS) else np.zeros(0, np.int64)
     if then is not None:
-        then(audited)
+        then(tables)
     return FoundInBucket(found, columns.take(tree))
 
 
@@ -202,7 +140,7 @@ class AuditedRows:
         group: str | None,
         limits: RowLimits = LIMITS,
         watch: Callable[[Columns], None] | None = None,
-        then: Callable[[AuditedColumns], None] | None = None,
+        then: Callable[[ScreenTables], None] | None = None,
     ) -> None:
         """`watch` gets each part of the rows while they are read, what stood before first; `then` what rules
         have computed of all rows, or of those of one bucket after the other."""
@@ -226,10 +164,10 @@ class AuditedRows:
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         """Yields what the rules find."""
         if self._kept is None:
-            audited = AuditedColumns(self._columns, self.facts)
-            yield from audited.find(rules, bounds)
+            tables = ScreenTables(self._columns, self.facts)
+            yield from tables.find(rules, bounds)
             if self._then is not None:
-                self._then(audited)
+                self._then(tables)
             return
         yield from find_in_sessions(rules, self._columns, self.facts, bounds)
         closes, trees, names = closes_in(self._columns), [], self._kept.names

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
 from zkgroup.audit.findings.times import Occurrence
 from zkgroup.audit.inputs.buckets import known_rows
 from zkgroup.audit.inputs.events import CREATE, DELETE, OF_SESSION, OPS, SET, Event
@@ -61,7 +63,8 @@ class Selection:
 
 
 class ScreenTables:
-    """The tables of one history; each is made when a screen asks for it.
+    """The columns of a history, with what was computed of them when it was asked for: rules and the report
+    share it.
 
     A key depends on path, kind of operation, and whether it was applied or a seed, so it is asked for once
     for each combination of these. A session is its own key.
@@ -75,6 +78,8 @@ class ScreenTables:
         self._present[places] = True
         self._numbers = (np.cumsum(self._present) - 1)[places]
         self._selections: dict[str, Selection] = {}
+        self._by_key: dict[Selection, list[tuple[Key, KeyRows]]] = {}
+        """The rows of each key of a selection that several rules see, or the report."""
 
     def of(self, keys: Keys) -> Selection:
         """All rows that have a key."""
@@ -121,6 +126,45 @@ class ScreenTables:
         for number, sample in enumerate(self._samples):
             kinds.setdefault(path_kind(sample.path).kind, []).append(number)
         return kinds
+
+    def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+        """Yields what the rules find in the rows that their screens keep."""
+        screened: list[tuple[Rule, Selection]] = []
+        for rule in rules:
+            if rule.is_counted:
+                yield from rule.find(self, bounds[rule.name])
+            elif rule.screen is None:
+                screened.append((rule, self.of(rule.keys)))
+            else:
+                screened.append((rule, rule.screen(self, bounds[rule.name])))
+        wanted: Flags = np.zeros(len(self.columns), np.bool_)
+        for _, selection in screened:
+            wanted[selection.rows] = True
+        events = list(self.columns.events(np.flatnonzero(wanted)))
+        places = np.cumsum(wanted) - 1
+        shared = Counter(selection for _, selection in screened)
+        for rule, selection in screened:
+            by_key = self._by_key.get(selection)
+            if by_key is None:
+                by_key = list(_by_key(selection, places, events))
+                if shared[selection] > 1 or rule.screen is None:
+                    self._by_key[selection] = by_key
+            for key, rows in by_key:
+                yield from rule.find(rows, key, self.facts, bounds[rule.name])
+
+    def by_key(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
+        """All rows of each key, with what rules have computed of them."""
+        selection = self.of(keys)
+        known = self._by_key.get(selection)
+        if known is None:
+            events = list(self.columns.events(selection.rows))
+            places = np.searchsorted(selection.rows, np.arange(len(self.columns)))
+            known = self._by_key[selection] = list(_by_key(selection, places, events))
+        return known
+
+    def forget_rows(self) -> None:
+        """Frees the rows by key, with what rules computed of them; they can be made again."""
+        self._by_key.clear()
 
     def of_some(self, keys: Keys, asks: Callable[[Key], bool]) -> Selection:
         """The rows of those of these keys that are asked for."""
@@ -217,6 +261,18 @@ class ScreenTables:
         """Bytes of data."""
         sizes: Numbers = pc.fill_null(pc.binary_length(self.columns.data.take(pa.array(rows))), 0).to_numpy()
         return sizes.astype(np.int64)
+
+
+def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> Iterator[tuple[Key, KeyRows]]:
+    """The rows of each key, in order."""
+    if not len(selection.rows):
+        return
+    ordered = selection.by_key()
+    codes, numbers = ordered.codes, places[ordered.rows].tolist()
+    starts = equal_runs(codes)[0].tolist()
+    get: Callable[[int], Event] = events.__getitem__
+    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        yield selection.keys[int(codes[start])], KeyRows(list(map(get, numbers[start:end])))
 
 
 class PartitionTable:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from zkgroup.audit.answers.partitions import EndedBy, OwnerLife
 from zkgroup.audit.answers.reading import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.findings.buckets import LIMITS, AuditedColumns, AuditedRows, RowLimits
+from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits
 from zkgroup.audit.findings.cluster import partition_stretches
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
@@ -126,16 +126,15 @@ class ColumnsDrawing:
         self._offset_table.close()
         self._owner_table.close()
 
-    def _add(self, audited: AuditedColumns) -> None:
+    def _add(self, tables: ScreenTables) -> None:
         """Takes all rows, or those of one bucket. What rules have computed of them is used, then freed."""
         self._is_asked = True
-        tables = audited.tables
-        for key, of_group in audited.by_key(BY_MEMBERSHIP):
+        for key, of_group in tables.by_key(BY_MEMBERSHIP):
             self._rebalances.keep(of_group.once(group_rebalances, key, self.audited.facts, QUIET_MS))
-        for key, of_topic in audited.by_key(BY_TOPIC):
+        for key, of_topic in tables.by_key(BY_TOPIC):
             stretches = of_topic.once(partition_stretches, key, self.audited.facts)
             self._replica_faults += replica_faults(key[0], stretches)
-        audited.forget_rows()
+        tables.forget_rows()
         _count_load(tables, self._load)
         tables.release()
         offsets = OffsetColumns(tables, self._used)
