@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import chain, takewhile
-from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from zkgroup.audit.inputs.manifest import (
     SEEDS,
     Converted,
     ConvertedLog,
-    Folder,
     OutputFolder,
     StoredFile,
 )
@@ -151,14 +149,3 @@ class ConvertedSource(Source):
         for each in self.converted.logs:
             if each.rows and each.last_zxid >= from_zxid and (to_zxid is None or each.start <= to_zxid):
                 yield each
-
-
-def open_converted(
-    folder: Path, ensemble: str | None, chroot: str = "", progress: Progress = quiet
-) -> ConvertedSource:
-    """One ensemble, by its name where there are several.
-
-    Raises ConfigError where the folder cannot be read, or the name is none or missing.
-    """
-    output = OutputFolder(Folder(str(folder)))
-    return ConvertedSource(output, output.named(ensemble), chroot, progress)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.manifest import is_converted
+from zkgroup.audit.inputs.manifest import Folder, OutputFolder, is_converted
 from zkgroup.audit.inputs.source import (
     Covered,
     PointInTime,
@@ -123,9 +123,10 @@ def open_source(
         if len(paths) > 1:
             raise ConfigError(f"{tables[0]} is Parquet of `audit run`: expected nothing beside it")
         require_columns()
-        from zkgroup.audit.inputs.converted import open_converted
+        from zkgroup.audit.inputs.converted import ConvertedSource
 
-        return open_converted(tables[0], ensemble, chroot, progress or quiet)
+        output = OutputFolder(Folder(str(tables[0])))
+        return ConvertedSource(output, output.named(ensemble), chroot, progress or quiet)
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
     exports = [path for path in paths if is_export(path)]

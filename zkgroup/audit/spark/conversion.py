@@ -7,7 +7,7 @@ its last record. A log that is not the one that was converted has its ensemble c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,39 +19,27 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.inputs.buckets import count_for, known_rows, names_of, numbers_of
-from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.logs import with_ends
 from zkgroup.audit.inputs.manifest import (
     FACTS,
-    OPERATIONS,
     SEEDS,
-    STATES,
     Converted,
     ConvertedLog,
     OutputFolder,
     StoredFile,
-    newest_manifest,
 )
 from zkgroup.audit.inputs.rows import (
-    Columns,
-    between,
-    closes_in,
     columns_of,
-    in_order,
     inside,
-    joined,
-    sorted_seeds,
     table_of,
 )
-from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, quiet, zxid_range
-from zkgroup.audit.inputs.stored_files import operations_in, parquet_of, rows_in
+from zkgroup.audit.inputs.source import Progress, SeenTree, quiet
+from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.audit.spark.decoding import Decoded, LogTask, decode
-from zkgroup.audit.spark.evaluation import BucketRows, ZxidRange
-from zkgroup.audit.spark.session import EnsembleInput, Given, inputs_of
-from zkgroup.audit.spark.storage import HadoopFolder, folder_of, in_tasks, reached_by_tasks
-from zkgroup.errors import ConfigError, NotZooKeeperFileError
+from zkgroup.audit.spark.session import EnsembleInput
+from zkgroup.audit.spark.storage import HadoopFolder, in_tasks, reached_by_tasks
+from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_index import Hop, has_hop
 from zkgroup.zkfiles.names import DATA_FOLDER, LOG, SNAPSHOT, ServerFile, list_files, with_following
@@ -111,12 +99,11 @@ def convert(
     output.clear()
     progress("converting logs", len(tasks))
     files: list[StoredFile] = []
-    for made in _decoded(spark, output, tasks):
-        kept = ensembles[made.ensemble]
-        others = [log for log in kept.logs if log.start != made.log.start]
-        by_start = sorted([*others, made.log], key=lambda log: log.start)
-        ensembles[made.ensemble] = replace(kept, logs=tuple(by_start))
-        files += [each.placed(output.folder) for each in made.written]
+    for name, log, made in _decoded(spark, output, tasks):
+        others = [each for each in ensembles[name].logs if each.start != log.start]
+        by_start = sorted([*others, log], key=lambda each: each.start)
+        ensembles[name] = replace(ensembles[name], logs=tuple(by_start))
+        files += [each.placed(output.folder) for each in made]
     for name, tree in seen.items():
         seeds = list(_seeds(output, name, ensembles[name], tree))
         ensembles[name] = replace(ensembles[name], seed_batch=output.number + 1 if seeds else None)
@@ -265,115 +252,3 @@ def _seen(spark: SparkSession, given: EnsembleInput, servers: Sequence[_Files]) 
             if not found.is_damaged:
                 return found
         return seen(logs[:1])
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedEnsemble:
-    """One that is asked about."""
-
-    name: str
-    output: OutputFolder
-    files: EnsembleInput | None
-    """Its folders; None where only what was converted of it is given."""
-    history: History | None
-    """Of its folders, where they are on paths."""
-
-    @property
-    def converted(self) -> Converted:
-        """Returns what there is of it in the output."""
-        return self.output.ensembles[self.name]
-
-    def part(self, start: PointInTime | None, end: PointInTime | None) -> ZxidRange:
-        """The part between two moments, both included. Raises ConfigError and NotFoundError."""
-        from_zxid, to_zxid = zxid_range(start, end, ConvertedSource(self.output, self.name).zxid_at)
-        return ZxidRange(max(self.converted.base_zxid, from_zxid - 1), to_zxid)
-
-    def stored_zxid(self, part: ZxidRange) -> int:
-        """The zxid of the last stored state at or before a part; that of the seeds where there is none."""
-        stored = (state.zxid for state in self.converted.states if state.zxid <= part.after_zxid)
-        return max(stored, default=self.converted.base_zxid)
-
-    def rows(self, part: ZxidRange) -> list[BucketRows]:
-        """The files that have the rows of each bucket: from the last stored state on."""
-        zxid, place = self.stored_zxid(part), self.output.folder.place
-        states = [each for each in self._files(STATES) if each.last_zxid == zxid]
-        seeds = states if zxid > self.converted.base_zxid else self._files(SEEDS)
-        operations = [each for each in self._files(OPERATIONS) if each.has_any(zxid, part.to_zxid)]
-        return [
-            BucketRows(
-                place,
-                self.name,
-                bucket,
-                tuple(each for each in seeds if each.bucket == bucket),
-                zxid,
-                tuple(each for each in operations if each.bucket == bucket),
-                part,
-            )
-            for bucket in names_of(self.converted.buckets)
-        ]
-
-    def known(self, part: ZxidRange, state: Sequence[Columns] | None) -> Columns:
-        """The rows that make the facts of a part, and those of its sessions, behind what stood before.
-
-        Args:
-            state: such rows among what stands before the part, by bucket; None for the beginning of all.
-        """
-        source, facts = self.output.folder.source, self._files(FACTS)
-        if state is None:
-            before = rows_in([each for each in facts if each.log < 0], source)
-        else:
-            before = sorted_seeds(joined([columns_of(()), *state]))
-        cut = {log.start for log in self.converted.logs if self._is_cut(log, part)}
-        files = [each for each in facts if each.log not in cut and each.has_any(*part)]
-        parts = [between(rows_in(files, source), *part)]
-        for start in sorted(cut):
-            of_log = [each for each in self._files(OPERATIONS) if each.log == start]
-            seen = inside(in_order(operations_in(of_log, source, *part)), self.converted.chroot)
-            parts.append(seen.take(known_rows(seen)))
-        return with_ends([in_order(joined(parts))], before)
-
-    def closes(self, after_zxid: int, to_zxid: int | None) -> Columns:
-        """The ends of sessions behind one zxid up to another, or of all behind it."""
-        files = [each for each in self._files(FACTS) if each.has_any(after_zxid, to_zxid)]
-        closes = closes_in(rows_in(files, self.output.folder.source))
-        return in_order(between(closes, after_zxid, to_zxid))
-
-    def _is_cut(self, log: ConvertedLog, part: ZxidRange) -> bool:
-        """Returns whether a part begins or ends within a log. Where all begins is no cut."""
-        bounds = [part.to_zxid] if part.after_zxid <= self.converted.base_zxid else list(part)
-        return any(bound is not None and log.start <= bound < log.last_zxid for bound in bounds)
-
-    def _files(self, table: str) -> list[StoredFile]:
-        return self.output.files(table, self.name)
-
-
-def opened(
-    spark: SparkSession, given: Sequence[Given], output: str, chroot: str = "", progress: Progress = quiet
-) -> list[AuditedEnsemble]:
-    """Converts what is new in folders, into `output`; what `audit run` wrote before is taken as it is.
-
-    Raises ConfigError for inputs and outputs that are wrong, NotZooKeeperFileError for folders.
-    """
-    if not given:
-        raise ConfigError("expected at least one folder as input")
-    inputs_of(given)  # what is wrong by its name alone is reported before any filesystem is asked
-    found, folders = list[AuditedEnsemble](), list[Given]()
-    for each in given:
-        folder = folder_of(spark, each.place)
-        if newest_manifest(folder) is None:
-            folders.append(each)
-            continue
-        before = OutputFolder(folder)
-        names = list(before.ensembles) if each.name is None else [before.named(each.name)]
-        found += [AuditedEnsemble(name, before, None, None) for name in names]
-    if folders:
-        files, converted = inputs_of(folders), OutputFolder(folder_of(spark, output))
-        convert(spark, converted, files, chroot, progress)
-        for one in files:
-            history = History(*one.paths) if one.is_local else None
-            found.append(AuditedEnsemble(one.name, converted, one, history))
-    names = [each.name for each in found]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"expected each ensemble once, found {', '.join(twice)} in several inputs")
-    return found

@@ -6,12 +6,12 @@ which record counts is decided between them (`zkfiles.agreement`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -68,12 +68,8 @@ class LogTask:
         return max(self.log.sizes, default=0)
 
 
-class Decoded(NamedTuple):
-    """A log after its task, and the files that it made."""
-
-    ensemble: str
-    log: ConvertedLog
-    written: Sequence[TaskFile]
+Decoded = tuple[str, ConvertedLog, list[TaskFile]]
+"""The ensemble, the log after its task, and the files that it made."""
 
 
 def decode(output: Folder | None, task: LogTask, source: Source) -> Decoded:
@@ -107,7 +103,7 @@ def _decoded(task: LogTask, output: Folder | None, named: str | None) -> Decoded
             files.append(written(table_of(facts), file, output))
     if log.rows > task.log.rows:
         log = replace(log, batches=(*log.batches, task.batch))
-    return Decoded(task.ensemble, log, files)
+    return task.ensemble, log, files
 
 
 def _tables(task: LogTask, named: str | None) -> Iterator[Any]:

@@ -1,22 +1,36 @@
-"""The second step, a task a bucket: its rows as columns, of which rules are asked as on a laptop."""
+"""The second step: ensembles that are asked about, and a task a bucket, which asks rules as on a laptop."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.buckets import find_in_bucket, find_screened
-from zkgroup.audit.findings.rules import Bounds, Finding
-from zkgroup.audit.inputs.buckets import CLUSTER, known_rows
+from zkgroup.audit.findings.engine import Found, Skipped, bounds_of, order, reason_to_skip
+from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
+from zkgroup.audit.inputs.buckets import CLUSTER, known_rows, names_of
+from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.logs import with_ends
-from zkgroup.audit.inputs.manifest import STATES, Folder, StoredFile
+from zkgroup.audit.inputs.manifest import (
+    FACTS,
+    OPERATIONS,
+    SEEDS,
+    STATES,
+    Converted,
+    ConvertedLog,
+    Folder,
+    OutputFolder,
+    StoredFile,
+)
 from zkgroup.audit.inputs.rows import (
     Columns,
     behind,
     between,
+    closes_in,
+    columns_of,
     columns_of_rows,
     facts_in,
     groups_of_paths,
@@ -24,13 +38,18 @@ from zkgroup.audit.inputs.rows import (
     inside,
     joined,
     of_group,
+    sorted_seeds,
     table_of,
 )
+from zkgroup.audit.inputs.source import PointInTime, zxid_range
 from zkgroup.audit.inputs.stored_files import Source, operations_in, rows_in
+from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import TaskFile, written
+from zkgroup.zkfiles.history import History
 
 _COST_OF_CLUSTER: Final = 8
 """A row of a group costs 1."""
+_BEHIND_URI: Final = "needs the files on local or shared paths"
 
 
 class ZxidRange(NamedTuple):
@@ -79,6 +98,139 @@ class BucketRows:
             logged = joined([logged, ends])
         whole = with_ends([in_order(logged)], rows_in(self.seeds, source))
         return whole if self.part.after_zxid <= self.seeds_zxid else behind(whole, self.part.after_zxid)
+
+
+class Question(NamedTuple):
+    """The rules that are asked of each ensemble, and of which part of it."""
+
+    rules: Sequence[AnyRule] = ALL_RULES
+    bounds: Mapping[str, Bounds] = bounds_of(ALL_RULES, {})
+    """Those of each rule, as `engine.bounds_of` gives them."""
+    chroot: str = ""
+    start: PointInTime | None = None
+    end: PointInTime | None = None
+    group: str | None = None
+
+
+@dataclass(slots=True)
+class Audit:
+    """An ensemble that is asked about, and what is found in it."""
+
+    name: str
+    question: Question
+    output: OutputFolder
+    files: EnsembleInput | None
+    """Its folders; None where only what was converted of it is given."""
+    findings: list[Finding] = field(default_factory=list)
+    facts: Facts = field(default_factory=Facts)
+    trees: list[Columns] = field(default_factory=list)
+    """The rows that rules about the whole tree need, by bucket."""
+    groups: set[str] = field(default_factory=set)
+    history: History | None = field(init=False)
+    """Of its folders, where they are on paths."""
+    part: ZxidRange = field(init=False)
+    """Between the moments of the question, both included."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError and NotFoundError for moments that there are not."""
+        files, question = self.files, self.question
+        self.history = History(*files.paths) if files is not None and files.is_local else None
+        zxid_at = ConvertedSource(self.output, self.name).zxid_at
+        from_zxid, to_zxid = zxid_range(question.start, question.end, zxid_at)
+        self.part = ZxidRange(max(self.converted.base_zxid, from_zxid - 1), to_zxid)
+
+    @property
+    def converted(self) -> Converted:
+        """Returns what there is of it in the output."""
+        return self.output.ensembles[self.name]
+
+    @property
+    def is_alone(self) -> bool:
+        """True if one task has all rows: those of a group, or of another chroot than the buckets are of."""
+        return self.question.group is not None or self.question.chroot != self.converted.chroot
+
+    @property
+    def stored_zxid(self) -> int:
+        """The zxid of the last stored state at or before the part; that of the seeds where there is none."""
+        stored = (state.zxid for state in self.converted.states if state.zxid <= self.part.after_zxid)
+        return max(stored, default=self.converted.base_zxid)
+
+    @property
+    def reasons(self) -> list[tuple[AnyRule, str | None]]:
+        """Each rule with the reason why it cannot be asked; None where it can."""
+        has_files = self.files is not None
+        is_remote = has_files and self.history is None
+        return [
+            (rule, _BEHIND_URI)
+            if is_remote and isinstance(rule, WholeRule)
+            else (rule, reason_to_skip(rule, self.facts, has_files=has_files))
+            for rule in self.question.rules
+        ]
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules about rows that can be asked."""
+        return [rule for rule, reason in self.reasons if reason is None and isinstance(rule, Rule)]
+
+    @property
+    def found(self) -> Found:
+        """Returns what was found so far."""
+        skipped = [Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
+        return Found(sorted(self.findings, key=order), skipped, self.facts)
+
+    def rows(self) -> list[BucketRows]:
+        """The files that have the rows of each bucket: from the last stored state on."""
+        zxid, place = self.stored_zxid, self.output.folder.place
+        states = [each for each in self._stored(STATES) if each.last_zxid == zxid]
+        seeds = states if zxid > self.converted.base_zxid else self._stored(SEEDS)
+        operations = [each for each in self._stored(OPERATIONS) if each.has_any(zxid, self.part.to_zxid)]
+        return [
+            BucketRows(
+                place,
+                self.name,
+                bucket,
+                tuple(each for each in seeds if each.bucket == bucket),
+                zxid,
+                tuple(each for each in operations if each.bucket == bucket),
+                self.part,
+            )
+            for bucket in names_of(self.converted.buckets)
+        ]
+
+    def known(self, state: Sequence[Columns] | None) -> Columns:
+        """The rows that make the facts of the part, and those of its sessions, behind what stood before.
+
+        Args:
+            state: such rows among what stands before the part, by bucket; None for the beginning of all.
+        """
+        source, facts, part = self.output.folder.source, self._stored(FACTS), self.part
+        if state is None:
+            before = rows_in([each for each in facts if each.log < 0], source)
+        else:
+            before = sorted_seeds(joined([columns_of(()), *state]))
+        cut = {log.start for log in self.converted.logs if self._is_cut(log)}
+        files = [each for each in facts if each.log not in cut and each.has_any(*part)]
+        parts = [between(rows_in(files, source), *part)]
+        for start in sorted(cut):
+            of_log = [each for each in self._stored(OPERATIONS) if each.log == start]
+            seen = inside(in_order(operations_in(of_log, source, *part)), self.converted.chroot)
+            parts.append(seen.take(known_rows(seen)))
+        return with_ends([in_order(joined(parts))], before)
+
+    def closes(self, to_zxid: int | None) -> Columns:
+        """The ends of sessions behind the last stored state, up to a transaction or all."""
+        after_zxid = self.stored_zxid
+        files = [each for each in self._stored(FACTS) if each.has_any(after_zxid, to_zxid)]
+        closes = closes_in(rows_in(files, self.output.folder.source))
+        return in_order(between(closes, after_zxid, to_zxid))
+
+    def _is_cut(self, log: ConvertedLog) -> bool:
+        """Returns whether the part begins or ends within a log. Where all begins is no cut."""
+        bounds = [self.part.to_zxid] if self.part.after_zxid <= self.converted.base_zxid else self.part
+        return any(bound is not None and log.start <= bound < log.last_zxid for bound in bounds)
+
+    def _stored(self, table: str) -> list[StoredFile]:
+        return self.output.files(table, self.name)
 
 
 class Asked(NamedTuple):
@@ -131,17 +283,10 @@ def evaluate(shared: Any, rows: BucketRows, source: Source) -> Evaluated:
     return Evaluated(rows.ensemble, findings, facts=facts, groups=groups)
 
 
-class StateBefore(NamedTuple):
-    """The tree in a bucket at a zxid."""
-
-    ensemble: str
-    written: Sequence[TaskFile]
-    known: Any
-    """The rows of it that make facts, as a pyarrow.Table."""
-
-
-def state_before(shared: Any, rows: BucketRows, source: Source) -> StateBefore:
+def state_before(shared: Any, rows: BucketRows, source: Source) -> tuple[str, list[TaskFile], Any]:
     """Makes, and stores, what stands in a bucket before the part that is asked about.
+
+    Gives the ensemble, the files, and the rows of it that make facts, as a pyarrow.Table.
 
     Args:
         shared: the broadcast of what is `Asked`, by ensemble.
@@ -156,9 +301,4 @@ def state_before(shared: Any, rows: BucketRows, source: Source) -> StateBefore:
         file = StoredFile(name, STATES, rows.ensemble, rows.bucket, -1, len(seeds), zxid, zxid)
         files.append(written(table_of(seeds), file, asked.output))
     seen = inside(seeds, asked.chroot)
-    return StateBefore(rows.ensemble, files, table_of(seen.take(known_rows(seen))))
-
-
-def groups_in(chroot: str, rows: BucketRows, source: Source) -> frozenset[str]:
-    """The names of the groups of a bucket."""
-    return frozenset(groups_of_paths(inside(rows.columns(source), chroot).paths)[0])
+    return rows.ensemble, files, table_of(seen.take(known_rows(seen)))

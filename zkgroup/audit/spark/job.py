@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.buckets import find_in_sessions, find_in_tree
-from zkgroup.audit.findings.engine import Found, Skipped, bounds_of, order, reason_to_skip, within
-from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
+from zkgroup.audit.findings.engine import bounds_of, within
+from zkgroup.audit.findings.rules import AnyRule, WholeRule
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.inputs.buckets import CLUSTER, bucket_of_group
 from zkgroup.audit.inputs.converted import ConvertedSource
-from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.keys import require_group
-from zkgroup.audit.inputs.manifest import OutputFolder, StoredState, newest_manifest
+from zkgroup.audit.inputs.manifest import OutputFolder, StoredFile, StoredState, newest_manifest
 from zkgroup.audit.inputs.rows import Columns, closes_in, columns_of_rows, facts_in, table_of
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, unlogged_part
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
-from zkgroup.audit.spark.conversion import AuditedEnsemble, opened
+from zkgroup.audit.spark.conversion import convert
 from zkgroup.audit.spark.evaluation import (
     Asked,
+    Audit,
     BucketRows,
-    ZxidRange,
+    Question,
     evaluate,
-    groups_in,
     state_before,
 )
 from zkgroup.audit.spark.results import Audited, write_results
-from zkgroup.audit.spark.session import Given, given_of, without_collector
+from zkgroup.audit.spark.session import Given, given_of, inputs_of, without_collector
 from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
 from zkgroup.errors import ConfigError
-
-_BEHIND_URI: Final = "needs the files on local or shared paths"
-
-
-class Question(NamedTuple):
-    """The rules that are asked of each ensemble, and of which part of it."""
-
-    rules: Sequence[AnyRule] = ALL_RULES
-    bounds: Mapping[str, Bounds] = bounds_of(ALL_RULES, {})
-    """Those of each rule, as `engine.bounds_of` gives them."""
-    chroot: str = ""
-    start: PointInTime | None = None
-    end: PointInTime | None = None
-    group: str | None = None
 
 
 @without_collector()
@@ -85,199 +69,173 @@ def run(
     asked = rules if len(rules) == len(ALL_RULES) else with_causes(rules)
     question = Question(asked, bounds_of(asked, bounds or {}), chroot, start, end, group)
     folder = folder_of(spark, output)
-    ensembles = opened(spark, list(map(given_of, inputs)), output, chroot, progress)
-    audits = _audits(spark, ensembles, question, progress)
+    audits = _opened(spark, list(map(given_of, inputs)), output, question, progress)
+    _find(spark, audits, progress)
     progress("writing incidents", len(audits))
     audited = []
     for each in audits:
         found, incidents = only_of(rules, each.found, numbered(each.found))
-        audited.append(Audited(each.of.name, found, incidents, each.damages()))
+        audited.append(Audited(each.name, found, incidents, _damages(each)))
     write_results(folder, audited)
     return audited
 
 
-@dataclass(slots=True)
-class _Audit:
-    """An ensemble whose findings are collected."""
+def _opened(
+    spark: SparkSession, given: Sequence[Given], output: str, question: Question, progress: Progress
+) -> list[Audit]:
+    """Converts what is new in folders, into `output`; what `audit run` wrote before is taken as it is.
 
-    of: AuditedEnsemble
-    question: Question
-    part: ZxidRange
-    findings: list[Finding] = field(default_factory=list)
-    facts: Facts = field(default_factory=Facts)
-    trees: list[Columns] = field(default_factory=list)
-    """The rows that rules about the whole tree need, by bucket."""
-    groups: set[str] = field(default_factory=set)
-
-    @property
-    def is_alone(self) -> bool:
-        """True if one task has all rows: those of a group, or of another chroot than the buckets are of."""
-        return self.question.group is not None or self.question.chroot != self.of.converted.chroot
-
-    @property
-    def needs_state(self) -> bool:
-        """True if the part begins later than the logs, and tasks are by bucket."""
-        return not self.is_alone and self.part.after_zxid > self.of.converted.base_zxid
-
-    @property
-    def skipped(self) -> list[Skipped]:
-        reasons = ((rule, self._reason_to_skip(rule)) for rule in self.question.rules)
-        return [Skipped(rule, reason) for rule, reason in reasons if reason is not None]
-
-    @property
-    def asked(self) -> list[AnyRule]:
-        """The rules that are not skipped."""
-        return [rule for rule in self.question.rules if self._reason_to_skip(rule) is None]
-
-    @property
-    def found(self) -> Found:
-        return Found(sorted(self.findings, key=order), self.skipped, self.facts)
-
-    def damages(self) -> tuple[str, ...]:
-        """Files that rules about whole histories met, and where they could not be read."""
-        damages = [] if self.of.history is None else Folders(self.of.history).damages()
-        converted, (after_zxid, to_zxid) = self.of.converted, self.part
-        hole = unlogged_part(
-            converted.unlogged, converted.last_record, after_zxid + 1, to_zxid, self.question.end
-        )
-        return (*damages, hole.text) if hole is not None else tuple(damages)
-
-    def _reason_to_skip(self, rule: AnyRule) -> str | None:
-        files = self.of.files
-        if isinstance(rule, WholeRule) and files is not None and not files.is_local:
-            return _BEHIND_URI
-        return reason_to_skip(rule, self.facts, has_files=files is not None)
+    Raises ConfigError for inputs and outputs that are wrong, NotZooKeeperFileError for folders.
+    """
+    if not given:
+        raise ConfigError("expected at least one folder as input")
+    inputs_of(given)  # what is wrong by its name alone is reported before any filesystem is asked
+    found, folders = list[Audit](), list[Given]()
+    for each in given:
+        folder = folder_of(spark, each.place)
+        if newest_manifest(folder) is None:
+            folders.append(each)
+            continue
+        before = OutputFolder(folder)
+        names = list(before.ensembles) if each.name is None else [before.named(each.name)]
+        found += [Audit(name, question, before, None) for name in names]
+    if folders:
+        files, converted = inputs_of(folders), OutputFolder(folder_of(spark, output))
+        convert(spark, converted, files, question.chroot, progress)
+        found += [Audit(one.name, question, converted, one) for one in files]
+    names = [each.name for each in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"expected each ensemble once, found {', '.join(twice)} in several inputs")
+    return found
 
 
 @without_collector()
-def _audits(
-    spark: SparkSession, ensembles: Sequence[AuditedEnsemble], question: Question, progress: Progress
-) -> list[_Audit]:
-    """The findings of all rules, by bucket in tasks, and the others here."""
-    audits = {
-        each.name: _Audit(each, question, each.part(question.start, question.end)) for each in ensembles
-    }
-    states = _states_before(spark, [each for each in audits.values() if each.needs_state], progress)
+def _find(spark: SparkSession, audits: Sequence[Audit], progress: Progress) -> None:
+    """Finds what all rules find: by bucket in tasks, the rest here."""
+    by_name = {each.name: each for each in audits}
+    states = _states_before(spark, audits, progress)
     progress("reading facts", len(audits))
-    asked = {name: _asked(each, states.get(name)) for name, each in audits.items()}
-    rows = [one for each in audits.values() for one in _rows_of(each)]
+    asked = {each.name: _asked(each, states.get(each.name)) for each in audits}
+    rows = [one for each in audits for one in _rows_of(each)]
     progress("searching for findings", len(rows))
     shared = spark.sparkContext.broadcast(asked)
     for made in in_tasks(spark, rows, partial(evaluate, shared)):
-        audit = audits[made.ensemble]
+        audit = by_name[made.ensemble]
         audit.findings += made.findings
         audit.groups |= made.groups
         if made.facts is not None:
             audit.facts = made.facts
         else:
             audit.trees.append(columns_of_rows(made.tree))
-    for each in audits.values():
+    for each in audits:
         if each.is_alone:
             _require_group(spark, each)
         else:
-            rules = [rule for rule in each.asked if isinstance(rule, Rule)]
-            each.findings += find_in_tree(rules, each.trees, each.facts, question.bounds)
+            each.findings += find_in_tree(each.rules, each.trees, each.facts, each.question.bounds)
         _find_in_files(each, progress)
-    return list(audits.values())
 
 
-def _asked(audit: _Audit, state: Sequence[Columns] | None) -> Asked:
+def _asked(audit: Audit, state: Sequence[Columns] | None) -> Asked:
     """The question for the tasks of an ensemble; where they are by bucket, facts and sessions are read here.
 
     Args:
         state: rows of facts among what stands before the part, by bucket; None for the beginning of all.
     """
-    of, part, question = audit.of, audit.part, audit.question
+    question = audit.question
     names = frozenset(rule.name for rule in question.rules)
     asked = Asked(question.chroot, question.group, names, question.bounds)
     if audit.is_alone:
         return asked
-    known = of.known(part, state)
+    known = audit.known(state)
     audit.facts = facts_in(known)
-    rules = [rule for rule in audit.asked if isinstance(rule, Rule)]
-    audit.findings += find_in_sessions(rules, known, audit.facts, question.bounds)
+    audit.findings += find_in_sessions(audit.rules, known, audit.facts, question.bounds)
     # Where a state is stored already, tasks begin with it; else with the state before, or the beginning.
-    is_whole = state is None or of.stored_zxid(part) == part.after_zxid
-    closes = closes_in(known) if is_whole else of.closes(of.stored_zxid(part), part.to_zxid)
-    return asked._replace(
-        rules=frozenset(rule.name for rule in rules), facts=audit.facts, closes=table_of(closes)
-    )
+    is_whole = state is None or audit.stored_zxid == audit.part.after_zxid
+    closes = closes_in(known) if is_whole else audit.closes(audit.part.to_zxid)
+    names = frozenset(rule.name for rule in audit.rules)
+    return asked._replace(rules=names, facts=audit.facts, closes=table_of(closes))
 
 
-def _rows_of(audit: _Audit) -> list[BucketRows]:
-    of, question, rows = audit.of, audit.question, audit.of.rows(audit.part)
+def _rows_of(audit: Audit) -> list[BucketRows]:
+    question, rows = audit.question, audit.rows()
     if not audit.is_alone:
         return rows
-    if question.group is not None and question.chroot == of.converted.chroot:
-        buckets = (CLUSTER, bucket_of_group(question.group, of.converted.buckets))
+    if question.group is not None and question.chroot == audit.converted.chroot:
+        buckets = (CLUSTER, bucket_of_group(question.group, audit.converted.buckets))
         rows = [each for each in rows if each.bucket in buckets]
     seeds = tuple(file for each in rows for file in each.seeds)
     operations = tuple(file for each in rows for file in each.operations)
     return [replace(rows[0], bucket="", seeds=seeds, operations=operations)]
 
 
-def _require_group(spark: SparkSession, audit: _Audit) -> None:
+def _require_group(spark: SparkSession, audit: Audit) -> None:
     """Raises NotFoundError with the names of all groups, where there was none of that name."""
     group = audit.question.group
     if group is not None and group not in audit.groups:
-        groups = in_tasks(spark, audit.of.rows(audit.part), partial(groups_in, audit.question.chroot))
-        require_group(group, set().union(*groups))
+        asked = {audit.name: Asked(audit.question.chroot, None, frozenset(), {})}
+        shared = spark.sparkContext.broadcast(asked)
+        everything = in_tasks(spark, audit.rows(), partial(evaluate, shared))
+        require_group(group, {name for made in everything for name in made.groups})
 
 
 def _states_before(
-    spark: SparkSession, later: Sequence[_Audit], progress: Progress
+    spark: SparkSession, audits: Sequence[Audit], progress: Progress
 ) -> dict[str, list[Columns]]:
     """Returns what stands before parts that begin later, the rows of facts in it by bucket.
 
     Of folders that are converted here it is kept, so that the next job begins with it.
     """
+    later = [each for each in audits if not each.is_alone and each.part.after_zxid > each.converted.base_zxid]
     if not later:
         return {}
     progress("reading the states before", len(later))
-    kept = [
-        each
-        for each in later
-        if each.of.files is not None and each.of.stored_zxid(each.part) < each.part.after_zxid
-    ]
-    output = (kept or later)[0].of.output
+    kept = [each for each in later if each.files is not None and each.stored_zxid < each.part.after_zxid]
+    output = (kept or later)[0].output
     if kept:
         output.clear()
     asked = {}
     for each in later:
-        of, part = each.of, each.part
-        closes = table_of(of.closes(of.stored_zxid(part), part.after_zxid))
-        asked[of.name] = Asked(of.converted.chroot, None, frozenset(), {}, closes=closes)
+        closes = table_of(each.closes(each.part.after_zxid))
+        asked[each.name] = Asked(each.converted.chroot, None, frozenset(), {}, closes=closes)
         if each in kept:
             to = reached_by_tasks(output.folder)
-            asked[of.name] = asked[of.name]._replace(output=to, batch=output.number + 1)
-    rows = [one for each in later for one in each.of.rows(each.part)]
+            asked[each.name] = asked[each.name]._replace(output=to, batch=output.number + 1)
+    rows = [one for each in later for one in each.rows()]
     found: dict[str, list[Columns]] = {name: [] for name in asked}
-    files = []
-    for made in in_tasks(spark, rows, partial(state_before, spark.sparkContext.broadcast(asked))):
-        found[made.ensemble].append(columns_of_rows(made.known))
-        files += [each.placed(output.folder) for each in made.written]
+    files: list[StoredFile] = []
+    shared = spark.sparkContext.broadcast(asked)
+    for name, made, known in in_tasks(spark, rows, partial(state_before, shared)):
+        found[name].append(columns_of_rows(known))
+        files += [each.placed(output.folder) for each in made]
     if kept:
         ensembles = dict(output.ensembles)
         for each in kept:
-            known = ensembles[each.of.name]
             state = StoredState(each.part.after_zxid, output.number + 1)
-            states = sorted((*known.states, state), key=lambda each: each.zxid)
-            ensembles[each.of.name] = replace(known, states=tuple(states))
+            states = sorted((*each.converted.states, state), key=lambda one: one.zxid)
+            ensembles[each.name] = replace(each.converted, states=tuple(states))
         output.enter(ensembles, files)
     return found
 
 
-def _find_in_files(audit: _Audit, progress: Progress) -> None:
+def _find_in_files(audit: Audit, progress: Progress) -> None:
     """What rules about whole histories find, on the driver: they replay, which is one thread's work."""
-    of, question = audit.of, audit.question
-    if of.history is not None:
-        for rule in audit.asked:
-            if isinstance(rule, WholeRule):
-                progress(f"reading the files of {of.name}: {rule.name}")
-                reported = rule.find(of.history, audit.facts, question.bounds[rule.name])
-                audit.findings += within(reported, *audit.part)
+    question = audit.question
+    for rule, reason in audit.reasons:
+        if audit.history is not None and isinstance(rule, WholeRule) and reason is None:
+            progress(f"reading the files of {audit.name}: {rule.name}")
+            reported = rule.find(audit.history, audit.facts, question.bounds[rule.name])
+            audit.findings += within(reported, *audit.part)
     if question.group is not None:
         audit.findings = [one for one in audit.findings if one.group == question.group]
+
+
+def _damages(audit: Audit) -> tuple[str, ...]:
+    """Files that rules about whole histories met, and where they could not be read."""
+    damages = [] if audit.history is None else Folders(audit.history).damages()
+    converted, (after_zxid, to_zxid), end = audit.converted, audit.part, audit.question.end
+    hole = unlogged_part(converted.unlogged, converted.last_record, after_zxid + 1, to_zxid, end)
+    return tuple(damages) if hole is None else (*damages, hole.text)
 
 
 def report(
@@ -300,13 +258,13 @@ def report(
     """
     given = _of_one(spark, inputs, ensemble)
     with TemporaryDirectory(prefix="zkgroup-") as place:
-        (of,) = opened(spark, given, place, chroot, progress)
-        source: Source = ConvertedSource(of.output, of.name, chroot, progress)
-        paths: Sequence[Path] = ()
-        if of.history is not None and of.files is not None:
-            source, paths = Folders(of.history, chroot, progress), of.files.paths
         question = Question(chroot=chroot, start=start, end=end, group=group)
-        (audit,) = _audits(spark, [of], question, progress)
+        (audit,) = _opened(spark, given, place, question, progress)
+        source: Source = ConvertedSource(audit.output, audit.name, chroot, progress)
+        paths: Sequence[Path] = ()
+        if audit.history is not None and audit.files is not None:
+            source, paths = Folders(audit.history, chroot, progress), audit.files.paths
+        _find(spark, [audit], progress)
         return report_of(
             source,
             inputs,
@@ -316,7 +274,7 @@ def report(
             give=give,
             progress=progress,
             found=audit.found,
-            files=lambda: health_of(paths, of.history),
+            files=lambda: health_of(paths, audit.history),
         )
 
 

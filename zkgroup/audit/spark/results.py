@@ -17,7 +17,6 @@ from zkgroup.audit.report.parquet import table_of
 from zkgroup.audit.report.tables import ENSEMBLE, FINDINGS, INCIDENTS, finding_columns, incident_columns
 from zkgroup.audit.report.writing import json_text
 
-_SCHEMA: Final = "zkgroup.audit_run/1"
 FINDINGS_FILE: Final = "findings.json"
 
 
@@ -34,7 +33,7 @@ class Audited(NamedTuple):
 def document(audited: Sequence[Audited]) -> dict[str, Any]:
     """Returns what is written as findings.json: the schema `zkgroup.audit_run/1`."""
     return {
-        "schema": _SCHEMA,
+        "schema": "zkgroup.audit_run/1",
         "ensembles": [
             {
                 "ensemble": each.ensemble,

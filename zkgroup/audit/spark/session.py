@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-UNNAMED: Final = "ensemble"
-"""The name of the ensemble whose folders were given without one."""
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):/")
 
@@ -109,14 +106,14 @@ def require_output(output: str, texts: Sequence[str]) -> None:
 
 
 def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
-    """The same name for the servers of one ensemble, none where there is one only.
+    """The same name for the servers of one ensemble; without one they are those of `ensemble`.
 
     Raises ConfigError for servers of one ensemble behind URIs: which record of several servers counts is
     decided over files on paths.
     """
     folders: dict[str, list[str]] = {}
     for name, place in given:
-        folders.setdefault(name or UNNAMED, []).append(place)
+        folders.setdefault(name or "ensemble", []).append(place)
     found = [EnsembleInput(name, tuple(places)) for name, places in folders.items()]
     for each in found:
         if not each.is_local and len(each.folders) > 1:

@@ -7,9 +7,8 @@ live ensemble, or one that `audit export` wrote.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from pyspark.sql import SparkSession
@@ -71,7 +70,7 @@ _SECTIONS: Final[dict[str, tuple[Column, ...]]] = {
 
 
 class _TableSource(DataSource):
-    """A table that is read as `Options` say; the classes are registered by the name of their format."""
+    """Columns of `table` that are read as `Options` say; the classes are registered by their formats."""
 
     format: ClassVar[str]
     readers: ClassVar[type[_TableReader]]
@@ -79,11 +78,6 @@ class _TableSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return cls.format
-
-    @property
-    def table(self) -> tuple[Column, ...]:
-        """All columns that there are."""
-        raise NotImplementedError
 
     @property
     def asked(self) -> Options:
@@ -107,12 +101,6 @@ class _TableReader(DataSourceReader):
         return [column.name for column in self.columns]
 
 
-@dataclass
-class _SnapshotPartition(InputPartition):
-    path: str
-    zxid: int
-
-
 class _SnapshotReader(_TableReader):
     """Reads the snapshots of a folder, or one file. `from_zxid` and `to_zxid` are about the files' names."""
 
@@ -130,14 +118,13 @@ class _SnapshotReader(_TableReader):
                 files += list_files(path).snapshots
         low, high = self.options.from_zxid, self.options.to_zxid
         return [
-            _SnapshotPartition(str(file.path), file.zxid)
+            InputPartition((file.path, file.zxid))
             for file in files
             if (low is None or file.zxid >= low) and (high is None or file.zxid <= high)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, _SnapshotPartition)
-        path, zxid, prefix = Path(partition.path), partition.zxid, self.options.path_prefix
+        (path, zxid), prefix = partition.value, self.options.path_prefix
         if self.section == "nodes":
             batches = snapshot_columns(path, columns=self.names, path_prefix=prefix, zxid=zxid)
             yield from map(record_batch, batches)
@@ -185,16 +172,6 @@ class SnapshotSource(_TableSource):
         return _SECTIONS[section]
 
 
-@dataclass
-class _LogPartition(InputPartition):
-    """The records of a log between two zxids, or of those the ones that start within a part of it."""
-
-    path: str
-    options: Options
-    start: int | None = None
-    end: int | None = None
-
-
 def _logs_of(options: Options) -> list[ServerFile]:
     """The logs of the folders that can hold what is wanted, and the files that were named."""
     found: list[ServerFile] = []
@@ -207,28 +184,32 @@ def _logs_of(options: Options) -> list[ServerFile]:
 
 
 def _log_partitions(options: Options) -> list[InputPartition]:
-    """One a file, or several where a size of splits is asked for: then each log is passed over once."""
+    """One a file, or several where a size of splits is asked for: then each log is passed over once.
+
+    The value of each is the path, the options with the zxids, and where records start that are read; None for
+    no bound.
+    """
     found: list[InputPartition] = []
     for log in _logs_of(options):
-        path, records = str(log.path), options.records_per_split
-        bounds = options.from_zxid, options.to_zxid
-        splits = [] if records is None else splits_of(log.path, records, *bounds)
-        found += [_LogPartition(path, options, *split) for split in splits] or [_LogPartition(path, options)]
+        splits: Sequence[tuple[int | None, int | None]] = [(None, None)]
+        if options.records_per_split is not None:
+            bounds = options.from_zxid, options.to_zxid
+            splits = splits_of(log.path, options.records_per_split, *bounds) or splits
+        found += [InputPartition((log.path, options, *split)) for split in splits]
     return found
 
 
 def _log_batches(names: Sequence[str], partition: InputPartition) -> Iterator[Any]:
     """The pyarrow.RecordBatches of a partition."""
-    assert isinstance(partition, _LogPartition)
-    options = partition.options
+    path, options, start, end = partition.value
     batches = log_columns(
-        Path(partition.path),
+        path,
         columns=names,
         from_zxid=options.from_zxid,
         to_zxid=options.to_zxid,
         path_prefix=options.path_prefix,
-        start_offset=partition.start,
-        end_offset=partition.end,
+        start_offset=start,
+        end_offset=end,
         resync=options.resync,
     )
     return map(record_batch, batches)
