@@ -8,7 +8,7 @@ from typing import Any
 
 from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.findings.rules import Finding
-from zkgroup.audit.incidents.incident import Cause, FoundIncidents, Incident, NumberedIncident
+from zkgroup.audit.incidents.incident import Cause, FoundIncidents, Incident
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.texts import session_text
 from zkgroup.zkfiles import dates
@@ -27,11 +27,10 @@ def findings_document(found: Found, incidents: FoundIncidents) -> dict[str, Any]
     }
 
 
-def incident_fields(numbered_one: NumberedIncident) -> dict[str, Any]:
+def incident_fields(one: Incident) -> dict[str, Any]:
     """One incident."""
-    number, one = numbered_one
     return {
-        "number": number,
+        "number": one.number,
         "title": one.title,
         "severity": one.severity,
         "group": one.group,

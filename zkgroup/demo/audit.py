@@ -173,7 +173,7 @@ class AuditRun(GroupRun):
         found = report.found
         self.as_of = AsOf(found.facts.end_zxid, found.facts.end_ms)
         self.severities = Counter(one.severity for one in found.findings)
-        incidents = [one.incident for one in report.incidents.incidents]
+        incidents = report.incidents.incidents
         self.incidents = tuple(one.title for one in incidents if one.severity != "info")
         self.lives = _owners(source, found, self.group)
         errors = [one for one in found.findings if one.severity == "error"]

@@ -17,8 +17,8 @@ from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Severity
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.incidents.incident import (
     FoundIncidents,
+    Incident,
     NumberedFinding,
-    NumberedIncident,
     PartitionDamage,
 )
 from zkgroup.audit.inputs.manifest import is_converted
@@ -93,14 +93,13 @@ _CAUSE = object_of(
     kind=STRING, what=STRING, session=SESSION_KEY.schema, zxid=nullable(COUNT), time=nullable(TIME)
 )
 INCIDENT = Shape(
-    NumberedIncident,
-    *("number", "incident.title", "incident.severity", "incident.group"),
-    *("incident.from_zxid", "incident.to_zxid"),
-    JsonKey("from", nullable(TIME), lambda row: iso_time(row.incident.from_ms)),
-    JsonKey("to", nullable(TIME), lambda row: iso_time(row.incident.to_ms)),
-    JsonKey("cause", nullable(_CAUSE), lambda row: cause_fields(row.incident.cause)),
-    *("incident.damage", "incident.act"),
-    JsonKey("counts", map_of(COUNT), lambda row: counts_of(row.incident.findings)),
+    Incident,
+    *("number", "title", "severity", "group", "from_zxid", "to_zxid"),
+    JsonKey("from", nullable(TIME), lambda row: iso_time(row.from_ms)),
+    JsonKey("to", nullable(TIME), lambda row: iso_time(row.to_ms)),
+    JsonKey("cause", nullable(_CAUSE), lambda row: cause_fields(row.cause)),
+    *("damage", "act"),
+    JsonKey("counts", map_of(COUNT), lambda row: counts_of(row.findings)),
 )
 FINDINGS = document("findings", Shape(FoundIncidents, "incidents", "findings", "skipped"))
 
@@ -122,7 +121,7 @@ class EnsembleIncident(NamedTuple):
     """An incident of `audit run`, which reads several ensembles; numbers are those within its ensemble."""
 
     ensemble: str
-    incident: NumberedIncident
+    incident: Incident
 
 
 class EnsembleFinding(NamedTuple):
@@ -269,7 +268,7 @@ def as_bad_as(severity: Severity, found: FoundIncidents) -> FoundIncidents:
     """The incidents and the findings of this severity, and of worse ones; numbers stay."""
     wanted = SEVERITIES[: SEVERITIES.index(severity) + 1]
     return FoundIncidents(
-        [one for one in found.incidents if one.incident.severity in wanted],
+        [one for one in found.incidents if one.severity in wanted],
         [one for one in found.findings if one.finding.severity in wanted],
         found.skipped,
     )
@@ -287,7 +286,7 @@ def _place(one: Finding) -> str | None:
 
 def summary(found: Found, incidents: FoundIncidents) -> None:
     """Prints how many incidents and findings of each severity there are, and which were not searched for."""
-    severities = Counter(one.incident.severity for one in incidents.incidents)
+    severities = Counter(one.severity for one in incidents.incidents)
     counts = Counter(one.severity for one in found.findings)
     echo_err(f"{_counts(counts)}, in {counted(len(incidents.incidents), 'incident')}: {_counts(severities)}")
     echo_skipped(found)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from zkgroup.audit.documents import counts_of
 from zkgroup.audit.findings.rules import Severity
-from zkgroup.audit.incidents.incident import Incident, NumberedIncident, cause_text, damage_text
+from zkgroup.audit.incidents.incident import Incident, cause_text, damage_text
 from zkgroup.audit.incidents.titles import called
 from zkgroup.model.text import escaped
 
@@ -22,14 +22,14 @@ _INDENT = 9
 STYLES: dict[Severity, str] = {"error": "bad", "warning": "warn", "info": "dim"}
 
 
-def show_incidents(out: Output, incidents: Sequence[NumberedIncident]) -> None:
+def show_incidents(out: Output, incidents: Sequence[Incident]) -> None:
     """Errors and warnings as blocks; notes as a line each."""
     width = min(max(out.width or WIDTH, _LEAST), _MOST)
-    for at, (number, one) in enumerate(incidents):
+    for at, one in enumerate(incidents):
         is_block = one.severity != "info"
-        if at and (is_block or incidents[at - 1].incident.severity != "info"):
+        if at and (is_block or incidents[at - 1].severity != "info"):
             out.line()
-        head, *rest = _wrapped(f"{number}. {one.title}", width)
+        head, *rest = _wrapped(f"{one.number}. {one.title}", width)
         out.line(
             f"{out.paint(one.severity, STYLES[one.severity])}{' ' * (_INDENT - len(one.severity))}{head}"
         )

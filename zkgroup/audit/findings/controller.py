@@ -295,14 +295,7 @@ def _is_of_broker(session: int, facts: Facts) -> bool:
     return session != 0 and (is_controller or bool(brokers_of(facts, session)))
 
 
-class _Request(NamedTuple):
-    """`/admin/reassign_partitions` from its create on."""
-
-    made: Event
-    targets: Mapping[TopicPartition, tuple[int, ...]] | None
-    """The moves that are left of it; None where it cannot be read."""
-    since: Mapping[TopicPartition, Event]
-    """The write that asked for each first."""
+_Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 
 @Rule(
@@ -322,68 +315,65 @@ def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) ->
     read, after `endless_ms`. Given up: an entry that went while the replica list was another than it
     asked for, unless the topic is being deleted.
     """
-    request: _Request | None = None
+    made: Event | None = None
+    targets: _Targets | None = None  # the moves that are left of it; None where it cannot be read
+    since: dict[TopicPartition, Event] = {}  # the write that asked for each first
     deleting: set[str] = set()  # topics whose deletion is asked for: their moves are given up rightly
     for event in rows:
         topic = path_kind(event.path).name
         if event.path == TopicDeletion.path(topic) and event.op in ("create", "delete"):
             (deleting.add if event.op == "create" else deleting.discard)(topic)
         elif event.path == Reassignment.path() and event.op in CHANGES:
-            before, request = request, _request_behind(request, event)
-            if before is not None:
-                yield from _given_up(before, request, event, deleting, facts)
-                if request is None:
-                    yield from _stood_long(before, event, facts, bounds)
-    if request is not None:
-        yield from _stood_long(request, None, facts, bounds)
-
-
-def _request_behind(before: _Request | None, event: Event) -> _Request | None:
-    """The request as a row leaves it."""
-    if event.op == "delete":
-        return None
-    value = decoded(Reassignment.decode, event.path, event.data)
-    targets = None if value is None else value.targets
-    known = before.since if before else {}
-    since = {partition: known.get(partition, event) for partition in targets or ()}
-    return _Request(event if before is None or event.op == "create" else before.made, targets, since)
+            value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
+            left = value.targets if value else {}
+            if made is not None:
+                gone = {move: target for move, target in (targets or {}).items() if move not in left}
+                yield from _given_up(gone, since, event, deleting, facts)
+            if event.op == "delete":
+                if made is not None:
+                    yield from _stood_long(made, event, targets, since, facts, bounds)
+                made = None
+            elif made is None or event.op == "create":
+                made = event
+            targets = value.targets if value else None
+            since = {move: since.get(move, event) for move in left}
+    if made is not None:
+        yield from _stood_long(made, None, targets, since, facts, bounds)
 
 
 def _given_up(
-    before: _Request, after: _Request | None, event: Event, deleting: set[str], facts: Facts
+    gone: _Targets, since: Mapping[TopicPartition, Event], event: Event, deleting: set[str], facts: Facts
 ) -> Iterator[Finding]:
     """Entries that went although the replica list is not what they asked for."""
-    left = (after.targets or {}) if after else {}
-    for partition, target in sorted((before.targets or {}).items()):
-        replicas = replicas_at(facts, partition, event.zxid)
-        if partition in left or replicas in (None, target) or partition.topic in deleting:
-            continue
-        asked = before.since[partition]
-        detail = f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}"
-        where, session = (None, *partition), event.session
-        yield Finding.between("stuck_reassignment", "warning", asked, event, detail, where, session)
+    for move, target in sorted(gone.items()):
+        replicas = replicas_at(facts, move, event.zxid)
+        if replicas not in (None, target) and move.topic not in deleting:
+            detail = f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}"
+            where, session = (None, *move), event.session
+            yield Finding.between("stuck_reassignment", "warning", since[move], event, detail, where, session)
 
 
-def _stood_long(request: _Request, done: Event | None, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    stood_ms = lasted_ms(request.made, done, facts)
-    if stood_ms > bounds["standing_ms" if request.targets else "endless_ms"]:
-        stood = f"{'stood' if done else 'has stood'} for {duration_text(stood_ms)}"
-        detail = f"{_request_text(request, facts)}; {stood}"
-        yield change_finding("stuck_reassignment", "warning", request.made, done, detail)
-
-
-def _request_text(request: _Request, facts: Facts) -> str:
-    if request.targets is None:
-        return "the request cannot be read"
-    if not request.targets:
-        return "the request names no partition, and Kafka 0.8.2.2 never removes such a one"
-    untouched = [
-        str(partition)
-        for partition in sorted(request.targets)
-        if not _was_touched(partition, request.since[partition].zxid, facts)
-    ]
-    begun = f"; not even begun: {first_of(untouched, _NAMED_MAX)}" if untouched else ""
-    return f"{count_text(len(request.targets), 'partition')} to be moved{begun}"
+def _stood_long(
+    made: Event,
+    done: Event | None,
+    targets: _Targets | None,
+    since: Mapping[TopicPartition, Event],
+    facts: Facts,
+    bounds: Bounds,
+) -> Iterator[Finding]:
+    stood_ms = lasted_ms(made, done, facts)
+    if stood_ms <= bounds["standing_ms" if targets else "endless_ms"]:
+        return
+    if targets is None:
+        what = "the request cannot be read"
+    elif not targets:
+        what = "the request names no partition, and Kafka 0.8.2.2 never removes such a one"
+    else:
+        untouched = [str(move) for move in sorted(targets) if not _was_touched(move, since[move].zxid, facts)]
+        begun = f"; not even begun: {first_of(untouched, _NAMED_MAX)}" if untouched else ""
+        what = f"{count_text(len(targets), 'partition')} to be moved{begun}"
+    detail = f"{what}; {'stood' if done else 'has stood'} for {duration_text(stood_ms)}"
+    yield change_finding("stuck_reassignment", "warning", made, done, detail)
 
 
 def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:

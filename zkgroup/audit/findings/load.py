@@ -46,19 +46,15 @@ def _area(event: Event) -> Key | None:
 
 def _watched(event: Event) -> Key | None:
     """The path whose watches a change fires."""
+    place = path_kind(event.path)
     if not event.applied or event.op not in ("create", "delete"):
         return None
-    place = path_kind(event.path)
-    match place.kind:
-        case "member":
-            return ids_path(place.name), place.name
-        case "broker" if event.path.count("/") == 3:
-            return (broker_ids_path(),)
-        case "topic" if event.path.count("/") == 3:
-            return (topics_path(),)
-        case "controller":
-            return (ControllerRegistration.path(),)
-    return None
+    if place.kind == "member":
+        return ids_path(place.name), place.name
+    parent = event.path.rpartition("/")[0]
+    if parent in (broker_ids_path(), topics_path()):
+        return (parent,)
+    return (event.path,) if place.kind == "controller" else None
 
 
 def _protected(event: Event) -> Key | None:

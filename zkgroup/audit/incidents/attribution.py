@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.engine import Found, order
@@ -16,11 +17,10 @@ from zkgroup.audit.incidents.incident import (
     FoundIncidents,
     Incident,
     NumberedFinding,
-    NumberedIncident,
     damage_of,
     length_ms,
 )
-from zkgroup.audit.incidents.titles import Titles
+from zkgroup.audit.incidents.titles import title_of
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.texts import is_member
 
@@ -69,10 +69,7 @@ def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
     by_cause: dict[Cause, list[Finding]] = defaultdict(list)
     for one in ordered:
         by_cause[causes.of(one)].append(one)
-    titles = Titles(facts)
-    found = [
-        _incident(cause, run, facts, titles) for cause, each in by_cause.items() for run in _runs(cause, each)
-    ]
+    found = [_incident(cause, run, facts) for cause, each in by_cause.items() for run in _runs(cause, each)]
     return sorted(found, key=_order)
 
 
@@ -95,13 +92,13 @@ def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
         yield run
 
 
-def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts, titles: Titles) -> Incident:
+def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Incident:
     cause = _with_place(cause, findings)
     span = _span(cause, findings)
     damage = damage_of(findings, facts)
     groups = {one.group for one in findings} if cause.group is None else {cause.group}
     return Incident(
-        titles.title(cause, findings, damage, span[2]),
+        title_of(cause, findings, damage, span[2], facts),
         _severity(cause, findings, facts),
         cause,
         groups.pop() if len(groups) == 1 else None,
@@ -116,11 +113,7 @@ def _with_place(cause: Cause, findings: Sequence[Finding]) -> Cause:
     """The cause; one without a place whose writes are the findings gets that of the first finding."""
     if cause.zxid is not None or cause.kind not in _WRITES:
         return cause
-    first = min(
-        (one for one in findings if one.from_zxid is not None),
-        key=lambda one: one.from_zxid or 0,
-        default=None,
-    )
+    first = next((one for one in findings if one.from_zxid is not None), None)
     return cause if first is None else cause._replace(zxid=first.from_zxid, time_ms=first.from_ms)
 
 
@@ -207,7 +200,9 @@ def only_of(only: Sequence[AnyRule], found: Found, told: FoundIncidents) -> tupl
 
 def numbered(found: Found) -> FoundIncidents:
     """The incidents of an audit, errors first, and each finding with the number of its incident."""
-    incidents = list(map(NumberedIncident._make, enumerate(incidents_of(found.findings, found.facts), 1)))
-    numbers = {id(one): number for number, incident in incidents for one in incident.findings}
+    incidents = [
+        replace(one, number=number) for number, one in enumerate(incidents_of(found.findings, found.facts), 1)
+    ]
+    numbers = {id(one): incident.number for incident in incidents for one in incident.findings}
     findings = [NumberedFinding(one, numbers[id(one)]) for one in found.findings]
     return FoundIncidents(incidents, findings, found.skipped)

@@ -84,13 +84,8 @@ class Incident:
     """The advice to an operator."""
     findings: tuple[Finding, ...]
     """In the order of the audit."""
-
-
-class NumberedIncident(NamedTuple):
-    """An incident and its number, from 1."""
-
-    number: int
-    incident: Incident
+    number: int = 0
+    """Its place among those of an audit, from 1."""
 
 
 class NumberedFinding(NamedTuple):
@@ -104,7 +99,7 @@ class NumberedFinding(NamedTuple):
 class FoundIncidents:
     """The findings of an audit, brought together. Findings are in the order of the audit."""
 
-    incidents: Sequence[NumberedIncident]
+    incidents: Sequence[Incident]
     findings: Sequence[NumberedFinding]
     skipped: Sequence[Skipped]
 

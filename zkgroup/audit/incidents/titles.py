@@ -95,56 +95,34 @@ _THREAD = re.compile(r"the claim of (?P<quote>['\"])(?P<thread>.*?)(?P=quote), "
 _COMMITS = frozenset(("zombie_commit", "double_ownership", "offset_regression"))
 
 
-class Titles:
-    """Writes titles for one history: it knows how short a session's number may be."""
-
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
-        self._digits = session_digits(facts.sessions)
-        self._is_one_day = facts.end_ms - facts.start_ms < _DAY_MS
-
-    def title(
-        self,
-        cause: Cause,
-        findings: Sequence[Finding],
-        damage: Sequence[PartitionDamage],
-        from_ms: int | None,
-    ) -> str:
-        """One sentence without a full stop, with the time before it at which the incident begins."""
-        sentence = _Told(self, cause, findings, damage).sentence()
-        return sentence if cause.kind == "note" or from_ms is None else f"{self._clock(from_ms)} {sentence}"
-
-    def session(self, session: int | None) -> str:
-        """A session by as few digits as may be."""
-        return f"session …{session_text(session)[2:][-self._digits :]}" if session else "a session"
-
-    def members(self, group: str | None, session: int | None) -> str:
-        """The members that a session ever was in a group."""
-        return _few(sorted(member for _, member in members_of(self.facts, session or 0, group or "")))
-
-    def committers(self, commits: Iterable[Finding]) -> str:
-        """The members behind commits, by their sessions; else the sessions."""
-        return _few(
-            sorted({self.members(one.group, one.session) or self.session(one.session) for one in commits})
-        )
-
-    def _clock(self, ms: int) -> str:
-        try:
-            moment = datetime.fromtimestamp(ms // 1000, UTC)
-        except (OverflowError, OSError, ValueError):
-            return "at an unknown time"
-        return f"{moment:%H:%M:%S}" if self._is_one_day else f"{moment:%Y-%m-%d %H:%M:%S}"
+def title_of(
+    cause: Cause,
+    findings: Sequence[Finding],
+    damage: Sequence[PartitionDamage],
+    from_ms: int | None,
+    facts: Facts,
+) -> str:
+    """One sentence without a full stop, with the time before it at which the incident begins."""
+    sentence = _Told(cause, findings, damage, facts).sentence()
+    if cause.kind == "note" or from_ms is None:
+        return sentence
+    try:
+        moment = datetime.fromtimestamp(from_ms // 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"at an unknown time {sentence}"
+    is_one_day = facts.end_ms - facts.start_ms < _DAY_MS
+    return f"{moment:%H:%M:%S} {sentence}" if is_one_day else f"{moment:%Y-%m-%d %H:%M:%S} {sentence}"
 
 
 class _Told:
     """The sentence about one incident, and its parts."""
 
     def __init__(
-        self, titles: Titles, cause: Cause, findings: Sequence[Finding], damage: Sequence[PartitionDamage]
+        self, cause: Cause, findings: Sequence[Finding], damage: Sequence[PartitionDamage], facts: Facts
     ) -> None:
-        self._titles, self._cause, self._findings, self._damage = titles, cause, findings, damage
+        self._cause, self._findings, self._damage, self._facts = cause, findings, damage, facts
         self._worst = [one for one in findings if one.severity != "info"] or findings
-        self._who, self._where = titles.session(cause.session), _of(cause.group, _partitions(findings))
+        self._who, self._where = self._session(cause.session), _of(cause.group, _partitions(findings))
         self._waited, self._rewinds = _waited(damage), _rewinds(findings)
 
     def sentence(self) -> str:
@@ -155,7 +133,7 @@ class _Told:
             case "foreign write":
                 return self._foreign_write()
             case "session end":
-                commits = self._titles.committers(self._named("zombie_commit"))
+                commits = self._committers(self._named("zombie_commit"))
                 more = f", while {commits} kept committing" if commits else ""
                 return f"{self._who} ended and with it the owners of {self._where}{waited}{more}"
             case "expiry":
@@ -216,7 +194,7 @@ class _Told:
 
     def _foreign_offsets(self) -> str:
         """The partitions that were set back, and those that were written without that."""
-        names = self._titles.members(self._cause.group, self._cause.session)
+        names = self._members(self._cause.group, self._cause.session)
         who = f"member {names}" if names else self._who
         everywhere = _partitions(self._findings)
         back = _partitions(one for one in self._findings if rewind_of(one) is not None)
@@ -230,7 +208,7 @@ class _Told:
         own = [one for one in elections if one.session == self._cause.session]
         more = f", while the former controller went on ({count_text(len(writes), 'write')})" if writes else ""
         if own:
-            held = duration_text(sum(length_ms(one, self._titles.facts) for one in own))
+            held = duration_text(sum(length_ms(one, self._facts) for one in own))
             return f"{self._who}, which is no broker's, held /controller for {held}{more}"
         times = f" {len(elections)} times" if len(elections) > 1 else ""
         elected = f": {count_text(len(elections), 'election')}" if elections else ""
@@ -240,7 +218,7 @@ class _Told:
         """Members that committed all the same; the pronoun is for those that were named."""
         commits = [one for one in self._findings if one.finding in _COMMITS and one.severity != "info"]
         if commits:
-            return f", {pronoun or f'while {self._titles.committers(commits)}'} kept committing"
+            return f", {pronoun or f'while {self._committers(commits)}'} kept committing"
         thieves = {one.session for one in self._named("claim_stolen")}
         return ", until the owner deleted that claim" if pronoun and len(thieves) > 1 else ""
 
@@ -281,7 +259,7 @@ class _Told:
 
     def _unfinished(self) -> str:
         by_hand = self._named("deposed_controller_write")
-        more = f", until {self._titles.session(by_hand[0].session)} deleted it by hand" if by_hand else ""
+        more = f", until {self._session(by_hand[0].session)} deleted it by hand" if by_hand else ""
         stuck = [one for one in self._findings if one.finding.startswith("stuck_")] or self._findings
         if stuck[0].finding == "stuck_topic_deletion":
             return f"topic {self._cause.what}: {stuck[0].detail}{more}"
@@ -297,6 +275,22 @@ class _Told:
         if what == "persistent_znode":
             return f"{_counted(what, worst)}: {_few([one.detail.partition(' is ')[0] for one in worst])}"
         return _counted(what, worst)
+
+    def _session(self, session: int | None) -> str:
+        """A session by as few digits as tell all of the history apart."""
+        digits = self._facts.derived.get(("digits",))
+        if digits is None:
+            digits = self._facts.derived["digits",] = session_digits(self._facts.sessions)
+        return f"session …{session_text(session)[2:][-digits:]}" if session else "a session"
+
+    def _members(self, group: str | None, session: int | None) -> str:
+        """The members that a session ever was in a group."""
+        return _few(sorted(member for _, member in members_of(self._facts, session or 0, group or "")))
+
+    def _committers(self, commits: Iterable[Finding]) -> str:
+        """The members behind commits, by their sessions; else the sessions."""
+        names = {self._members(one.group, one.session) or self._session(one.session) for one in commits}
+        return _few(sorted(names))
 
     def _named(self, name: str) -> Sequence[Finding]:
         return [one for one in self._findings if one.finding == name]

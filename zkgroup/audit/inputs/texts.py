@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.znodes.paths import path_kind
 
 _UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
@@ -50,24 +50,26 @@ def duration_text(ms: int) -> str:
 
 def members_of(facts: Facts, session: int, group: str | None = None) -> tuple[tuple[str, str], ...]:
     """Group and member id of what a session ever registered, there or anywhere, in order, each once."""
-    known = facts.derived.get(("members",))
-    if known is None:
-        known = facts.derived["members",] = {}
-        for name, lives in facts.members.items():
-            for life in lives:
-                known.setdefault(life.session, {})[name, path_kind(life.path).member] = None
-    return tuple(each for each in known.get(session, ()) if group in (None, each[0]))
+    known = _registered(facts, "members", facts.members).get(session, ())
+    return tuple((name, path_kind(path).member) for name, path in known if group in (None, name))
 
 
 def brokers_of(facts: Facts, session: int) -> tuple[str, ...]:
     """The ids of brokers that a session registered."""
-    known = facts.derived.get(("brokers",))
+    return tuple(name for name, _ in _registered(facts, "brokers", facts.brokers).get(session, ()))
+
+
+def _registered(
+    facts: Facts, what: str, lives_of: Mapping[str, Sequence[Life]]
+) -> dict[int, dict[tuple[str, str], None]]:
+    """By session the registrations that it ever made: the name that they are of, and their path."""
+    known: dict[int, dict[tuple[str, str], None]] | None = facts.derived.get((what,))
     if known is None:
-        known = facts.derived["brokers",] = {}
-        for name, lives in facts.brokers.items():
+        known = facts.derived[what,] = {}
+        for name, lives in lives_of.items():
             for life in lives:
-                known.setdefault(life.session, {})[name] = None
-    return tuple(known.get(session, ()))
+                known.setdefault(life.session, {})[name, life.path] = None
+    return known
 
 
 def only_group(facts: Facts, session: int) -> str | None:

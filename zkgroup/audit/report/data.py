@@ -117,14 +117,14 @@ def _incidents(found: FoundIncidents, names: Names, limits: ReportLimits) -> dic
         "left_out": len(found.incidents) - len(kept),
         "rows": [
             [
-                *(number, _SEVERITIES.index(one.severity), shown(one.title, 2 * limits.text)),
+                *(one.number, _SEVERITIES.index(one.severity), shown(one.title, 2 * limits.text)),
                 *(names.of(one.group), one.from_ms, one.to_ms, hex_zxid(one.from_zxid)),
                 *(hex_zxid(one.to_zxid), shown(cause_text(one.cause), limits.text)),
                 names.of(session_text(one.cause.session)) if one.cause.session else NOBODY,
                 *(shown(damage_text(one.damage), limits.text), one.act),
                 [[names.of(called(name, count)), count] for name, count in counts_of(one.findings).items()],
             ]
-            for number, one in kept
+            for one in kept
         ],
     }
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from zkgroup.audit.answers.partitions import OwnerLife
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.findings.group_rebalances import Rebalance
-from zkgroup.audit.incidents.incident import NumberedFinding, NumberedIncident
+from zkgroup.audit.incidents.incident import Incident, NumberedFinding
 from zkgroup.audit.inputs.texts import session_text
 from zkgroup.zkfiles.schemas import Column
 
@@ -176,19 +176,15 @@ def finding_columns(rows: Sequence[NumberedFinding]) -> dict[str, list[Any]]:
     return {**found, "incident": [one.incident for one in rows]}
 
 
-def incident_columns(rows: Sequence[NumberedIncident]) -> dict[str, list[Any]]:
+def incident_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
     """The columns of INCIDENTS."""
-    incidents = [one.incident for one in rows]
-    return {
-        "number": [one.number for one in rows],
-        **lists_of(
-            INCIDENTS[1:],
-            incidents,
-            cause=attrgetter("cause.kind"),
-            session=lambda one: _session(one.cause),
-            findings=lambda one: len(one.findings),
-        ),
-    }
+    return lists_of(
+        INCIDENTS,
+        incidents,
+        cause=attrgetter("cause.kind"),
+        session=lambda one: _session(one.cause),
+        findings=lambda one: len(one.findings),
+    )
 
 
 def _session(row: Any) -> str | None:

@@ -91,7 +91,7 @@ def test_findings_of_one_name_have_the_incidents_of_all(name: str) -> None:
     some, told = only_of(only, found, numbered(found))
 
     assert some.findings == [one for one in whole.findings if one.finding == name]
-    assert {one.incident.title for one in told.incidents} == {
+    assert {one.title for one in told.incidents} == {
         one.title
         for one in incidents_of(whole.findings, whole.facts)
         if name in {each.finding for each in one.findings}
