@@ -120,11 +120,11 @@ class Piece:
             try:
                 transaction = held.decoded(number)
             except JuteError as error:
-                self._note(held.chunk, number, error)
+                self._note(None, number, error)
             else:
                 yield transaction
 
-    def _note(self, _: LogChunk, number: int, error: JuteError) -> None:
+    def _note(self, _: LogChunk | None, number: int, error: JuteError) -> None:
         self._unreadable.add(number)
         for each in self.held:
             each.note(number, error)
