@@ -10,7 +10,6 @@ from zkgroup.audit.findings import (
     offsets,
     ownership,
     rebalances,
-    registrations,
     replicas,
     sessions,
 )
@@ -24,8 +23,8 @@ ALL_RULES: tuple[AnyRule, ...] = (
     ownership.claim_stolen,
     ownership.unowned_interval,
     ownership.never_owned,
-    registrations.persistent_znode,
-    registrations.foreign_owner_format,
+    sessions.persistent_znode,
+    ownership.foreign_owner_format,
     rebalances.rebalance,
     rebalances.rebalance_storm,
     rebalances.needless_move,

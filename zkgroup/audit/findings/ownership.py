@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from zkgroup.audit.answers.partitions import OwnerLife, owner_lives, partition_steps
@@ -11,12 +10,10 @@ from zkgroup.audit.findings.group_rebalances import GroupReplay, replayed_group
 from zkgroup.audit.findings.membership import (
     demand,
     derived,
-    existence,
     lives_by_session,
     member_of,
     partitions_at,
     topics_wanted,
-    wanting,
 )
 from zkgroup.audit.findings.rules import (
     Bounds,
@@ -27,6 +24,7 @@ from zkgroup.audit.findings.rules import (
     partitions_with,
 )
 from zkgroup.audit.findings.times import TimeRange, gaps, is_alive, merged, overlaps
+from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import (
     BY_GROUP_PARTITION,
@@ -35,7 +33,7 @@ from zkgroup.audit.inputs.keys import (
     Key,
     partition_of,
 )
-from zkgroup.audit.inputs.texts import duration_text, session_text, who
+from zkgroup.audit.inputs.texts import count_text, duration_text, session_text, who
 from zkgroup.model import TopicPartition
 
 
@@ -187,19 +185,6 @@ def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life
     return f"{claim}, which is no member of the group"
 
 
-@dataclass(slots=True)
-class _Overlap:
-    """Commits of a former owner while another one owned the partition."""
-
-    old: OwnerLife
-    new: OwnerLife
-    session: int
-    """That the old owner commits in."""
-    to_zxid: int = 0
-    to_ms: int = 0
-    commits: int = 0
-
-
 @Rule(
     severity="error",
     question="Did two members act on one partition at the same time?",
@@ -216,30 +201,30 @@ def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     session, or by its member id in the next session. One row for each pair of owners, from the claim to the
     last such commit.
     """
-    names = _names_of_sessions(facts, key[0])
-    put_out: dict[
-        str, OwnerLife
-    ] = {}  # who lost the partition without releasing it, and has not had it since
-    overlaps: dict[str, _Overlap] = {}
+    name_of = _names_of_sessions(facts, key[0])
+    put_out: dict[str, OwnerLife] = {}
+    """Those who lost the partition without releasing it, and have not had it since."""
+    late: dict[str, list[Event]] = {}
+    """Their commits while the present owner has it."""
+    new: OwnerLife | None = None
     for step in rows.once(partition_steps, key, facts):
-        event, holder = step.event, step.holder
-        if step.ended is not None:
-            yield from _overlap_findings(overlaps, key)
-            overlaps = {}
-            if _lost_it(step.ended, facts):
-                put_out[_name_of(names, step.ended.session)] = step.ended
-        if holder is None:
+        event, ended = step.event, step.ended
+        if ended is not None:
+            yield from _overlap_findings(late, put_out, ended, key)
+            late = {}
+            if _lost_it(ended, facts):
+                put_out[name_of(ended.session)] = ended
+        new = step.holder
+        if new is None:
             continue
-        if holder.from_zxid == event.zxid:
-            put_out.pop(_name_of(names, holder.session), None)
+        if new.from_zxid == event.zxid:
+            put_out.pop(name_of(new.session), None)
         if step.write is not None and step.write.is_commit:
-            writer = _name_of(names, event.session)
-            old = put_out.get(writer)
-            if old is not None:
-                overlap = overlaps.setdefault(writer, _Overlap(old, holder, event.session))
-                overlap.to_zxid, overlap.to_ms = event.zxid, event.time_ms
-                overlap.commits += 1
-    yield from _overlap_findings(overlaps, key)
+            writer = name_of(event.session)
+            if writer in put_out:
+                late.setdefault(writer, []).append(event)
+    if new is not None:
+        yield from _overlap_findings(late, put_out, new, key)
 
 
 def _lost_it(life: OwnerLife, facts: Facts) -> bool:
@@ -251,32 +236,30 @@ def _lost_it(life: OwnerLife, facts: Facts) -> bool:
 
 
 @derived
-def _names_of_sessions(facts: Facts, group: str) -> dict[int, str]:
-    """The member behind each session, so that it is known again in its next one."""
+def _names_of_sessions(facts: Facts, group: str) -> Callable[[int], str]:
+    """Gives the member behind each session, so that it is known again in its next one."""
     names: dict[int, str] = {}
     for life in facts.members.get(group, ()):
         name = member_of(life)
         # Of members that share a client the files do not show which one wrote.
         is_shared = names.get(life.session, name) != name
         names[life.session] = session_text(life.session) if is_shared else name
-    return names
+    return lambda session: names.get(session) or session_text(session)
 
 
-def _name_of(names: dict[int, str], session: int) -> str:
-    return names.get(session, session_text(session))
-
-
-def _overlap_findings(overlaps: dict[str, _Overlap], key: Key) -> Iterator[Finding]:
-    """The ownership against which they were is over."""
-    for each in overlaps.values():
-        ms = each.to_ms - each.new.from_ms
-        times = "once" if each.commits == 1 else f"{each.commits} times"
-        time = TimeRange(each.new.from_zxid, each.new.from_ms, each.to_zxid, each.to_ms)
+def _overlap_findings(
+    late: Mapping[str, Sequence[Event]], put_out: Mapping[str, OwnerLife], new: OwnerLife, key: Key
+) -> Iterator[Finding]:
+    """The late commits of each former owner, once the ownership against which they were is over."""
+    for name, commits in late.items():
+        last = commits[-1]
+        times = "once" if len(commits) == 1 else f"{len(commits)} times"
+        time = TimeRange(new.from_zxid, new.from_ms, last.zxid, last.time_ms)
         detail = (
-            f"{each.old.thread!r} committed {times}, up to {duration_text(ms)} after"
-            f" {each.new.thread!r} of session {session_text(each.new.session)} had claimed"
+            f"{put_out[name].thread!r} committed {times}, up to {duration_text(last.time_ms - new.from_ms)}"
+            f" after {new.thread!r} of session {session_text(new.session)} had claimed"
         )
-        yield Finding.during("double_ownership", "error", time, detail, partition_of(key), each.session)
+        yield Finding.during("double_ownership", "error", time, detail, partition_of(key), commits[0].session)
 
 
 @Rule(
@@ -378,7 +361,7 @@ def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
 def _never_owned_finding(
     tp: TopicPartition, replay: GroupReplay, thread: str | None, facts: Facts, grace_ms: float
 ) -> Finding:
-    spans = overlaps(wanting(facts, replay.group, tp.topic), existence(facts, tp.topic, tp.partition))
+    spans = demand(facts, replay.group, *tp)
     since_zxid, since_ms = (spans[-1].from_zxid, spans[-1].from_ms) if spans else (0, 0)
     freed = replay.freed.get(tp)
     if freed is not None and freed.zxid > since_zxid:
@@ -396,3 +379,31 @@ def _never_owned_finding(
         detail=f"no member has owned it for {duration_text(ms)} at the end, and members subscribe to it"
         f"{meant}",
     )
+
+
+@Rule(
+    severity="info",
+    question="Which groups are owned by another client's consumers?",
+    needs=("snapshot",),
+    act="Nothing: consumers of kazoo-go (wvanbergen/kafka) and kafka-node write owners so. How they share"
+    " partitions is not known here, so `skew` and `never_owned` do not say what each should own. Members"
+    " of Kafka and zkgroup cannot share a group with them.",
+    keys=BY_MEMBERSHIP,
+)
+def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """Owners in another client's format, at the end of the history: a consumer id alone, without a thread.
+
+    The session that claimed has the registration of that id, so nothing is wrong with them. A row a group.
+    """
+    (replay,) = rows.once(replayed_group, key, facts)
+    foreign = replay.foreign_claims()
+    if foreign:
+        yield Finding(
+            "foreign_owner_format",
+            "info",
+            key[0],
+            from_zxid=min(claim.from_zxid for claim in foreign),
+            from_ms=min(claim.from_ms for claim in foreign),
+            detail=f"{count_text(len(foreign), 'owner is', 'owners are')} the id of a consumer alone, without"
+            " a thread: the format of another client (kazoo-go, kafka-node)",
+        )

@@ -24,7 +24,7 @@ from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_MEMBERSHIP, Key
 from zkgroup.audit.inputs.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.paths import PathKind, path_kind
+from zkgroup.znodes.paths import path_kind
 
 _HOUR_MS: Final = 3_600_000
 _TRIGGERS_NAMED: Final = 4
@@ -245,87 +245,50 @@ class _Handover:
 )
 def handover_time(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """From the end of a session to the last of its partitions being owned again."""
-    handovers = _Handovers(key[0], facts)
+    wrote_ms: dict[int, int] = {}
+    """When a session last wrote something of the group."""
+    open_: dict[int, _Handover] = {}
+    """Those that are not done, by the session that ended."""
+    waits: dict[TopicPartition, _Handover] = {}
     for event in rows:
-        done = handovers.see(event)
-        if done is not None:
-            yield _handover_finding(done, key[0], facts)
-    for each in handovers.open.values():
+        place, life = path_kind(event.path), facts.sessions.get(event.session)
+        is_end = life is not None and life.to_zxid == event.zxid
+        if event.seed:
+            continue
+        if not is_end:
+            wrote_ms[event.session] = event.time_ms
+        if place.kind != "owner":
+            continue
+        tp = TopicPartition(place.topic, place.partition)
+        if is_end and event.op == "delete":
+            ended = open_.get(event.session) or _handover(event, wrote_ms, key[0], facts)
+            if ended is not None:
+                open_[event.session] = waits[tp] = ended
+                ended.partitions += 1
+                ended.waiting.add(tp)
+        elif event.op == "create" and (ended := waits.pop(tp, None)) is not None:
+            ended.waiting.discard(tp)
+            ended.last_claim = event
+            if not ended.waiting:
+                yield _handover_finding(open_.pop(ended.session), key[0], facts)
+    for each in open_.values():
         if each.last_claim is not None or each.heirs_to[1] - each.time_ms > bounds["patience_ms"]:
             yield _handover_finding(each, key[0], facts)
 
 
-class _Handovers:
-    """Takes the rows of a group in order."""
-
-    def __init__(self, group: str, facts: Facts) -> None:
-        self._facts = facts
-        self._known = {(life.path, life.from_zxid): life for life in facts.members.get(group, ())}
-        self._registered: dict[str, Life] = {}
-        """The registrations that stand, by path."""
-        self._wrote: dict[int, int] = {}
-        """Says when a session last wrote something of the group."""
-        self.open: dict[int, _Handover] = {}
-        """Those that are not done, by the session that ended."""
-        self._waits_for: dict[TopicPartition, int] = {}
-        """By partition, the session whose end it waits to be claimed after."""
-
-    def see(self, event: Event) -> _Handover | None:
-        """The handover that the row completed, if it completed one."""
-        place = path_kind(event.path)
-        if place.kind == "member":
-            self._register(event)
-        if event.seed:
-            return None
-        life = self._facts.sessions.get(event.session)
-        is_end = life is not None and life.to_zxid == event.zxid
-        if is_end and event.op == "delete" and place.kind == "owner":
-            self._lost(event, place)
-        elif not is_end:
-            self._wrote[event.session] = event.time_ms
-        if event.op == "create" and place.kind == "owner":
-            return self._claimed(event, TopicPartition(place.topic, place.partition))
+def _handover(event: Event, wrote_ms: dict[int, int], group: str, facts: Facts) -> _Handover | None:
+    """That of a session that ends; None where no member outlived it."""
+    ends = [
+        (life.to_zxid, facts.end_ms if life.to_ms is None else life.to_ms)
+        for life in facts.members.get(group, ())
+        if life.from_zxid < event.zxid and (life.to_zxid is None or life.to_zxid > event.zxid)
+    ]
+    if not ends:
         return None
-
-    def _register(self, event: Event) -> None:
-        if event.op == "delete":
-            self._registered.pop(event.path, None)
-        elif event.op == "create" and (life := self._known.get((event.path, event.zxid))) is not None:
-            self._registered[event.path] = life
-
-    def _lost(self, event: Event, place: PathKind) -> None:
-        ended = self.open.get(event.session)
-        if ended is None:
-            heirs_to = self._heirs_to(event)
-            if heirs_to is None:
-                return
-            wrote_ms = self._wrote.pop(event.session, None)
-            silence_ms = None if wrote_ms is None else event.time_ms - wrote_ms
-            ended = self.open[event.session] = _Handover(
-                event.zxid, event.time_ms, event.session, event.cxid == 0, silence_ms, heirs_to
-            )
-        topic_partition = TopicPartition(place.topic, place.partition)
-        ended.partitions += 1
-        ended.waiting.add(topic_partition)
-        self._waits_for[topic_partition] = event.session
-
-    def _heirs_to(self, event: Event) -> tuple[int | None, int] | None:
-        """Up to when the members that outlived this session were there; None where there were none."""
-        ends = [
-            (life.to_zxid, self._facts.end_ms if life.to_ms is None else life.to_ms)
-            for life in self._registered.values()
-            if life.to_zxid is None or life.to_zxid > event.zxid
-        ]
-        return max(ends, key=lambda end: (end[0] is None, end[0] or 0), default=None)
-
-    def _claimed(self, event: Event, topic_partition: TopicPartition) -> _Handover | None:
-        session = self._waits_for.pop(topic_partition, None)
-        if session is None:
-            return None
-        ended = self.open[session]
-        ended.waiting.discard(topic_partition)
-        ended.last_claim = event
-        return None if ended.waiting else self.open.pop(session)
+    heirs_to = max(ends, key=lambda end: (end[0] is None, end[0] or 0))
+    last_ms = wrote_ms.pop(event.session, None)
+    silence_ms = None if last_ms is None else event.time_ms - last_ms
+    return _Handover(event.zxid, event.time_ms, event.session, event.cxid == 0, silence_ms, heirs_to)
 
 
 def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:

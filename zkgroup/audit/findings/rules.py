@@ -6,9 +6,9 @@ find the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from zkgroup.audit.findings.times import Interval, Moment
 from zkgroup.audit.inputs.events import Event
@@ -23,21 +23,12 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 
-class _Again(Protocol):
-    """Rows that can be iterated over more than once."""
+class KeyRows(list[Event]):
+    """The rows of one key in order; what rules share of them is computed once."""
 
-    def __iter__(self) -> Iterator[Event]: ...
-
-
-class KeyRows:
-    """Rows in order, to be iterated over any number of times; what rules share of them is computed once."""
-
-    def __init__(self, rows: _Again) -> None:
-        self._rows = rows
+    def __init__(self, rows: Iterable[Event]) -> None:
+        super().__init__(rows)
         self._known: dict[tuple[Any, ...], Sequence[Any]] = {}
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self._rows)
 
     def once(
         self, make: Callable[..., Iterable[_Item]], key: tuple[str, ...], facts: Facts, *bounds: float

@@ -1,4 +1,4 @@
-"""Findings about sessions: how they end, and those that load the servers."""
+"""Findings about sessions: how they end, those that load the servers, and znodes that none of them holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severit
 from zkgroup.audit.findings.times import FullWindow, full_windows
 from zkgroup.audit.inputs.events import SINGLE, Event
 from zkgroup.audit.inputs.facts import Facts, server_of
-from zkgroup.audit.inputs.keys import BY_SESSION, Key
+from zkgroup.audit.inputs.keys import BY_SESSION, Key, Keys
 from zkgroup.audit.inputs.texts import (
     count_text,
     duration_text,
@@ -18,6 +18,9 @@ from zkgroup.audit.inputs.texts import (
     session_text,
     who,
 )
+from zkgroup.znodes.consumers import consumers_path
+from zkgroup.znodes.paths import Kind, path_kind
+from zkgroup.znodes.sessions import effect_without_session, lacks_session
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import ScreenTables, Selection
@@ -217,3 +220,56 @@ def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
         elif event.op == "delete" and event.path in mine:
             mine.discard(event.path)
             yield event
+
+
+_KINDS: Final[frozenset[Kind]] = frozenset(("member", "owner", "group", "broker", "controller", "other"))
+
+
+def _of_session(event: Event) -> Key | None:
+    if not event.applied or event.op not in ("create", "delete") or path_kind(event.path).kind not in _KINDS:
+        return None
+    return None if effect_without_session(event.path) is None else (event.path,)
+
+
+BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
+"""Creates and deletes of each znode that belongs to a session; key: its path."""
+
+
+@Rule(
+    severity="error",
+    question="Is there a persistent znode where sessions belong?",
+    needs=("snapshot",),
+    act="Every client takes what it says for alive, and it never ends by itself: it came with a backup that"
+    " was restored, or another tool wrote it. `zkgroup doctor --fix` shows what it would remove, and"
+    " with `--execute` removes exactly such znodes; live brokers and members then make their own.",
+    keys=BY_SESSION_ZNODE,
+    screen=lambda tables, bounds: tables.made_persistent(BY_SESSION_ZNODE),
+)
+def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+    """A znode that belongs to a session, and is persistent: its `ephemeralOwner` is 0.
+
+    So are `/controller`, `/brokers/ids/<id>`, registrations, owners and views of a group, and what zkgroup's
+    controllers register, in a tree that was restored from a backup. A row for each such znode, from its
+    create to its delete. `/controller` of a migration to KRaft is persistent by right, and one that is
+    deleted in the transaction of its create is none: `group nudge` and `broker forget` make such.
+    """
+    made: Event | None = None
+    for event in rows:
+        if made is not None and made.zxid != event.zxid:
+            yield _persistent(made, event)
+        is_one = event.op == "create" and event.ephemeral != "session"
+        made = event if is_one and lacks_session(event.path, 0, event.data) else None
+    if made is not None:
+        yield _persistent(made, None)
+
+
+def _persistent(made: Event, end: Event | None) -> Finding:
+    place = path_kind(made.path)
+    is_owner = place.kind == "owner"
+    where = (
+        place.name if made.path.startswith(f"{consumers_path()}/") else None,
+        place.topic if is_owner else None,
+        place.partition if is_owner else None,
+    )
+    detail = f"{made.path} is persistent, so it ends with no session: {effect_without_session(made.path)}"
+    return Finding.between("persistent_znode", "error", made, end, detail, where)

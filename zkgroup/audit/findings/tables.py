@@ -226,22 +226,15 @@ class ScreenTables:
         return rows.where(matters)
 
     def made_persistent(self, keys: Keys) -> Selection:
-        """The rows of those keys, each of one path, of which some create is not that of an ephemeral.
-
-        Keys are asked for of few paths: of those with such a create.
-        """
+        """The rows of those keys, each of one path, of which some create is not that of an ephemeral."""
         columns = self.columns
-        is_made = columns.applied & (columns.op == CREATE) & (columns.ephemeral != OF_SESSION)
-        found: dict[int, tuple[str, ...]] = {}
-        for code in np.unique(columns.path[is_made]).tolist():
-            key = keys.key(Event(0, 0, 0, 0, 0, "create", columns.paths[code]))
-            if key is not None:
-                found[code] = key
-        of_paths = np.full(len(columns.paths), -1, np.int32)
-        of_paths[list(found)] = np.arange(len(found))
-        changes = columns.applied & ((columns.op == CREATE) | (columns.op == DELETE))
-        rows = np.flatnonzero(changes & (of_paths[columns.path] >= 0)) if found else np.zeros(0, np.int64)
-        return Selection(rows, of_paths[columns.path[rows]], list(found.values()))
+        is_made = columns.applied & (columns.op == CREATE)
+        are_meant: Flags = np.zeros(len(columns.paths), np.bool_)
+        are_meant[columns.path[is_made & (columns.ephemeral != OF_SESSION)]] = True
+        changes = is_made | (columns.applied & (columns.op == DELETE))
+        rows = np.flatnonzero(changes & are_meant[columns.path])
+        some = ScreenTables(columns.take(rows), self.facts).of(keys)
+        return Selection(rows[some.rows], some.codes, some.keys)
 
     def written_ms(self, rows: Numbers) -> Numbers:
         """Returns when rows were written: of seeds, when their data was, or they were made if that is
@@ -272,7 +265,7 @@ def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> I
     starts = equal_runs(codes)[0].tolist()
     get: Callable[[int], Event] = events.__getitem__
     for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
-        yield selection.keys[int(codes[start])], KeyRows(list(map(get, numbers[start:end])))
+        yield selection.keys[int(codes[start])], KeyRows(map(get, numbers[start:end]))
 
 
 class PartitionTable:
