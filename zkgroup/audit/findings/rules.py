@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from zkgroup.audit.findings.times import Interval, Moment
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import Keys
-
-if TYPE_CHECKING:
-    from zkgroup.audit.findings.tables import PartitionTable, ScreenTables, Selection
-    from zkgroup.audit.inputs.rows import Flags
-
 
 _Item = TypeVar("_Item")
 
@@ -116,14 +111,12 @@ class Finding:
 
 
 Bounds = Mapping[str, float]
+Screen = Callable[[Any, Bounds], Any]
+"""Gives the Selection of ScreenTables that a rule has to see: at times more, never less."""
 
 
-Screen = Callable[["ScreenTables", Bounds], "Selection"]
-"""May keep rows that bring no finding; never leaves out one that does, or that changes one."""
-
-
-def partitions_with(mask: Callable[[PartitionTable], Flags]) -> Screen:
-    """Keeps all rows of the partitions of groups that have a row in this mask."""
+def partitions_with(mask: Callable[[Any], Any]) -> Screen:
+    """Keeps all rows of the partitions of groups that have a row in this mask on a PartitionTable."""
     return lambda tables, bounds: tables.partitions.keys_with(mask(tables.partitions))
 
 
