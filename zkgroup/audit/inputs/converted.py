@@ -29,7 +29,6 @@ from zkgroup.audit.inputs.source import (
     Source,
     quiet,
     standing_text,
-    unlogged_part,
 )
 from zkgroup.audit.inputs.stored_files import operations_in, rows_in, table_in
 from zkgroup.errors import ConfigError, NotFoundError
@@ -67,11 +66,9 @@ class ConvertedSource(Source):
         )
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        from_zxid, to_zxid = self.zxids(start, end)
+        from_zxid, to_zxid = zxids = self.zxids(start, end)
         known = self.converted
-        hole = unlogged_part(known.unlogged, known.last_record, from_zxid, to_zxid, end)
-        if hole is not None:
-            self._holes[hole] = None
+        self.note_unlogged(known, zxids, end)
         before = max(self.base_zxid, self._last_before(from_zxid))
 
         def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:

@@ -17,8 +17,6 @@ from zkgroup.audit.inputs.source import (
     Source,
     quiet,
     standing_text,
-    unlogged_part,
-    zxid_of,
 )
 from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import NotFoundError
@@ -51,8 +49,8 @@ class Folders(Source):
         return _seen(past)
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        from_zxid, to_zxid = self.zxids(start, end)
-        self._note_unlogged(from_zxid, to_zxid, end)
+        from_zxid, to_zxid = zxids = self.zxids(start, end)
+        self.note_unlogged(self.history.ensemble, zxids, end)
         if not self._has_anything(to_zxid):
             self._details["the files have no transaction and no tree, so nothing was searched"] = None
         try:
@@ -94,7 +92,7 @@ class Folders(Source):
         """
         for moment in (start, end):
             self._note_outside(None, moment)
-        zxids = zxid_of(start, self.zxid_at), zxid_of(end, self.zxid_at)
+        zxids = self.zxid_of(start), self.zxid_of(end)
         first, last = min(zxids), max(zxids)
         found = self.history.compared(first, last, below, through=lambda each: self._shown(each, last))
         for account in found.accounts:
@@ -159,15 +157,6 @@ class Folders(Source):
             self._holes |= dict.fromkeys(account.holes)
             notes = self._lost if account.is_damaged and not account.holes else self._details
             notes[standing_text(account.zxid, account.detail)] = None
-
-    def _note_unlogged(self, from_zxid: int, to_zxid: int | None, end: PointInTime | None) -> None:
-        """Notes what is asked for and in no log, though a snapshot is later."""
-        ensemble = self.history.ensemble
-        unlogged = ensemble.unlogged
-        last_record = None if unlogged is None else ensemble.last_record
-        hole = unlogged_part(unlogged, last_record, from_zxid, to_zxid, end)
-        if hole is not None:
-            self._holes[hole] = None
 
     def _covered(self) -> Covered:
         history = self.history

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -16,7 +17,9 @@ from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
 if TYPE_CHECKING:
+    from zkgroup.audit.inputs.manifest import Converted
     from zkgroup.audit.inputs.rows import Columns
+    from zkgroup.zkfiles.ensemble import EnsembleFiles
 
 
 class Progress(Protocol):
@@ -95,61 +98,6 @@ def outside_notes(start: PointInTime | None, end: PointInTime | None, covered: C
 
 def _place(zxid: int, time_ms: int | None) -> str:
     return f"{zxid:#x}" if time_ms is None else f"{zxid:#x} ({time_text(time_ms)})"
-
-
-def zxid_range(
-    start: PointInTime | None, end: PointInTime | None, zxid_at: Callable[[int], int]
-) -> tuple[int, int | None]:
-    """The first zxid that is asked for, 0 for the first of all, and the last, None for the last of all.
-
-    Args:
-        zxid_at: the last transaction at or before a time; raises NotFoundError where all are later.
-
-    Raises ConfigError where the end is before the start, and NotFoundError of the end.
-    """
-    to_zxid = None if end is None else zxid_of(end, zxid_at)
-    from_zxid = 0 if start is None else _first_of(start, zxid_at)
-    if to_zxid is not None and to_zxid < from_zxid:
-        raise ConfigError(f"expected a range of the history, found its end {to_zxid:#x} before its start")
-    return from_zxid, to_zxid
-
-
-def zxid_of(moment: PointInTime, zxid_at: Callable[[int], int]) -> int:
-    """The last transaction at or before it; arguments and errors as of `zxid_range`."""
-    if moment.zxid is not None:
-        return moment.zxid
-    assert moment.time_ms is not None
-    return zxid_at(moment.time_ms)
-
-
-def _first_of(start: PointInTime, zxid_at: Callable[[int], int]) -> int:
-    if start.zxid is not None:
-        return start.zxid
-    assert start.time_ms is not None
-    try:
-        return zxid_at(start.time_ms - 1) + 1
-    except NotFoundError:
-        return 0  # the files begin later, so everything in them is behind it
-
-
-def unlogged_part(
-    unlogged: Hole | None,
-    last_record: int | None,
-    from_zxid: int,
-    to_zxid: int | None,
-    end: PointInTime | None,
-) -> Hole | None:
-    """Returns what a range asks for of zxids that are later than all records, as a snapshot shows; None for
-    nothing.
-
-    Args:
-        from_zxid, to_zxid: of `zxid_range`, and its `end`: by a time behind the last record all may be meant.
-    """
-    if unlogged is None:
-        return None
-    is_late = end is not None and end.zxid is None and to_zxid == last_record
-    last = unlogged.last_missing if to_zxid is None or is_late else to_zxid
-    return unlogged.within(from_zxid, last)
 
 
 def is_within(from_zxid: int | None, to_zxid: int | None, zxids: tuple[int, int | None]) -> bool:
@@ -254,9 +202,32 @@ class Source(ABC):
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None
     ) -> tuple[int, int | None]:
-        """The first zxid and the last of that range, as of `zxid_range`."""
+        """As `zxid_range`; notes where less is known than what is asked for."""
         self._note_outside(start, end)
-        return zxid_range(start, end, self.zxid_at)
+        return self.zxid_range(start, end)
+
+    def zxid_range(self, start: PointInTime | None, end: PointInTime | None) -> tuple[int, int | None]:
+        """The first zxid that is asked for, 0 for the first of all, and the last, None for the last of all.
+
+        Raises ConfigError where the end is before the start, and NotFoundError of the end.
+        """
+        to_zxid = None if end is None else self.zxid_of(end)
+        from_zxid = 0
+        if start is not None and start.time_ms is None:
+            from_zxid = self.zxid_of(start)
+        elif start is not None and start.time_ms is not None:
+            with suppress(NotFoundError):  # the files begin later, so everything in them is behind it
+                from_zxid = self.zxid_at(start.time_ms - 1) + 1
+        if to_zxid is not None and to_zxid < from_zxid:
+            raise ConfigError(f"expected a range of the history, found its end {to_zxid:#x} before its start")
+        return from_zxid, to_zxid
+
+    def zxid_of(self, moment: PointInTime) -> int:
+        """The last transaction at or before it. Raises NotFoundError where the files begin later."""
+        if moment.zxid is not None:
+            return moment.zxid
+        assert moment.time_ms is not None
+        return self.zxid_at(moment.time_ms)
 
     def damages(self) -> list[str]:
         """Returns what is wrong with what was read so far."""
@@ -270,6 +241,20 @@ class Source(ABC):
         """Notes that less is known than what is asked for."""
         if start is not None or end is not None:
             self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
+
+    def note_unlogged(
+        self, known: EnsembleFiles | Converted, zxids: tuple[int, int | None], end: PointInTime | None
+    ) -> None:
+        """Notes what is asked for and in no log, though a snapshot is later."""
+        unlogged, (from_zxid, to_zxid) = known.unlogged, zxids
+        if unlogged is None:
+            return
+        # By a time behind the last record all may be meant.
+        is_late = end is not None and end.zxid is None and to_zxid == known.last_record
+        last = unlogged.last_missing if to_zxid is None or is_late else to_zxid
+        hole = unlogged.within(from_zxid, last)
+        if hole is not None:
+            self._holes[hole] = None
 
     def _note_chroot(self, *, is_empty: bool) -> None:
         """Notes that nothing ever was in the chroot, which may be misspelt."""

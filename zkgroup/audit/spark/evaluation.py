@@ -41,7 +41,7 @@ from zkgroup.audit.inputs.rows import (
     sorted_seeds,
     table_of,
 )
-from zkgroup.audit.inputs.source import PointInTime, zxid_range
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.audit.inputs.stored_files import Source, operations_in, rows_in
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import TaskFile, written
@@ -135,8 +135,8 @@ class Audit:
         """Raises ConfigError and NotFoundError for moments that there are not."""
         files, question = self.files, self.question
         self.history = History(*files.paths) if files is not None and files.is_local else None
-        zxid_at = ConvertedSource(self.output, self.name).zxid_at
-        from_zxid, to_zxid = zxid_range(question.start, question.end, zxid_at)
+        source = ConvertedSource(self.output, self.name)
+        from_zxid, to_zxid = source.zxid_range(question.start, question.end)
         self.part = ZxidRange(max(self.converted.base_zxid, from_zxid - 1), to_zxid)
 
     @property

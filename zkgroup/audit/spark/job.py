@@ -22,7 +22,7 @@ from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.keys import require_group
 from zkgroup.audit.inputs.manifest import OutputFolder, StoredFile, StoredState, newest_manifest
 from zkgroup.audit.inputs.rows import Columns, closes_in, columns_of_rows, facts_in, table_of
-from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, unlogged_part
+from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.conversion import convert
@@ -232,10 +232,10 @@ def _find_in_files(audit: Audit, progress: Progress) -> None:
 
 def _damages(audit: Audit) -> tuple[str, ...]:
     """Files that rules about whole histories met, and where they could not be read."""
-    damages = [] if audit.history is None else Folders(audit.history).damages()
-    converted, (after_zxid, to_zxid), end = audit.converted, audit.part, audit.question.end
-    hole = unlogged_part(converted.unlogged, converted.last_record, after_zxid + 1, to_zxid, end)
-    return tuple(damages) if hole is None else (*damages, hole.text)
+    history, (after_zxid, to_zxid) = audit.history, audit.part
+    source = ConvertedSource(audit.output, audit.name) if history is None else Folders(history)
+    source.note_unlogged(audit.converted, (after_zxid + 1, to_zxid), audit.question.end)
+    return tuple(source.damages())
 
 
 def report(
