@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zkgroup.audit.findings.all_rules import ALL_RULES
 from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import incidents_of
-from zkgroup.audit.incidents.summary import SummaryRow, summaries
+from zkgroup.audit.incidents.incident import SummaryRow, summaries
 from zkgroup.audit.inputs.source import PointInTime
 
 from ...app import fail_check, output

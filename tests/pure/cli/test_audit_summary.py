@@ -6,7 +6,7 @@ import pytest
 from zkgroup_cli.commands.audit.summary import GROUP_SUMMARY, GROUPS, SCREEN
 from zkgroup_cli.render import render
 
-from zkgroup.audit.incidents.summary import SummaryRow
+from zkgroup.audit.incidents.incident import SummaryRow
 
 TITLE = "00:00:42 session …0b, which is no member, claimed adopt's t-0..3, while adopt_d kept committing"
 

@@ -211,7 +211,10 @@ def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
         sessions = Counter(columns.session[part].tolist())
         session, most = min(sessions.items(), key=lambda item: (-item[1], item[0]))
         if area == _REFUSED:
-            more = _share_text(len(part), first.zxid, last.zxid)
+            more = ""
+            if epoch_of(first.zxid) == epoch_of(last.zxid):  # where no election lay in that time
+                share = len(part) / (last.zxid - first.zxid + 1)
+                more = f"; {share:.0%} of all transactions in that time"
         detail = (
             f"{area}: {count_text(len(part), 'operation')},"
             f" {count_text(int(tables.sizes(part).sum()), 'byte')} in the busiest minute, {most} of them by"
@@ -221,13 +224,6 @@ def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
         yield Finding.between(
             "write_hot_spot", "info", first, last, detail, (group, None, None), session or None
         )
-
-
-def _share_text(refused: int, from_zxid: int, to_zxid: int) -> str:
-    """Returns how many of the transactions of that time were refused; nothing where an election lay in it."""
-    if epoch_of(from_zxid) != epoch_of(to_zxid):
-        return ""
-    return f"; {refused / (to_zxid - from_zxid + 1):.0%} of all transactions in that time"
 
 
 @Rule(

@@ -111,9 +111,7 @@ class Causes:
         for one in ordered:
             (mine if one.group is None else of_group[one.group]).append(one)
         ends = {life.to_zxid: life for life in facts.sessions.values() if life.to_zxid is not None}
-        self._groups = {
-            name: _GroupCauses(name, each, facts, ends) for name, each in of_group.items() if name
-        }
+        self._groups = {name: _GroupCauses(name, each, facts, ends) for name, each in of_group.items()}
         self.foreign_writes: dict[int, Cause] = {}
         """By session that wrote owners it may not: the cause, of the group whose findings come first."""
         for group in self._groups.values():
@@ -244,7 +242,9 @@ class _GroupCauses:
         """By session that wrote owners of this group that it may not: the cause."""
         for one in sorted([*thefts, *claims], key=_start):
             if one.session is not None:
-                self._note_writer(self._writer(one), one)
+                session, zxid, ms = self._writer(one), one.from_zxid, one.from_ms
+                cause = Cause("foreign write", group, "owners", session, zxid, ms)
+                self.foreign_writes.setdefault(session, cause)
         self._thieves = {self._writer(one) for one in thefts}
         self._unreadable = [
             life for life in self._members if life.data is not None and registration_of(life.data) is None
@@ -278,10 +278,6 @@ class _GroupCauses:
             case "failed_claims":
                 return self._by_claim(self._claims, one) or _unexplained(one)
         return _unexplained(one)
-
-    def _note_writer(self, session: int, first: Finding) -> None:
-        cause = Cause("foreign write", self._group, "owners", session, first.from_zxid, first.from_ms)
-        self.foreign_writes.setdefault(session, cause)
 
     def _foreign_write(self, session: int) -> Cause:
         return self.foreign_writes.get(session) or Cause("foreign write", self._group, "owners", session)

@@ -1,16 +1,16 @@
-"""Incidents: cause, damage, the findings in them, their numbers, and the words for cause and damage."""
+"""Incidents: cause, damage, the findings in them, the words for cause and damage, and a summary."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from zkgroup.audit.findings.engine import Skipped
-from zkgroup.audit.findings.rules import Finding, Severity
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.findings.rules import SEVERITIES, Finding, Severity
+from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.texts import duration_text, first_of, session_text
 from zkgroup.znodes.controller import ControllerRegistration
 
@@ -137,17 +137,10 @@ _WRITTEN = re.compile(r"(?P<before>\d+) -> (?P<after>\d+) by ")
 _Where = tuple[str | None, str, int]
 
 
-class Rewind(NamedTuple):
-    """An offset that a commit set back."""
-
-    before: int
-    after: int
-
-
-def rewind_of(one: Finding) -> Rewind | None:
-    """The offsets of an `offset_regression`, from its detail; None for other findings."""
+def rewind_of(one: Finding) -> tuple[int, int] | None:
+    """The offset before an `offset_regression` and behind it, from its detail; None for other findings."""
     written = _WRITTEN.match(one.detail) if one.finding == "offset_regression" else None
-    return None if written is None else Rewind(int(written["before"]), int(written["after"]))
+    return None if written is None else (int(written["before"]), int(written["after"]))
 
 
 def length_ms(one: Finding, facts: Facts) -> int:
@@ -166,10 +159,54 @@ def damage_of(findings: Iterable[Finding], facts: Facts) -> tuple[PartitionDamag
         where = (one.group, one.topic, one.partition)
         rewind = rewind_of(one)
         if rewind is not None:
-            again[where] += rewind.before - rewind.after
+            again[where] += rewind[0] - rewind[1]
         elif one.finding == "unowned_interval":
             unowned[where] += length_ms(one, facts)
         elif one.finding == "offline_partition":
             leaderless[where] += length_ms(one, facts)
     places = sorted({*again, *unowned, *leaderless}, key=lambda place: (place[0] or "", *place[1:]))
     return tuple(PartitionDamage(*where, again[where], unowned[where], leaderless[where]) for where in places)
+
+
+class SummaryRow(NamedTuple):
+    """A group, or with None everything that is about no group."""
+
+    group: str | None
+    members: int
+    """Registered at the end; brokers where the group is None."""
+    rebalances: int
+    """Controller elections where the group is None."""
+    expiries: int
+    """Sessions of its members, or of brokers, that expired."""
+    errors: int
+    warnings: int
+    notes: int
+    worst: str | None
+    """The title of the first of the worst incidents; None where there is none but notes."""
+
+
+def summaries(incidents: Iterable[Incident], facts: Facts) -> list[SummaryRow]:
+    """Groups with errors first, then with warnings, then by name; what is about no group comes last."""
+    of_group: dict[str | None, list[Incident]] = defaultdict(list)
+    for one in incidents:
+        of_group[one.group].append(one)
+    names = sorted({*facts.members, *(name for name in of_group if name is not None)})
+    rows = [_row(name, facts.members.get(name, ()), of_group[name], facts) for name in names]
+    rows.sort(key=lambda row: (-row.errors, -row.warnings, row.group))
+    brokers = [life for lives in facts.brokers.values() for life in lives]
+    return [*rows, _row(None, brokers, of_group[None], facts)]
+
+
+def _row(name: str | None, lives: Sequence[Life], incidents: Sequence[Incident], facts: Facts) -> SummaryRow:
+    there = {life.path for life in lives if life.to_zxid is None}
+    sessions = [facts.sessions[session] for session in {life.session for life in lives} & set(facts.sessions)]
+    counted = "controller_election" if name is None else "rebalance"
+    times = sum(one.finding == counted for each in incidents for one in each.findings)
+    counts = Counter(one.severity for one in incidents)
+    bad = [one for one in incidents if one.severity != "info"]
+    worst = min(bad, key=lambda one: SEVERITIES.index(one.severity), default=None)
+    return SummaryRow(
+        *(name, len(there), times, sum(life.expired is True for life in sessions)),
+        *(counts["error"], counts["warning"], counts["info"]),
+        None if worst is None else worst.title,
+    )

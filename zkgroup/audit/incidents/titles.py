@@ -339,10 +339,10 @@ def _rewinds(findings: Iterable[Finding]) -> str:
     moved = [rewind for one in findings if (rewind := rewind_of(one)) is not None]
     if not moved:
         return ""
-    most = max(moved, key=lambda each: each.before - each.after)
+    most = max(moved, key=lambda each: each[0] - each[1])
     noun = "offset" if len(moved) == 1 else "offsets"
     more = "" if len(set(moved)) == 1 else f" at most, {len(moved)} times"
-    return f": {noun} {most.before} → {most.after}{more}"
+    return f": {noun} {most[0]} → {most[1]}{more}"
 
 
 def _waited(damage: Sequence[PartitionDamage]) -> str:
