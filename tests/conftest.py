@@ -82,8 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays until the end: the collector need not go through it again and again."""
-    gc.collect()
+    """What was collected stays until the end: the collector need not go through it, now or again."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)  # a twentieth of all CPU went into collections after each 700 objects
     gc.enable()
