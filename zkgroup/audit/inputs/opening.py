@@ -8,10 +8,9 @@ later moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.folders import Folders
@@ -28,7 +27,7 @@ from zkgroup.audit.inputs.source import (
 )
 from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError
-from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl, ZnodeStat
+from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportReader, is_export
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.names import list_files
@@ -140,6 +139,7 @@ def open_source(
 
 PATHS_AT_ONCE = 5000
 ROUNDS = 5
+_Reply = TypeVar("_Reply")
 
 
 class LiveTree(NamedTuple):
@@ -238,15 +238,14 @@ class _Found:
         level: Sequence[str] = paths
         while level:
             parents = []
-            for chunk in self._chunks(level):
-                for path, one in self._zk.read_each(chunk).items():
-                    if isinstance(one, Znode):
-                        if path not in self.znodes:
-                            fresh.add(path)
-                        self.znodes[path] = one
-                        parents.append(path)
-                    else:
-                        self._drop(path, one)
+            for path, one in self._each(self._zk.read_each, level):
+                if isinstance(one, Znode):
+                    if path not in self.znodes:
+                        fresh.add(path)
+                    self.znodes[path] = one
+                    parents.append(path)
+                else:
+                    self._drop(path, one)
                 self._progress("reading", len(self.znodes))
             level = self._list([path for path in parents if path in self.znodes])
         return fresh
@@ -256,8 +255,7 @@ class _Found:
         unknown: list[str] = []
         fertile = [path for path in parents if self.znodes[path].stat.children_count]
         listed: dict[str, tuple[str, ...] | Code | None] = dict.fromkeys(parents, ())
-        for chunk in self._chunks(fertile):
-            listed |= self._zk.list_each(chunk)
+        listed |= self._each(self._zk.list_each, fertile)
         for parent, names in listed.items():
             if not isinstance(names, tuple):
                 self._drop(parent, names)
@@ -271,17 +269,14 @@ class _Found:
 
     def compare(self, paths: Sequence[str]) -> None:
         """Reads the ACLs, and the Stat with them: where it is not that of the data, the path is unsettled."""
-        done = 0
-        for chunk in self._chunks(paths):
-            for path, one in self._zk.acl_each(chunk).items():
-                if isinstance(one, ZnodeAcl) and path in self.znodes:
-                    self._acls[path] = one.acl
-                    if one.stat != self.znodes[path].stat:
-                        self.unsettled.add(path)
-                else:
-                    self._drop(path, one if isinstance(one, Code) else None)
-            done += len(chunk)
-            self._progress("looking again at", done)
+        for done, (path, one) in enumerate(self._each(self._zk.acl_each, paths)):
+            if isinstance(one, ZnodeAcl) and path in self.znodes:
+                self._acls[path] = one.acl
+                if one.stat != self.znodes[path].stat:
+                    self.unsettled.add(path)
+            else:
+                self._drop(path, one if isinstance(one, Code) else None)
+            self._progress("looking again at", done + 1)
 
     def _drop(self, path: str, why: Code | None) -> None:
         """This and everything below it is gone, or may not be read."""
@@ -308,7 +303,8 @@ class _Found:
             if path in self.znodes:
                 return self.znodes[path].stat.pzxid > zxid
         stat = self.znodes[path].stat
-        return path in self.unsettled or stat.aversion > 0 or _newest(stat) > zxid
+        newest = max(stat.czxid, stat.mzxid, stat.pzxid)
+        return path in self.unsettled or stat.aversion > 0 or newest > zxid
 
     def exported(self) -> Iterator[ExportedZnode]:
         """Depth first, children by name."""
@@ -316,14 +312,12 @@ class _Found:
             _, data, stat = self.znodes[path]
             yield ExportedZnode(path, data, self._acls.get(path), stat)
 
-    def _chunks(self, paths: Iterable[str]) -> Iterator[tuple[str, ...]]:
-        rest = iter(paths)
-        while chunk := tuple(islice(rest, self._paths_at_once)):
-            yield chunk
-
-
-def _newest(stat: ZnodeStat) -> int:
-    return max(stat.czxid, stat.mzxid, stat.pzxid)
+    def _each(
+        self, ask: Callable[[Sequence[str]], Mapping[str, _Reply]], paths: Sequence[str]
+    ) -> Iterator[tuple[str, _Reply]]:
+        """Each path with the reply, which is asked for some at a time."""
+        for start in range(0, len(paths), self._paths_at_once):
+            yield from ask(paths[start : start + self._paths_at_once]).items()
 
 
 def parent_of(path: str) -> str:
