@@ -1,7 +1,7 @@
 """The records of all servers of an ensemble in pieces that are not decoded, where the servers agree on them.
 
-Which record of a zxid counts is decided by zxid, length and checksum, and proved by the bytes. Only where
-servers differ is a record decoded, and `EnsembleFiles.judged` decides. Needs numpy.
+Which servers have a zxid is told by arrays, and that they have the same is proved by the bytes. Only where
+servers differ are records decoded, and `EnsembleFiles.judged` decides. Needs numpy.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ none."""
 _numbers_of: Final = attrgetter(*_FIELDS)
 _NOT_COUNTED: Final = -1
 _OUTSIDE: Final = "/zookeeper/"
-_MOST_LEVELS, _MOST_PATH = 64, 4096
+_MOST_LEVELS: Final = 64
 _MOST_CREATES: Final = 2**31 - 1
 
 
@@ -132,11 +132,7 @@ class _Paths:
 
 def _is_counted(path: str | None) -> TypeGuard[str]:
     return (
-        path is not None
-        and path != "/"
-        and len(path) <= _MOST_PATH
-        and path.count("/") <= _MOST_LEVELS
-        and not path.startswith(_OUTSIDE)
+        path is not None and path != "/" and path.count("/") <= _MOST_LEVELS and not path.startswith(_OUTSIDE)
     )
 
 

@@ -139,8 +139,6 @@ class Account:
     """Of the last transaction that is in the tree."""
     time_ms: int | None
     """Of that transaction, by the leader's clock; None where no log has it."""
-    asked_zxid: int
-    """Beyond `zxid` where the files end before, or lack what came between."""
     snapshot: Path | None
     """Says where the replay started; None for the tree before the first transaction."""
     snapshot_zxid: int
@@ -209,17 +207,12 @@ class TreeDifference(NamedTuple):
     """Holds what differs between two trees of a history, and how they were got."""
 
     changes: list[ZnodeChange]
-    before: Account
-    after: Account | None
-    """None where the log led there from the first tree."""
+    accounts: tuple[Account, ...]
+    """Of the first tree, and of the second where the log did not lead there from the first."""
     first_bad_zxid: int | None
     """The first transaction on the way at which the digest was another."""
     time_ms: int | None
     """Of the last transaction that is in the later tree; None where no log has it."""
-
-    @property
-    def accounts(self) -> list[Account]:
-        return [self.before] if self.after is None else [self.before, self.after]
 
 
 class History:
@@ -321,10 +314,10 @@ class History:
                 first_bad = at
         else:
             if not _missing_behind(self.ensemble, at, end):
-                return TreeDifference(list(journal.changes()), account, None, first_bad, tree.time_ms)
+                return TreeDifference(list(journal.changes()), (account,), first_bad, tree.time_ms)
         before, after = self.tree_at(zxid=start), self.tree_at(zxid=end)
-        changes = list(diff_trees(before.tree, after.tree, below))
-        return TreeDifference(changes, before.account, after.account, None, after.account.time_ms)
+        changes, accounts = diff_trees(before.tree, after.tree, below), (before.account, after.account)
+        return TreeDifference(list(changes), accounts, None, after.account.time_ms)
 
     def unlogged_behind(self, zxid: int) -> Hole | None:
         """Returns what is missing behind the last record, where this is its zxid and a snapshot is later."""
@@ -473,7 +466,6 @@ def _replayed(
     account = Account(
         zxid=at,
         time_ms=tree.time_ms,
-        asked_zxid=asked,
         snapshot=base.snapshot,
         snapshot_zxid=base.zxid,
         applied=run.applied,

@@ -131,7 +131,7 @@ def test_what_is_missing_on_the_way_is_said(tmp_path: Path) -> None:
     world.snapshot(tmp_path, 15)
     history = History(tmp_path)
     within, behind = history.tree_at(zxid=5), history.tree_at(zxid=9)
-    assert (within.account.zxid, within.account.asked_zxid, within.account.holes) == (4, 5, (Hole(5, 5),))
+    assert (within.account.zxid, within.account.holes) == (4, (Hole(5, 5),))
     assert (behind.account.zxid, behind.account.holes) == (9, (Hole(5, 7),))
     assert behind.account.detail.startswith("zxids 0x5 to 0x7 are missing")
     assert not within.account.is_exact
@@ -158,7 +158,7 @@ def test_the_last_one_by_default_and_nothing_beyond_it(tmp_path: Path) -> None:
     history = History(tmp_path)
     assert history.tree_at().account.zxid == history.last_zxid == 20
     account = history.tree_at(zxid=99).account
-    assert (account.zxid, account.asked_zxid, account.is_exact) == (20, 99, True)
+    assert (account.zxid, account.is_exact) == (20, True)
 
 
 def test_a_torn_last_write_is_not_there_yet(tmp_path: Path) -> None:

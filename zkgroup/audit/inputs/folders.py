@@ -97,7 +97,7 @@ class Folders(Source):
         found = self.history.compared(first, last, below, through=lambda each: self._shown(each, last))
         for account in found.accounts:
             self._note(account)
-        if found.after is not None:
+        if len(found.accounts) > 1:
             self._details["the logs do not lead from one tree to the other, so both were compared"] = None
         if found.first_bad_zxid is not None:
             bad = f"the tree's digest is another than the servers' from {found.first_bad_zxid:#x} on"
