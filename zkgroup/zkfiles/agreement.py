@@ -106,7 +106,8 @@ class Piece:
                 yield batch
             return
         _, _, data, base, (starts, ends, _) = self.held[0]
-        yield from batches_of(LogChunk(data, base, starts, ends), wanted, self._note)
+        chunk = LogChunk(data, base, starts, ends)
+        yield from batches_of(chunk, wanted, lambda _, number, error: self._note(number, error))
 
     def transactions(self, zxids: Numbers | int | None = None) -> Iterator[Transaction]:
         """The records as objects, or those with some zxids, without those that cannot be read."""
@@ -120,11 +121,11 @@ class Piece:
             try:
                 transaction = held.decoded(number)
             except JuteError as error:
-                self._note(None, number, error)
+                self._note(number, error)
             else:
                 yield transaction
 
-    def _note(self, _: LogChunk | None, number: int, error: JuteError) -> None:
+    def _note(self, number: int, error: JuteError) -> None:
         self._unreadable.add(number)
         for each in self.held:
             each.note(number, error)

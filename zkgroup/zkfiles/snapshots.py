@@ -134,7 +134,7 @@ class SnapshotReader:
     def end(self) -> SnapshotEnd:
         """Returns what stands behind the znodes. Raises DamagedFileError."""
         if self._end is None:
-            for _ in self.raw_znodes():
+            for _ in self.read(znodes_from):
                 pass
         assert self._end is not None
         return self._end
@@ -150,7 +150,7 @@ class SnapshotReader:
         What was given is to be trusted only when the iteration has ended. Raises DamagedFileError, and
         NotZooKeeperFileError where the file is no snapshot.
         """
-        for path, data, (acl_id, *stat), offset in self.raw_znodes():
+        for path, data, (acl_id, *stat), offset in self.read(znodes_from):
             try:
                 name = text_of(path) or "/"
             except JuteError as error:
@@ -160,10 +160,6 @@ class SnapshotReader:
     def no_text(self, path: bytes, offset: int, error: JuteError) -> DamagedFileError:
         """The error for a path that is no text."""
         return DamagedFileError(str(self.path), offset, f"a path in {error.expected}", repr(path[:40]))
-
-    def raw_znodes(self) -> Iterator[RawZnode]:
-        """The same, not decoded; paths may be anything. Raises as `znodes` does."""
-        return self.read(znodes_from)
 
     def read(self, znodes_of: Callable[[SummedWindow], Iterator[T]]) -> Generator[T]:
         """Yields what `znodes_of` makes of the bytes from the first znode on.

@@ -38,8 +38,8 @@ def told(past: PastTree, source: History) -> tuple[Account, dict[int, int], obje
     return past.account, past.tree.sessions, [server.damages for server in source.ensemble.servers]
 
 
-def same_both_ways(folder: Path, zxid: int | None = None, time_ms: int | None = None) -> Tree:
-    quick, exact = History(folder), History(folder)
+def same_both_ways(*folders: Path, zxid: int | None = None, time_ms: int | None = None) -> Tree:
+    quick, exact = History(*folders), History(*folders)
     one = quick.tree_at(zxid=zxid, time_ms=time_ms)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay, "has_kernel", lambda: False)
@@ -56,10 +56,10 @@ def test_folders_of_real_servers(folder: Path, taken: list[int]) -> None:
     """At the end, beyond it, and at some zxids and times on the way."""
     records = list(History(folder).transactions())
     for record in records[20 :: max(len(records) // 4, 1)]:
-        same_both_ways(folder, record.zxid)
+        same_both_ways(folder, zxid=record.zxid)
         same_both_ways(folder, time_ms=record.time_ms)
     same_both_ways(folder)
-    same_both_ways(folder, records[-1].zxid + 5)
+    same_both_ways(folder, zxid=records[-1].zxid + 5)
 
 
 def some_records(count: int = 40) -> ServerHistory:
@@ -78,7 +78,7 @@ def test_a_hole(asked: int, tmp_path: Path, taken: list[int]) -> None:
     for number in range(10):
         world.set("/n", b"x%d" % number)
     world.log(tmp_path, 1)
-    same_both_ways(tmp_path, asked)
+    same_both_ways(tmp_path, zxid=asked)
     assert bool(taken) == (asked < 40), "a hole is refused"
 
 
@@ -91,7 +91,21 @@ def test_a_damage(asked: int, tmp_path: Path, taken: list[int]) -> None:
     record = writer.record(writer.entry(world.transactions[19]))
     raw[raw.index(record) + 50] ^= 1
     path.write_bytes(raw)
-    same_both_ways(tmp_path, asked)
+    same_both_ways(tmp_path, zxid=asked)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_record_that_no_server_writes(copies: int, tmp_path: Path, taken: list[int]) -> None:
+    """Its checksum is right; it is noted as before, of each server that has it."""
+    world = some_records()
+    entry = writer.entry(world.transactions[19])
+    other = entry[:32] + b"\x7f" + entry[33:]
+    folders = [tmp_path / str(number) for number in range(copies)]
+    for folder in folders:
+        path = world.log(folder, 1)
+        path.write_bytes(path.read_bytes().replace(writer.record(entry), writer.record(other)))
+    found = same_both_ways(*folders)
+    assert found.zxid == 40
 
 
 def test_a_digest_that_differs(tmp_path: Path, taken: list[int]) -> None:
@@ -100,8 +114,8 @@ def test_a_digest_that_differs(tmp_path: Path, taken: list[int]) -> None:
     wrong = writer.TreeDigest(2, 5)
     world.transactions[29] = world.transactions[29]._replace(digest=wrong)
     world.log(tmp_path, 1)
-    same_both_ways(tmp_path, 29)
+    same_both_ways(tmp_path, zxid=29)
     assert taken == [29]
-    same_both_ways(tmp_path, 35)
+    same_both_ways(tmp_path, zxid=35)
     assert History(tmp_path).tree_at(zxid=35).account.first_bad_zxid == 30
     assert taken == [29, 35, 35], "so that the comparison is one"
