@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from zkgroup.zkfiles.arrow import Batch
-from zkgroup.zkfiles.byte_arrays import Numbers, zxids_of
+from zkgroup.zkfiles.arrow import Batch, Numbers
 from zkgroup.zkfiles.columns import PIECE_BYTES, Wanted, batch_of, batches_of
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.frames import FRAME, LogChunk
+from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk
 from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import JuteError
 from zkgroup.zkfiles.logs import LogReader
@@ -191,7 +190,9 @@ def held_by(server: Server, from_zxid: int = 0, to_zxid: int | None = None) -> G
 
 def _read(server: Server, log: ServerFile, chunk: LogChunk) -> Held:
     starts, ends = np.asarray(chunk.starts, np.int64), np.asarray(chunk.ends, np.int64)
-    return Held(server, log, chunk.data, chunk.base, np.stack((starts, ends, zxids_of(chunk))))
+    places = len(chunk.data) - ZXID_AT - ZXID.size + 1
+    zxids = np.ndarray(places, ">i8", chunk.data, ZXID_AT, strides=(1,))[starts].astype(np.int64)
+    return Held(server, log, chunk.data, chunk.base, np.stack((starts, ends, zxids)))
 
 
 def _in_order(held: Held, order: LogOrder, from_zxid: int, to_zxid: int | None) -> Held:

@@ -8,9 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from zkgroup.zkfiles.records import Acl, AclEntry
 from zkgroup.zkfiles.schemas import Column, ColumnType
+
+Numbers = NDArray[Any]
+Flags = NDArray[np.bool_]
 
 _TYPES: Final[dict[ColumnType, Any]] = {
     "long": pa.int64(),

@@ -18,8 +18,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.zkfiles.arrow import Batch, acls_of
-from zkgroup.zkfiles.byte_arrays import Flags, Numbers
+from zkgroup.zkfiles.arrow import Batch, Flags, Numbers, acls_of
 from zkgroup.zkfiles.lifetimes import lifetime_of
 from zkgroup.zkfiles.records import Acl, TransactionType
 from zkgroup.zkfiles.tree import Compared, Node, Tree

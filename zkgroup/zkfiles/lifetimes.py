@@ -1,4 +1,4 @@
-"""Says what ends a znode, by its ephemeralOwner: a session, a container, a time to live, or nothing.
+"""The end of a znode by its ephemeralOwner: with a session, as a container, after a time to live, or never.
 
 Source: EphemeralType.java@3.9. Whether a server took owners from 0xff00... on for times to live depends on a
 setting that no file holds (`extendedTypesEnabled`). A session id of server 255 has parts of a clock in the 16
@@ -24,7 +24,7 @@ _CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
 
 
 def lifetime_of(owner: int) -> Lifetime | None:
-    """Returns what ends a znode with this ephemeralOwner (signed); None for a persistent one."""
+    """The lifetime of a znode with this ephemeralOwner (signed); None for a persistent one."""
     if owner == 0:
         return None
     if owner == CONTAINER_OWNER:
@@ -62,7 +62,7 @@ class Ephemerals:
             self._paths[session].discard(path)
 
     def ended(self, session: int) -> list[str]:
-        """Returns what a session still has when it ends, sorted; it has nothing then."""
+        """The paths that a session still has when it ends, sorted; it has nothing then."""
         left = sorted(self._paths.pop(session, ()))
         for path in left:
             del self.sessions[path]

@@ -22,17 +22,13 @@ class Hop(NamedTuple):
     """Of the plain file."""
 
 
-class Split(NamedTuple):
-    """A part of a log: the records that start in `[from_offset, to_offset)`."""
-
-    from_offset: int
-    to_offset: int
-
-
 def splits_of(
     path: Path, records: int, from_zxid: int | None = None, to_zxid: int | None = None
-) -> list[Split]:
-    """Parts of so many records that together hold those of `from_zxid` to `to_zxid`, and few others."""
+) -> list[tuple[int, int]]:
+    """Parts of so many records that together hold those of `from_zxid` to `to_zxid`, and few others.
+
+    Of each the offsets between which its records start, the first one included.
+    """
     hops: list[Hop] = []
     count, end = 0, Hop(0, 0)
     for chunk in LogReader(path).chunks():
@@ -41,7 +37,7 @@ def splits_of(
         count += len(chunk.starts)
         end = Hop(chunk.zxid(-1) + 1, chunk.base + chunk.ends[-1] + 1)
     return [
-        Split(hop.offset, following.offset)
+        (hop.offset, following.offset)
         for hop, following in pairwise([*hops, end])
         if (to_zxid is None or hop.zxid <= to_zxid) and (from_zxid is None or following.zxid > from_zxid)
     ]

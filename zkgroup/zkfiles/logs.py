@@ -78,7 +78,7 @@ class LogReader:
         self._resync = resync
         self._piece_bytes = piece_bytes
         self.end: RecordsEnd | None = None
-        """Says where the records end, once they were all read."""
+        """The end of the records, once they were all read."""
         self.damages: list[Damage] = []
         """What was skipped, once it was passed."""
         self.oversized: dict[int, Oversized] = {} if oversized is None else oversized

@@ -116,7 +116,7 @@ OP_NAMES: dict[int, str] = {
     TransactionType.DELETE_CONTAINER: "delete",
     TransactionType.CREATE_TTL: "create",
 }
-"""Holds what the column `op` says of each type."""
+"""The values of the column `op`, by type."""
 
 
 class LeftOutWrites(NamedTuple):

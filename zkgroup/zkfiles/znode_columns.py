@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.arrow import Batch, coded, numbers, pieces, same
-from zkgroup.zkfiles.byte_arrays import Bytes, Flags, Numbers
+from zkgroup.zkfiles.arrow import Batch, Flags, Numbers, coded, numbers, pieces, same
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
 from zkgroup.zkfiles.jute import INT, JuteError, text_of
@@ -46,6 +47,7 @@ _STAT: Final = np.dtype(
         ("version", ">i4"), ("cversion", ">i4"), ("aversion", ">i4"), ("owner", ">i8"), ("pzxid", ">i8"),
     ]
 )  # fmt: skip
+_SLASH: Final = 0x2F
 _SHORTEST: Final = 2
 """Bytes of a path: the one of a single slash is the terminator."""
 
@@ -74,10 +76,38 @@ def snapshot_columns(
     return _batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
 
 
+class _Numbered:
+    """Bytes as numbers that start at any place."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.bytes = np.frombuffer(raw, np.uint8)
+        self._ints = self.view(">i4")
+
+    def view(self, type_: str) -> Numbers:
+        """The values of this type that stand at each place."""
+        layout = np.dtype(type_)
+        return np.ndarray((max(len(self.raw) - layout.itemsize + 1, 0),), layout, self.raw, strides=(1,))
+
+    def ints(self, places: Numbers) -> Numbers:
+        """The ints at places, all of which are inside."""
+        return self._ints[places].astype(np.int64)
+
+    def are_ascii(self, starts: Numbers, ends: Numbers) -> bool:
+        """True if all the pieces are, none of which is empty or reaches the end of the bytes."""
+        bounds = np.stack((starts, ends), axis=1).reshape(-1)
+        return bool((np.bitwise_or.reduceat(self.bytes, bounds)[::2] < 0x80).all())
+
+    @cached_property
+    def slashes(self) -> Numbers:
+        """Their places."""
+        return np.flatnonzero(self.bytes == _SLASH)
+
+
 class _ZnodeRun(NamedTuple):
     """Znodes that follow each other in one piece of a snapshot."""
 
-    buffer: Bytes
+    buffer: _Numbered
     base: int
     """The offset of the buffer in the plain file."""
     places: Numbers
@@ -109,7 +139,7 @@ def _run_of(znode: RawZnode) -> _ZnodeRun:
     path = znode.path or b"/"
     data = path + INT.pack(-1 if znode.data is None else len(znode.data)) + (znode.data or b"")
     places = np.array([[0], [len(path)], [len(data)]])
-    return _ZnodeRun(Bytes(data + STAT.pack(*znode.stat)), znode.offset, places)
+    return _ZnodeRun(_Numbered(data + STAT.pack(*znode.stat)), znode.offset, places)
 
 
 def _batches(
@@ -144,7 +174,8 @@ def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[
     buffer, base, places = run
     first = 0
     if prefix:
-        places = places[:, buffer.begin_with(prefix, places[0], places[1])]
+        paths = pieces(buffer.raw, places[:2].T.astype(np.int32).reshape(-1), "binary")
+        places = places[:, pc.starts_with(paths, prefix).to_numpy(zero_copy_only=False)]
     if not buffer.are_ascii(places[0], places[1]):
         for number, (start, path_end, data_end) in enumerate(places.T.tolist()):
             path = buffer.raw[start:path_end]
@@ -155,7 +186,7 @@ def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[
                 raise reader.no_text(path, base + start, error) from error
             if text != path:  # of surrogates
                 yield run._replace(places=places[:, first:number])
-                longer = Bytes(text + buffer.raw[path_end : data_end + STAT.size])
+                longer = _Numbered(text + buffer.raw[path_end : data_end + STAT.size])
                 ends = np.array([[path_end], [data_end]]) - path_end + len(text)
                 yield _ZnodeRun(longer, base, np.concatenate(([[0]], ends)))
                 first = number + 1
@@ -183,7 +214,7 @@ def _find(data: bytes, base: int) -> _ZnodeRun | None:
     Some or all of those that `snapshots.znodes_from` would give, but for the root, and nothing else; None
     where it finds none.
     """
-    buffer = Bytes(data)
+    buffer = _Numbered(data)
     places = _places(buffer)
     starts, _, data_ends = places
     if not len(starts) or starts[0] != INT.size:
@@ -206,7 +237,7 @@ def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
             return np.concatenate(pieces)
 
 
-def _places(buffer: Bytes) -> Numbers:
+def _places(buffer: _Numbered) -> Numbers:
     """Returns where a znode may be, and wholly: its path's start and end, and its data's end."""
     size = len(buffer.raw)
     starts = buffer.slashes
@@ -225,7 +256,7 @@ def _places(buffer: Bytes) -> Numbers:
 class _ZnodeColumns:
     """The columns of some znodes."""
 
-    def __init__(self, buffer: Bytes, places: Numbers, acls: Mapping[int, Acl]) -> None:
+    def __init__(self, buffer: _Numbered, places: Numbers, acls: Mapping[int, Acl]) -> None:
         self._buffer = buffer
         self._starts, self._path_ends, self._data_ends = places
         self._acls = acls

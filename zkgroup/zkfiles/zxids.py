@@ -11,7 +11,7 @@ def epoch_of(zxid: int) -> int:
 
 
 def follows(zxid: int, before: int) -> bool:
-    """Returns whether nothing can be missing between two zxids: each epoch counts from 1 without a gap."""
+    """True if nothing can be missing between two zxids: each epoch counts from 1 without a gap."""
     return zxid == before + 1 or (epoch_of(zxid) > epoch_of(before) and zxid & 0xFFFFFFFF == 1)
 
 
@@ -28,15 +28,14 @@ class Hole(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Returns what is missing, in words."""
+        """What is missing, in words."""
         if self.first_missing == self.last_missing:
             return f"zxid {self.first_missing:#x} is missing"
         return f"zxids {self.first_missing:#x} to {self.last_missing:#x} are missing"
 
 
 def hole_between(before: int, zxid: int) -> Hole | None:
-    """Returns what is missing between two zxids that follow each other in the files; None where nothing
-    is."""
+    """The hole between two zxids that follow each other in the files; None where nothing is missing."""
     if zxid <= before or follows(zxid, before):
         return None
     first = before + 1 if epoch_of(zxid) == epoch_of(before) else epoch_of(zxid) << 32 | 1

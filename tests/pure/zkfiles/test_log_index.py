@@ -42,11 +42,9 @@ def test_the_parts_are_the_log(every: int, is_packed: bool, log: Path) -> None:
         log = packed
     whole = list(LogReader(log))
     splits = splits_of(log, every)
-    parts = [
-        list(LogReader(log, from_offset=split.from_offset, to_offset=split.to_offset)) for split in splits
-    ]
+    parts = [list(LogReader(log, from_offset=split[0], to_offset=split[1])) for split in splits]
     assert [each for part in parts for each in part] == whole
-    assert splits[0].from_offset == 16
+    assert splits[0][0] == 16
     assert [len(part) for part in parts][:-1] == [every] * (len(parts) - 1)
     assert last_record(log) == (whole[-1].zxid, whole[-1].offset)
 
