@@ -73,9 +73,12 @@ class SessionsBuilder:
 
     def rows(self, facts: Facts) -> list[SessionRow]:
         """Every session of a history, by its beginning."""
-        return by_beginning(self._row(life, facts) for life in facts.sessions.values())
+        living = self._ephemerals.living
+        return by_beginning(
+            self._row(life, facts, living.get(session, 0)) for session, life in facts.sessions.items()
+        )
 
-    def _row(self, life: SessionLife, facts: Facts) -> SessionRow:
+    def _row(self, life: SessionLife, facts: Facts, living: int) -> SessionRow:
         session, end = life.session, life.to_zxid
         at = session, -1 if end is None else end
         writes, last = self._writes[session], self._last.get(session)
@@ -89,7 +92,7 @@ class SessionsBuilder:
             writes=writes,
             last_ms=last and last[1],
             created=self._created[session] - self._created_at[at],
-            ephemerals=self._ephemerals.living.get(session, 0) if end is None else self._lost_at[at],
+            ephemerals=living if end is None else self._lost_at[at],
         )
 
 
