@@ -11,8 +11,7 @@ from pathlib import Path
 from tests.project import ROOT
 from tests.real.audit.browser import browser, found
 from tests.worlds import audit_folders
-from zkgroup.audit.report.page import page
-from zkgroup.audit.report.writing import report_of
+from zkgroup.audit.report.writing import page, report_of
 
 FOLDER = ROOT / "docs" / "pictures"
 WIDTH = 1080

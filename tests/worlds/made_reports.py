@@ -17,9 +17,8 @@ from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.source import Rows, SeenTree
-from zkgroup.audit.report.data import About, report_data
-from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
+from zkgroup.audit.report.sections import ColumnsDrawing
 from zkgroup.audit.report.tables import nowhere
 from zkgroup.zkfiles.tree import Tree
 
@@ -48,8 +47,8 @@ def shape_of(log: AuditLog) -> dict[str, Any]:
 
 def _gathered(log: AuditLog, found: Found, limits: ReportLimits) -> dict[str, Any]:
     with closing(ColumnsDrawing(rows_of(log.events), None, limits, nowhere)) as drawing:
-        drawn = drawing.drawn()
-    return report_data(drawn, found, numbered(found), About(inputs=["made"]), limits)
+        drawing.finish()
+    return drawing.data(found, numbered(found), ["made"])
 
 
 def rows_of(events: Callable[[], Iterator[Event]]) -> Rows:

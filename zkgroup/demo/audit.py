@@ -153,8 +153,7 @@ class AuditRun(GroupRun):
 
     def judge(self) -> Iterator[CheckResult]:
         """Stops the server, and audits its files. The report is kept, in a new folder if no files are."""
-        from zkgroup.audit.report.parquet import drafts
-        from zkgroup.audit.report.writing import ReportPlace, report_of, write_report
+        from zkgroup.audit.report.writing import ReportPlace, drafts, report_of, write_report
 
         shared = [*super().judge()]
         self.headline = "the server stops"
@@ -166,7 +165,7 @@ class AuditRun(GroupRun):
         self.screen.show(self)
         source = open_source(inputs)
         kept = self.folder if self.options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
-        place = ReportPlace.of(kept / REPORT)
+        place = ReportPlace(kept / REPORT, kept)
         with drafts(place.folder) as rows:
             report = report_of(source, inputs, give=rows.add)
             self.report = tuple(write_report(place, report, rows))

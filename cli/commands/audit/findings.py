@@ -343,9 +343,9 @@ def report(
         raise click.UsageError("--master and --set are for --spark")
     require_columns()
     from zkgroup.audit.report import writing
-    from zkgroup.audit.report.parquet import drafts
+    from zkgroup.audit.report.writing import drafts
 
-    place = writing.ReportPlace.of(page, data_dir)
+    place = writing.ReportPlace(page, data_dir or page.parent)
     for path in (page, place.folder / writing.JSON):
         inputs.require_outside(path)
     writing.require_free(place, overwrite=overwrite)
@@ -400,8 +400,7 @@ def _with_spark(
         raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
     require_spark()
     require_inputs(inputs.texts)
-    from zkgroup.audit.report.parquet import drafts
-    from zkgroup.audit.report.writing import write_report
+    from zkgroup.audit.report.writing import drafts, write_report
     from zkgroup.audit.spark.job import report as reported
 
     with progress() as report, session(master, settings) as spark, drafts(place.folder) as rows:

@@ -12,8 +12,7 @@ from tests.real.audit.browser import Page, browser, found
 from tests.worlds import audit_folders
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.made_reports import HOSTILE, busy, data_of, shape_of, spans_of
-from zkgroup.audit.report.page import page
-from zkgroup.audit.report.writing import report_of
+from zkgroup.audit.report.writing import page, report_of
 
 LAPTOP, PHONE = (1280, 800), (390, 844)
 WIDEST = "document.documentElement.scrollWidth"

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import heapq
 import unicodedata
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Final, Generic, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Final, TypeVar
+
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.rows import Numbers
+from zkgroup.audit.inputs.texts import session_text
 
 Item = TypeVar("Item")
 
 NOBODY: Final = -1
 """The number of no name."""
+LARGEST: Final = 2**63 - 1
+"""Of the numbers in columns."""
 
 TEXT_MAX: Final = 400
 """Characters of one text, unless another number is given."""
@@ -53,7 +61,10 @@ class ReportLimits:
 
 def shown(text: str, limit: int = TEXT_MAX) -> str:
     """A text with escapes for invisible characters, cut to a length."""
-    spelled = text if text.isascii() and text.isprintable() else "".join(map(_spelled, text[: limit + 1]))
+    spelled = text
+    if not (text.isascii() and text.isprintable()):
+        is_unseen = {each: unicodedata.category(each) in _UNSEEN for each in text[: limit + 1]}
+        spelled = "".join(f"\\u{{{ord(each):x}}}" if is_unseen[each] else each for each in text[: limit + 1])
     return spelled if len(spelled) <= limit else f"{spelled[: limit - 1]}…"
 
 
@@ -87,6 +98,10 @@ class Names:
             self.texts.append(shown(text, self._limit))
         return known
 
+    def session(self, session: int | None) -> int:
+        """The number of its hexadecimal digits; NOBODY for none."""
+        return self.of(session_text(session)) if session else NOBODY
+
     def zxids(self, first: int, last: int | None) -> tuple[int | str | None, int | str | None]:
         """The first one from that of the history on, the last one from the first one on.
 
@@ -98,29 +113,45 @@ class Names:
         return since, behind
 
 
-@dataclass(slots=True)
-class Kept(Generic[Item]):
-    """The weightiest of what is added, in the order in which it was; of equal ones the first."""
-
-    limit: int
-    weight: Callable[[Item], Any]
-    left_out: int = 0
-    _heap: list[tuple[Any, int, Item]] = field(default_factory=list)
-    _serial: count[int] = field(default_factory=count)
-
-    def add(self, item: Item) -> None:
-        entry = (self.weight(item), -next(self._serial), item)
-        if len(self._heap) < self.limit:
-            heapq.heappush(self._heap, entry)
-        else:
-            heapq.heappushpop(self._heap, entry)
-            self.left_out += 1
-
-    def items(self) -> list[Item]:
-        return [item for _, _, item in sorted(self._heap, key=lambda entry: -entry[1])]
+def weightiest(items: Iterable[Item], most: int, weight: Callable[[Item], Any]) -> list[Item]:
+    """The weightiest in their order; of equal ones the first."""
+    chosen = heapq.nlargest(most, enumerate(items), key=lambda each: weight(each[1]))
+    return [item for _, item in sorted(chosen, key=itemgetter(0))]
 
 
-def _spelled(character: str) -> str:
-    if unicodedata.category(character) in _UNSEEN:
-        return f"\\u{{{ord(character):x}}}"
-    return character
+class Thinned:
+    """Takes what is drawn of some rows at a time, as structured arrays that have the row first.
+
+    It holds at most so many items. Beyond, they are thinned with a grain of time: the shortest, doubled again
+    and again, with which all fit; so it does not matter in which order rows are taken in.
+    """
+
+    def __init__(
+        self, most: int, facts: Facts, parts: int, thin: Callable[[Numbers, int, Facts], Numbers]
+    ) -> None:
+        """`thin` gives less of items with a grain, the same as of what a shorter one left.
+
+        The first grain is the history by `parts`.
+        """
+        self._most, self._facts, self._thin = most, facts, thin
+        self._finest_ms = max((facts.end_ms - facts.start_ms) // parts, 1)
+        self._held: list[Numbers] = []
+        self.grain_ms = 0
+        """0 where all stand as they are."""
+
+    def add(self, items: Numbers) -> None:
+        """Takes all items of some rows: those of a row follow each other, in order."""
+        self._held.append(self._thinned(items))
+        while self.grain_ms <= LARGEST + 1 and sum(map(len, self._held)) > self._most:
+            self.grain_ms = 2 * self.grain_ms or self._finest_ms
+            self._held = list(map(self._thinned, self._held))
+
+    def _thinned(self, items: Numbers) -> Numbers:
+        return self._thin(items, min(self.grain_ms, LARGEST), self._facts) if self.grain_ms else items
+
+    def by_row(self) -> dict[int, list[tuple[Any, ...]]]:
+        """The items of each row."""
+        found: defaultdict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        for item in chain.from_iterable(held.tolist() for held in self._held):
+            found[item[0]].append(item)
+        return found

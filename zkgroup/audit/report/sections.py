@@ -1,129 +1,300 @@
-"""The write load by subtree over time, and the rebalances of all groups, each explained."""
+"""Everything that a report shows, as plain data: drawn of all rows, or of one bucket after the other.
+
+Objects are made of the rows of members, topics and partition states alone.
+
+Lists stand for records to keep the file small; `assets/*.js` has their fields by name. Times are milliseconds
+since 1970, zxids text (a browser has no whole numbers of 64 bits), names numbers of the list `names`. Spans
+and points of curves, of which there are most, are differences.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from itertools import product
+from math import inf
+from operator import itemgetter
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.findings.group_rebalances import PartitionChange, Rebalance
+from zkgroup.audit.answers.reading import SessionsBuilder
+from zkgroup.audit.answers.sessions import SessionRow
+from zkgroup.audit.documents import counts_of
+from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits
+from zkgroup.audit.findings.cluster import partition_stretches
+from zkgroup.audit.findings.engine import Found
+from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances
+from zkgroup.audit.findings.load import BY_AREA
+from zkgroup.audit.findings.rules import Severity
+from zkgroup.audit.findings.tables import ScreenTables
+from zkgroup.audit.findings.times import TimeRange, merged
+from zkgroup.audit.incidents.incident import FoundIncidents, NumberedFinding, cause_text, damage_text
+from zkgroup.audit.incidents.titles import called
+from zkgroup.audit.inputs.buckets import TemporaryTables, by_code
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.texts import count_text
-from zkgroup.audit.report.keeping import Kept, Names, ReportLimits, hex_zxid
-from zkgroup.audit.report.parquet import table_of
-from zkgroup.audit.report.tables import REBALANCES, rebalance_lists
+from zkgroup.audit.inputs.keys import BY_MEMBERSHIP, BY_TOPIC
+from zkgroup.audit.inputs.rows import Columns, Flags, first_places
+from zkgroup.audit.inputs.source import Rows
+from zkgroup.audit.inputs.texts import count_text, session_text
+from zkgroup.audit.report import timelines
+from zkgroup.audit.report.keeping import Names, ReportLimits, hex_zxid, shown, weightiest
+from zkgroup.audit.report.offsets import AllOffsets
+from zkgroup.audit.report.tables import ORDER, TABLES, Give, Partition, rebalance_table, session_table
+from zkgroup.zkfiles.arrow import schema
+from zkgroup.zkfiles.health import FileHealth
 from zkgroup.znodes.consumers import Owner
+from zkgroup.znodes.paths import path_kind
 
+SCHEMA: Final = "zkgroup.audit_report/1"
+_SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 AREAS_MAX: Final = 2_000
 _TABLE_MAX: Final = 60
 _OTHER: Final = "everything else"
 _LEAST_MS: Final = 1_000
+_FLOWS_MAX: Final = 12
+_TRIGGERS_MAX: Final = 12
+_RETAKEN_MAX: Final = 8
 
 
-class _Counted(NamedTuple):
-    first: tuple[int, int]
-    """Zxid and place of the first row."""
-    counts: Counter[int]
-    size: int
+class ColumnsDrawing:
+    """The rows of an audit, and the sections of its report. Close it when all is drawn."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        group: str | None,
+        limits: ReportLimits,
+        give: Give,
+        row_limits: RowLimits = LIMITS,
+    ) -> None:
+        self._limits, self._give = limits, give
+        self._owned: dict[Partition, None] = {}
+        """The partitions with an owner, in the order in which they come first."""
+        self._used: dict[Partition, None] = {}
+        """Those with an owner or an offset."""
+        self._ends: list[int] = []
+        """The last zxid of each part of the history."""
+        self._builder = SessionsBuilder()
+        self._is_asked = False
+        self.audited = AuditedRows(rows, group, row_limits, self._see, self._add)
+        facts = self.audited.facts
+        self._kept = TemporaryTables() if self.audited.written else None
+        self._owners = timelines.Timeline(list(self._owned), facts, limits)
+        self._offsets = AllOffsets(list(self._used), facts, limits)
+        self._rebalances: list[Rebalance] = []
+        self._rebalance_tables: list[Any] = []
+        self._replica_faults: list[tuple[tuple[str, int], timelines.Span]] = []
+        self._load = WriteLoad(facts, limits)
+
+    def finish(self) -> None:
+        """Draws of what was computed for rules that were asked; if none were, it is computed here."""
+        if not self._is_asked:
+            for _ in self.audited.find((), {}):
+                pass
+        self._sessions = self._builder.rows(self.audited.facts)
+        self._give("sessions", session_table(self._sessions))
+        for name, part in product(("offsets", "owners"), range(len(self._ends) + 2)):
+            pieces = [] if self._kept is None else self._kept.read(f"{name} {part}")
+            if pieces:  # memory: the rows of one part
+                table = pa.concat_tables(pieces).sort_by([(key, "ascending") for key in ORDER])
+                self._give(name, table.drop_columns(ORDER))
+        if self._rebalance_tables:
+            by_zxid = [("from_zxid", "ascending"), ("group", "ascending")]
+            self._give("rebalances", pa.concat_tables(self._rebalance_tables).sort_by(by_zxid))
+
+    def data(
+        self,
+        found: Found,
+        incidents: FoundIncidents,
+        inputs: Sequence[str],
+        files: Iterable[FileHealth] = (),
+        damage: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """The report as the page reads it, once all is drawn.
+
+        Args:
+            found: of the same rows.
+            incidents: those of `found`.
+            inputs: what was read, as it was named.
+            damage: damaged or missing files, in words.
+        """
+        facts, limits, seen, group = found.facts, self._limits, self.audited.rows.seen, self.audited.group
+        start_ms = facts.start_ms if facts.has_log else facts.end_ms
+        names = Names(limits.text, start_ms, facts.start_zxid)
+        left_out = sum(map(len, self._rebalance_tables)) - len(self._rebalances)
+        faults = sorted(self._replica_faults, key=lambda fault: (fault[1][0], fault[0]))  # as they began
+        return {
+            "schema": SCHEMA,
+            "inputs": [shown(each, limits.text) for each in inputs],
+            "group": None if group is None else shown(group, limits.text),
+            "from": start_ms,
+            "to": max(facts.end_ms, start_ms),
+            "zxids": [hex_zxid(facts.start_zxid), hex_zxid(facts.end_zxid)],
+            "has_log": facts.has_log,
+            "stands_on": [hex_zxid(seen.zxid), seen.is_exact, shown(seen.detail, limits.text)],
+            "damage": [shown(each, limits.text) for each in damage],
+            "notes": [shown(each, limits.text) for each in notes],
+            "files": [
+                [
+                    *(shown(str(each.path), limits.text), each.kind, each.records, each.is_healthy),
+                    *(each.is_exact, hex_zxid(each.first_zxid), hex_zxid(each.last_zxid)),
+                    *(hex_zxid(each.good_until_zxid), shown(each.detail, limits.text)),
+                ]
+                for each in files
+            ],
+            "incidents": _incidents(incidents, names, limits),
+            "findings": _findings(found, incidents, names, limits),
+            "members": [  # only then a partition without an owner is a gap
+                [names.of(group), [[each.from_ms, each.to_ms] for each in merged(map(TimeRange.of, lives))]]
+                for group, lives in sorted(facts.members.items())
+            ],
+            "owners": self._owners.data("partition", names),
+            "rebalances": _rebalances(self._rebalances, left_out, names, limits),
+            "offsets": self._offsets.data(names),
+            "controllers": timelines.controllers(facts, names, limits),
+            "brokers": timelines.brokers(facts, names, limits),
+            "replication": timelines.timeline_of(faults, facts, limits).data("partition", names),
+            "sessions": _sessions(self._sessions, names, limits),
+            "load": self._load.data(names),
+            "names": names.texts,
+        }
+
+    def close(self) -> None:
+        """Gives back what was kept."""
+        self.audited.close()
+        if self._kept is not None:
+            self._kept.close()
+
+    def _see(self, part: Columns) -> None:
+        """Takes each part of the rows while they are read; what stood before is the first."""
+        self._builder.add(part)
+        if not part.seed.all():
+            self._ends.append(int(part.zxid[-1]))
+        rows = np.flatnonzero(part.applied)
+        for code in part.path[rows[first_places(part.path[rows])]].tolist():
+            place = path_kind(part.paths[code])
+            partition = place.name, place.topic, place.partition
+            if place.kind in ("owner", "offset"):
+                self._used[partition] = None
+            if place.kind == "owner":
+                self._owned[partition] = None
+
+    def _add(self, tables: ScreenTables) -> None:
+        """Takes all rows, or those of one bucket. What rules have computed of them is used, then freed."""
+        self._is_asked = True
+        facts = self.audited.facts
+        for key, of_group in tables.by_key(BY_MEMBERSHIP):
+            found = of_group.once(group_rebalances, key, facts, QUIET_MS)
+            if found:
+                self._rebalance_tables.append(rebalance_table(found))
+                every = [*self._rebalances, *found]
+                self._rebalances = weightiest(every, self._limits.rebalances, _weight)
+        for key, of_topic in tables.by_key(BY_TOPIC):
+            stretches = of_topic.once(partition_stretches, key, facts)
+            self._replica_faults += timelines.replica_faults(key[0], stretches)
+        tables.forget_rows()
+        self._load.add(tables)
+        tables.release()
+        self._put("offsets", self._offsets.add(tables))
+        spans, owners = timelines.ownerships(tables, self._owners.numbers)
+        self._owners.add(spans)
+        self._put("owners", [owners] if len(spans) else [])
+
+    def _put(self, name: str, tables: Iterable[Any]) -> None:
+        """Takes rows of a table with ORDER: all in order, or those of a bucket, to be kept until then.
+
+        They are kept as temporary Parquet for each part of the history, what stood before it apart.
+        """
+        ends, types = np.array(self._ends, np.int64), schema(TABLES[name])
+        for table in tables:
+            rows = table.drop_columns(ORDER).cast(types)
+            if self._kept is None:
+                self._give(name, rows)
+                continue
+            for column in ORDER:
+                rows = rows.append_column(column, table[column])
+            parts = np.searchsorted(ends, table["_zxid"].to_numpy()) + 1
+            parts[table["_path"].is_valid().to_numpy()] = 0
+            for part, some in by_code(rows, parts):
+                self._kept.add(f"{name} {part}", some)
 
 
 class WriteLoad:
     """Counts operations by what they are to, in equal steps of time."""
 
     def __init__(self, facts: Facts, limits: ReportLimits) -> None:
-        self.start_ms = facts.start_ms
+        self._start_ms, self._areas_drawn = facts.start_ms, limits.areas
         length_ms = max(facts.end_ms - facts.start_ms, 1)
-        self.step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)
-        self.buckets = length_ms // self.step_ms + 1
-        self._areas_drawn = limits.areas
-        self._counted: dict[str, _Counted] = {}
+        self._step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)
+        self._steps = length_ms // self._step_ms + 1
+        self._cells: list[tuple[tuple[int, int], str, int, int, int]] = []
+        """Of each area and step some rows: zxid and place of the first, area, step, how many, and bytes."""
 
-    def add(self, area: str, counts: Mapping[int, int], size: int, first: tuple[int, int]) -> None:
-        """What was counted of some rows of an area: operations by step, bytes, and where the first one is."""
-        known = self._counted.get(area)
-        if known is None:
-            self._counted[area] = _Counted(first, Counter(counts), size)
-            return
-        known.counts.update(counts)
-        self._counted[area] = _Counted(min(known.first, first), known.counts, known.size + size)
-
-    def end(self) -> None:
-        """Once all is counted: the areas that come first are shown apart."""
-        ordered = sorted(self._counted.items(), key=lambda each: each[1].first)
-        self._counted = {}
-        for place, (area, (first, counts, size)) in enumerate(ordered):
-            self.add(area if place < AREAS_MAX else _OTHER, counts, size, first)
+    def add(self, tables: ScreenTables) -> None:
+        """Counts rows in order."""
+        columns, areas = tables.columns, tables.of(BY_AREA)
+        refused = np.flatnonzero(~columns.applied[areas.rows])
+        zxids = columns.zxid[areas.rows[refused]]
+        kept: Flags = np.ones(len(areas.rows), np.bool_)
+        kept[refused[1:][zxids[1:] == zxids[:-1]]] = False  # one failed multi, however many rows it has
+        places = areas.rows[kept]
+        steps = np.clip((columns.time_ms[places] - self._start_ms) // self._step_ms, 0, self._steps - 1)
+        cells, first, cell = np.unique(
+            areas.codes[kept].astype(np.int64) * self._steps + steps, return_index=True, return_inverse=True
+        )
+        counts, sizes = np.bincount(cell), np.bincount(cell, tables.sizes(places)).astype(np.int64)
+        ats = zip(columns.zxid[places[first]].tolist(), columns.sub[places[first]].tolist(), strict=True)
+        for at, number, count, size in zip(ats, cells.tolist(), counts.tolist(), sizes.tolist(), strict=True):
+            area, step = divmod(number, self._steps)
+            self._cells.append((at, areas.keys[area][0], step, count, size))
 
     def data(self, names: Names) -> dict[str, Any]:
-        """As the page reads it."""
-        counted = self._counted
-        totals = {area: each.counts.total() for area, each in counted.items()}
+        """As the page reads it. The areas that come first are counted apart, those with most are drawn so."""
+        counts: dict[str, Counter[int]] = {}
+        sizes: Counter[str] = Counter()
+        for _, name, step, count, size in sorted(self._cells, key=itemgetter(0)):
+            area = name if name in counts or len(counts) < AREAS_MAX else _OTHER
+            counts.setdefault(area, Counter())[step] += count
+            sizes[area] += size
+        totals = {area: each.total() for area, each in counts.items()}
         areas = sorted(totals, key=lambda area: (-totals[area], area))
         drawn, rest = areas[: self._areas_drawn], areas[self._areas_drawn :]
-        other: Counter[int] = Counter()
-        for area in rest:
-            other.update(counted[area].counts)
-        series = [[names.of(area), self._dense(counted[area].counts)] for area in drawn]
+        series = [(area, counts[area]) for area in drawn]
         if rest:
-            series.append([names.of(_OTHER), self._dense(other)])
+            series.append((_OTHER, sum((counts[area] for area in rest), Counter())))
         notes = []
         if len(areas) > _TABLE_MAX:
             notes.append(f"{count_text(len(areas) - _TABLE_MAX, 'subtree')} more are not in the table.")
         return {
             "notes": notes,
-            "step_ms": self.step_ms,
-            "series": series,
-            "rows": [[names.of(area), totals[area], counted[area].size] for area in areas[:_TABLE_MAX]],
+            "step_ms": self._step_ms,
+            "series": [
+                [names.of(area), [each[step] for step in range(self._steps)]] for area, each in series
+            ],
+            "rows": [[names.of(area), totals[area], sizes[area]] for area in areas[:_TABLE_MAX]],
         }
 
-    def _dense(self, counts: Counter[int]) -> list[int]:
-        return [counts[bucket] for bucket in range(self.buckets)]
 
-
-_FLOWS_MAX: Final = 12
-_TRIGGERS_MAX: Final = 12
-_RETAKEN_MAX: Final = 8
-
-
-class AllRebalances:
-    """Takes rebalances; keeps those that are shown, and a row of the table for each."""
-
-    def __init__(self, limits: ReportLimits) -> None:
-        self._limits = limits
-        self._kept: Kept[Rebalance] = Kept(limits.rebalances, _weight)
-        self._tables: list[Any] = []
-
-    def keep(self, found: Sequence[Rebalance]) -> None:
-        """Takes the rebalances of a group."""
-        for each in found:
-            self._kept.add(each)
-        if found:
-            self._tables.append(table_of(REBALANCES, rebalance_lists(found)))
-
-    def table(self) -> Any:
-        """All of them as `tables.REBALANCES`, by zxid, then by group; None where there are none."""
-        if not self._tables:
-            return None
-        return pa.concat_tables(self._tables).sort_by([("from_zxid", "ascending"), ("group", "ascending")])
-
-    def data(self, names: Names) -> dict[str, Any]:
-        """As the page reads it."""
-        kept = sorted(self._kept.items(), key=lambda each: (each.from_zxid, each.group))
-        changes = max(self._limits.changes // max(len(kept), 1), 1)
-        notes = []
-        if self._kept.left_out:
-            notes.append(
-                f"{count_text(self._kept.left_out, 'rebalance')} more, those that moved and cost least, are"
-                " left out."
-            )
-        if any(len(each.changes) > changes for each in kept):
-            notes.append(
-                f"Of a rebalance the {changes} partitions that were longest without an owner are named; the"
-                " numbers are of all."
-            )
-        return {"notes": notes, "rows": [_fields(each, names, changes) for each in kept]}
+def _rebalances(
+    found: Sequence[Rebalance], left_out: int, names: Names, limits: ReportLimits
+) -> dict[str, Any]:
+    kept = sorted(found, key=lambda each: (each.from_zxid, each.group))
+    changes = max(limits.changes // max(len(kept), 1), 1)
+    notes = []
+    if left_out:
+        notes.append(
+            f"{count_text(left_out, 'rebalance')} more, those that moved and cost least, are left out."
+        )
+    if any(len(each.changes) > changes for each in kept):
+        notes.append(
+            f"Of a rebalance the {changes} partitions that were longest without an owner are named; the"
+            " numbers are of all."
+        )
+    return {"notes": notes, "rows": [_fields(each, names, changes) for each in kept]}
 
 
 def _weight(one: Rebalance) -> tuple[float, int, str]:
@@ -133,7 +304,9 @@ def _weight(one: Rebalance) -> tuple[float, int, str]:
 
 def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:
     down = sorted(change.down_ms for change in one.changes if change.down_ms is not None)
-    named = sorted(one.changes, key=lambda change: -_cost(change))[:changes_max]
+    # Those without an owner at the end, then by the time without one.
+    cost = {change: inf if change.after is None else change.down_ms or 0 for change in one.changes}
+    named = sorted(one.changes, key=cost.__getitem__, reverse=True)[:changes_max]
     return {
         "group": names.of(one.group),
         "zxids": [hex_zxid(one.from_zxid), hex_zxid(one.to_zxid)],
@@ -167,11 +340,6 @@ def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:
     }
 
 
-def _cost(change: PartitionChange) -> float:
-    """Largest for partitions without an owner at the end, then by the time without an owner."""
-    return float("inf") if change.after is None else float(change.down_ms or 0)
-
-
 def _flows(one: Rebalance, names: Names) -> list[list[Any]]:
     """From whom to whom how many partitions went, the most first."""
     flows = Counter(
@@ -185,3 +353,95 @@ def _flows(one: Rebalance, names: Names) -> list[list[Any]]:
 
 def _member(thread: str | None) -> str | None:
     return None if thread is None else Owner(thread).member or thread
+
+
+def _sessions(rows: Sequence[SessionRow], names: Names, limits: ReportLimits) -> dict[str, Any]:
+    kept = weightiest(rows, limits.sessions, _session_weight)
+    notes = []
+    if len(rows) > len(kept):
+        notes.append(f"{count_text(len(rows) - len(kept), 'session')} that did least are left out.")
+    ends = Counter(row.ended for row in rows)
+    return {
+        "notes": notes,
+        "counts": [ends["open"], ends["closed"], ends["expired"]],
+        "rows": [
+            [
+                *(names.of(session_text(row.session)), row.server, row.timeout_ms, row.from_ms, row.to_ms),
+                *(hex_zxid(row.from_zxid), hex_zxid(row.to_zxid), row.ended, row.writes, row.silence_ms),
+                *(row.ephemerals, names.of(_role(row))),
+            ]
+            for row in kept
+        ],
+    }
+
+
+def _session_weight(row: SessionRow) -> float:
+    has_role = bool(row.members or row.brokers or row.was_controller)
+    return 4e9 * has_role + 2e9 * (row.ended == "expired") + 1e9 * bool(row.created) + row.writes
+
+
+def _role(row: SessionRow) -> str:
+    """Its part in the group or cluster, in words; the empty text for none."""
+    roles = [f"member {member} of {group}" for group, member in row.members]
+    roles += [f"broker {broker}" for broker in row.brokers]
+    return ", ".join([*roles, "controller"] if row.was_controller else roles)
+
+
+def _incidents(found: FoundIncidents, names: Names, limits: ReportLimits) -> dict[str, Any]:
+    """The worst, in their order: errors first."""
+    kept = found.incidents[: limits.incidents]
+    return {
+        "left_out": len(found.incidents) - len(kept),
+        "rows": [
+            [
+                *(one.number, _SEVERITIES.index(one.severity), shown(one.title, 2 * limits.text)),
+                *(names.of(one.group), one.from_ms, one.to_ms, hex_zxid(one.from_zxid)),
+                *(hex_zxid(one.to_zxid), shown(cause_text(one.cause), limits.text)),
+                *(names.session(one.cause.session), shown(damage_text(one.damage), limits.text), one.act),
+                [[names.of(called(name, count)), count] for name, count in counts_of(one.findings).items()],
+            ]
+            for one in kept
+        ],
+    }
+
+
+def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: ReportLimits) -> dict[str, Any]:
+    by_rule: dict[str, list[NumberedFinding]] = {}
+    for row in incidents.findings:
+        by_rule.setdefault(row.finding.finding, []).append(row)
+    rules: list[dict[str, Any]] = []
+    for rule in ALL_RULES:
+        mine = by_rule.get(rule.name, [])
+        if not mine:
+            continue
+        kept = weightiest(
+            mine, limits.findings_of_a_rule, lambda row: -_SEVERITIES.index(row.finding.severity)
+        )
+        counts = Counter(row.finding.severity for row in mine)
+        rules.append(
+            {
+                "name": rule.name,
+                "title": called(rule.name, len(mine)),
+                "question": rule.question,
+                "act": rule.act,
+                "counts": [counts[severity] for severity in _SEVERITIES],
+                "left_out": len(mine) - len(kept),
+                "rows": [
+                    [
+                        *(_SEVERITIES.index(one.severity), names.of(one.group), names.of(one.topic)),
+                        *(one.partition, names.session(one.session)),
+                        *(hex_zxid(one.from_zxid), hex_zxid(one.to_zxid), one.from_ms, one.to_ms),
+                        *(shown(one.detail, 2 * limits.text), incident),
+                    ]
+                    for one, incident in kept
+                ],
+            }
+        )
+    rules.sort(key=lambda rule: tuple(-count for count in rule["counts"]))
+    totals = Counter(one.severity for one in found.findings)
+    return {
+        "counts": [totals[severity] for severity in _SEVERITIES],
+        "asked": len(ALL_RULES) - len(found.skipped),
+        "rules": rules,
+        "skipped": [[one.rule.name, one.reason] for one in found.skipped],
+    }

@@ -6,19 +6,29 @@ findings with the same columns, and incidents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from zkgroup.audit.answers.partitions import OwnerLife
+import numpy as np
+import pyarrow as pa
+
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.findings.group_rebalances import Rebalance
+from zkgroup.audit.findings.tables import PartitionTable
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding
+from zkgroup.audit.inputs.rows import Numbers
 from zkgroup.audit.inputs.texts import session_text
+from zkgroup.zkfiles.arrow import batch_of_lists, record_batch
 from zkgroup.zkfiles.schemas import Column
 
 Partition = tuple[str, str, int]
 """Group, topic, partition."""
+ORDER: Final = ("_zxid", "_path", "_sub")
+"""Columns beside those of a table, by which its rows are put in order: zxid, path, place in the transaction.
+
+Only what stood before the history has a path."""
+_LAST = {"long": (-(2**63), 2**63 - 1), "int": (-(2**31), 2**31 - 1)}
 
 
 def _must(name: str, type_: Any, meaning: str) -> Column:
@@ -128,6 +138,56 @@ def nowhere(_name: str, _table: Any) -> None:
     """Leaves all rows out."""
 
 
+def numbered_keys(
+    partitions: PartitionTable, numbers: Mapping[Partition, int]
+) -> tuple[list[Partition], Numbers]:
+    """The partitions that the keys of a table mean, and the number of each; -1 where it has none."""
+    keys = [(key[0], key[1], int(key[2])) for key in partitions.selection.keys]
+    return keys, np.array([numbers.get(key, -1) for key in keys], np.int64)
+
+
+def partition_columns(keys: Sequence[Partition], codes: Numbers) -> dict[str, Any]:
+    """Group, topic and partition of rows by the places of their keys; a path may name any partition."""
+    partitions = np.array([min(key[2], _LAST["int"][1]) for key in keys], np.int32)
+    return {
+        "group": coded([key[0] for key in keys], codes),
+        "topic": coded([key[1] for key in keys], codes),
+        "partition": pa.array(partitions[codes]),
+    }
+
+
+def coded(texts: Sequence[str | None], codes: Numbers) -> Any:
+    """An array of few different texts."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(texts, pa.string()))
+
+
+def texts_of(data: pa.Array, rows: Numbers) -> list[str]:
+    """The data of rows as texts, what is no UTF-8 replaced."""
+    return [(text or b"").decode("utf-8", "replace") for text in data.take(pa.array(rows)).to_pylist()]
+
+
+def session_column(sessions: Numbers) -> Any:
+    """Sessions in hex; null for 0."""
+    different, codes = np.unique(sessions, return_inverse=True)
+    return coded([session_text(one) if one else None for one in different.tolist()], codes)
+
+
+def table_of(columns: Sequence[Column], lists: Mapping[str, list[Any]]) -> Any:
+    """A pyarrow.Table of lists by the names of its columns."""
+    fitting = {column.name: _fitting(column, lists[column.name]) for column in columns}
+    return pa.Table.from_batches([record_batch(batch_of_lists(columns, fitting))])
+
+
+def _fitting(column: Column, values: list[Any]) -> list[Any]:
+    """A number that no column holds is null, or the last that the column holds: any client may write one."""
+    if column.type not in _LAST:
+        return values
+    least, most = _LAST[column.type]
+    if not column.nullable:
+        return [min(max(value, least), most) for value in values]
+    return [value if value is None or least <= value <= most else None for value in values]
+
+
 def lists_of(
     columns: Sequence[Column], rows: Sequence[Any], **given: Callable[[Any], Any]
 ) -> dict[str, list[Any]]:
@@ -138,36 +198,28 @@ def lists_of(
     }
 
 
-def owner_lists(owned: Sequence[tuple[Partition, OwnerLife]]) -> dict[str, list[Any]]:
-    """The columns of OWNERS."""
-    places = ([place[number] for place, _ in owned] for number in range(len(_PARTITION)))
-    lives = [life for _, life in owned]
-    return {
-        **{column.name: values for column, values in zip(_PARTITION, places, strict=True)},
-        **lists_of(OWNERS[len(_PARTITION) :], lives, owner=attrgetter("thread")),
-    }
-
-
-def rebalance_lists(rows: Sequence[Rebalance]) -> dict[str, list[Any]]:
-    """The columns of REBALANCES."""
-    return lists_of(
+def rebalance_table(rows: Sequence[Rebalance]) -> Any:
+    """A pyarrow.Table of REBALANCES."""
+    lists = lists_of(
         REBALANCES,
         rows,
         causes=lambda one: ", ".join(trigger.cause for trigger in one.triggers),
         touched=lambda one: len(one.changes),
         retaken=lambda one: len(one.retaken),
     )
+    return table_of(REBALANCES, lists)
 
 
-def session_lists(rows: Sequence[SessionRow]) -> dict[str, list[Any]]:
-    """The columns of SESSIONS."""
-    return lists_of(
+def session_table(rows: Sequence[SessionRow]) -> Any:
+    """A pyarrow.Table of SESSIONS."""
+    lists = lists_of(
         SESSIONS,
         rows,
         members=lambda row: ", ".join(f"{group}/{member}" for group, member in row.members),
         brokers=lambda row: ", ".join(row.brokers),
         controller=attrgetter("was_controller"),
     )
+    return table_of(SESSIONS, lists)
 
 
 def finding_columns(rows: Sequence[NumberedFinding]) -> dict[str, list[Any]]:

@@ -5,22 +5,24 @@ Owners of partitions, controllers, registrations of brokers, replicas in sync.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeVar
 
-from zkgroup.audit.findings.cluster import (
-    PartitionView,
-    ViewStretch,
-    brokers_text,
-    controller_name,
-    decoded,
-    ending_text,
-    epoch_at,
-)
+import numpy as np
+import pyarrow as pa
+
+from zkgroup.audit.findings import cluster
+from zkgroup.audit.findings.cluster import ChangeStamp, PartitionView, ViewStretch
+from zkgroup.audit.findings.tables import ScreenTables
+from zkgroup.audit.inputs.events import CREATE
 from zkgroup.audit.inputs.facts import Facts, Life
-from zkgroup.audit.inputs.texts import count_text, duration_text, session_text
-from zkgroup.audit.report.keeping import NOBODY, Names, ReportLimits, hex_zxid
+from zkgroup.audit.inputs.rows import Flags, Numbers
+from zkgroup.audit.inputs.texts import count_text, duration_text
+from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned, hex_zxid
+from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
+from zkgroup.zkfiles.arrow import moments
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 
@@ -28,175 +30,183 @@ Row = TypeVar("Row", bound=tuple[str | int, ...])
 
 _FINEST: Final = 4096
 """The first grain is this part of the history."""
-_COARSEST: Final = 2**63
-"""No time is longer."""
 
-
-class Span(NamedTuple):
-    """An interval in which something was so."""
-
-    from_ms: int
-    to_ms: int | None
-    """None while it lasts."""
-    name: str
-    """Names who, or what was so."""
-    session: int
-    """0 for none."""
-    from_zxid: int
-    to_zxid: int | None
-    ended: str
-    """Says how it ended."""
-    together: int = 1
-    """Says how many spans were brought together here; above 1 the name is that of the last one."""
+SPAN: Final = np.dtype(
+    [
+        *((name, np.int64) for name in ("row", "from_zxid", "to_zxid", "from_ms", "to_ms", "session")),
+        *(("together", np.int64), ("is_open", np.bool_), ("name", np.object_), ("ended", np.object_)),
+    ]
+)
+"""An interval in which something was so: `name` says what, or who was it; `session` is 0 for none; `ended`
+says how. Where several are drawn `together`, the name is that of the last one."""
+Span = tuple[Any, ...]
+"""The fields of a SPAN but for its row."""
 
 
 class Timeline(Generic[Row]):
-    """Takes spans in, each row's in order; holds at most so many.
+    """Spans of rows as the page draws them. There is room for so many rows.
 
-    Beyond, spans of one row that follow each other within one grain of time become one, with their number.
-    The grain is the shortest, doubled again and again, with which all fit; so it does not matter in which
-    order rows are taken in.
+    Of too many spans those of one row that follow each other within one grain of time become one, with their
+    number.
     """
 
-    def __init__(self, spans: int, rows: int, start_ms: int, length_ms: int) -> None:
-        self._spans_max, self._rows_max = spans, rows
-        self._start_ms, self._length_ms = start_ms, max(length_ms, 1)
-        self._rows: dict[Row, list[Span]] = {}
-        self._total = 0
-        self._refused: set[Row] = set()
-        """Rows that there was no room for."""
-        self.grain_ms = 0
-        """0 where all spans stand as they are."""
-
-    def add(self, row: Row, span: Span) -> None:
-        spans = self._rows.get(row)
-        if spans is None:
-            if len(self._rows) >= self._rows_max:
-                self.refuse(row)
-                return
-            spans = self._rows[row] = []
-        self._total += self._append(spans, span)
-        if self._total > self._spans_max and self.grain_ms <= _COARSEST:
-            self._coarsen()
-
-    def refuse(self, row: Row) -> None:
-        """Counts a row that there is no room for."""
-        self._refused.add(row)
-
-    def rows(self) -> list[tuple[Row, list[Span]]]:
-        """By row."""
-        return sorted(self._rows.items(), key=lambda item: item[0])
-
-    def notes(self, one: str) -> list[str]:
-        """Returns what the limits left out; `one` is what a row is."""
-        texts = []
-        if self._refused:
-            texts.append(f"{count_text(len(self._refused), one)} more did not fit and are not drawn.")
-        if self.grain_ms:
-            texts.append(
-                f"Spans that follow each other within {duration_text(self.grain_ms)} are drawn as one, with"
-                " their number: there were too many."
-            )
-        return texts
+    def __init__(self, rows: Sequence[Row], facts: Facts, limits: ReportLimits) -> None:
+        self.numbers = {row: number for number, row in enumerate(rows[: limits.partitions])}
+        """Of the rows that there is room for."""
+        self._refused = len(rows) - len(self.numbers)
+        self._spans = Thinned(limits.spans, facts, _FINEST, _brought_together)
+        self.add = self._spans.add
 
     def data(self, one: str, names: Names) -> dict[str, Any]:
-        """As the page reads it; rows are tuples of names and numbers."""
+        """As the page reads it; `one` is what a row is."""
+        notes = []
+        if self._refused:
+            notes.append(f"{count_text(self._refused, one)} more did not fit and are not drawn.")
+        if self._spans.grain_ms:
+            notes.append(
+                f"Spans that follow each other within {duration_text(self._spans.grain_ms)} are drawn as one,"
+                " with their number: there were too many."
+            )
+        spans = self._spans.by_row()
         rows = [
-            [*(names.of(part) if isinstance(part, str) else part for part in row), _fields(spans, names)]
-            for row, spans in self.rows()
+            [
+                *(names.of(part) if isinstance(part, str) else part for part in row),
+                [_fields(span, names) for span in spans[number]],
+            ]
+            for row, number in sorted(self.numbers.items())
+            if number in spans
         ]
-        return {"notes": self.notes(one), "rows": rows}
-
-    def _append(self, spans: list[Span], span: Span) -> int:
-        """Returns how many spans there are more."""
-        grain = self._grain(span)
-        if grain is None or not spans or spans[-1].to_ms is None or self._grain(spans[-1]) != grain:
-            spans.append(span)
-            return 1
-        last = spans[-1]
-        spans[-1] = span._replace(
-            from_ms=last.from_ms, from_zxid=last.from_zxid, together=last.together + span.together
-        )
-        return 0
-
-    def _grain(self, span: Span) -> int | None:
-        """The number of the grain of time that a span lies in; None where it lies in no single one."""
-        if not self.grain_ms:
-            return None
-        first = (span.from_ms - self._start_ms) // self.grain_ms
-        last = first if span.to_ms is None else (span.to_ms - self._start_ms) // self.grain_ms
-        return first if first == last else None
-
-    def _coarsen(self) -> None:
-        """Doubles the grain until all spans fit."""
-        while self._total > self._spans_max and self.grain_ms <= _COARSEST:
-            self.grain_ms = 2 * self.grain_ms or max(self._length_ms // _FINEST, 1)
-            self._total = 0
-            for row, spans in self._rows.items():
-                self._rows[row] = merged = list[Span]()
-                for span in spans:
-                    self._total += self._append(merged, span)
+        return {"notes": notes, "rows": rows}
 
 
-def timeline_of(facts: Facts, limits: ReportLimits) -> Timeline[Any]:
-    """An empty timeline of a history."""
-    return Timeline(limits.spans, limits.partitions, facts.start_ms, facts.end_ms - facts.start_ms)
+def timeline_of(spans: Sequence[tuple[Row, Span]], facts: Facts, limits: ReportLimits) -> Timeline[Row]:
+    """The timeline of these spans, those of a row in order; there is room for the rows that come first."""
+    timeline = Timeline(list(dict.fromkeys(row for row, _ in spans)), facts, limits)
+    numbers = timeline.numbers
+    drawn = [(numbers[row], *span) for row, span in spans if row in numbers]
+    timeline.add(np.array(sorted(drawn, key=itemgetter(0)), SPAN))
+    return timeline
 
 
-def _fields(spans: list[Span], names: Names) -> list[list[Any]]:
-    """The spans as the page reads them."""
+def _brought_together(spans: Numbers, grain_ms: int, facts: Facts) -> Numbers:
+    first, last = ((spans[end] - facts.start_ms) // grain_ms for end in ("from_ms", "to_ms"))
+    is_open, is_within = spans["is_open"], spans["is_open"] | (first == last)
+    joins = (spans["row"][1:] == spans["row"][:-1]) & (first[1:] == first[:-1])
+    joins &= is_within[1:] & is_within[:-1] & ~is_open[:-1]
+    is_first = np.append([True], ~joins)[: len(spans)]
+    is_last = np.append(~joins, True)[: len(spans)]
+    together: Numbers = spans[is_last]
+    for name in ("from_ms", "from_zxid"):
+        together[name] = spans[name][is_first]
+    together["together"] = np.diff(np.cumsum(spans["together"])[is_last], prepend=0)
+    return together
+
+
+def _fields(span: tuple[Any, ...], names: Names) -> list[Any]:
+    """A SPAN as the page reads it."""
+    _, from_zxid, to_zxid, from_ms, to_ms, session, together, is_open, name, ended = span
     return [
-        [
-            span.from_ms - names.start_ms,
-            None if span.to_ms is None else span.to_ms - span.from_ms,
-            names.of(span.name),
-            names.of(session_text(span.session)) if span.session else NOBODY,
-            *names.zxids(span.from_zxid, span.to_zxid),
-            names.of(span.ended),
-            *([span.together] if span.together > 1 else ()),
-        ]
-        for span in spans
+        from_ms - names.start_ms,
+        None if is_open else to_ms - from_ms,
+        names.of(name),
+        names.session(session),
+        *names.zxids(from_zxid, None if is_open else to_zxid),
+        names.of(ended),
+        *([together] if together > 1 else ()),
     ]
 
 
+def ownerships(tables: ScreenTables, numbers: Mapping[Partition, int]) -> tuple[Numbers, Any]:
+    """The ownerships of these partitions: as SPAN, and as OWNERS with ORDER.
+
+    The rows of OWNERS are in the order in which ownerships ended; then come those that did not.
+    """
+    p, columns = tables.partitions, tables.columns
+    keys, number_of_key = numbered_keys(p, numbers)
+    claim, end = p.ownerships()
+    is_drawn: Flags = number_of_key[p.selection.codes[claim]] >= 0
+    claim, end = claim[is_drawn], end[is_drawn]
+    codes, last = p.selection.codes[claim], p.selection.rows[end]
+    spans = np.zeros(len(claim), SPAN)
+    spans["row"], spans["session"], spans["together"] = number_of_key[codes], p.session[claim], 1
+    spans["from_ms"], spans["from_zxid"] = p.time_ms[claim], p.zxid[claim]
+    spans["to_ms"], spans["to_zxid"], spans["is_open"] = p.time_ms[end], p.zxid[end], end < 0
+    spans["name"] = texts_of(columns.data, p.selection.rows[claim])
+    lives = [tables.facts.sessions.get(session) for session in p.session[claim].tolist()]
+    ends = np.array([-1 if life is None or life.to_zxid is None else life.to_zxid for life in lives])
+    is_deletion = p.op[end] != CREATE  # a claim after a claim: the log has a hole
+    is_by_other = is_deletion & (p.session[end] != p.session[claim])
+    is_asked_for = is_deletion & ~columns.synthetic[last] & (ends != p.zxid[end])
+    how = ["open", "deleted_by_other", "release"]
+    spans["ended"] = np.select([end < 0, is_by_other, is_asked_for], how, "session_end")
+    order = np.argsort(np.where(end < 0, len(columns) + spans["row"], last))
+    subs = np.where(end < 0, spans["row"], columns.sub[last])[order]
+    return spans, _owner_table(spans[order], partition_columns(keys, codes[order]), subs)
+
+
+def _owner_table(spans: Numbers, partitions: dict[str, Any], subs: Numbers) -> Any:
+    is_open = spans["is_open"]
+    return pa.table(
+        {
+            **partitions,
+            "owner": pa.array(spans["name"], pa.string()),
+            "session": session_column(spans["session"]),
+            "from_zxid": pa.array(spans["from_zxid"]),
+            "to_zxid": pa.array(spans["to_zxid"], mask=is_open),
+            "from": moments(pa.array(spans["from_ms"])),
+            "to": moments(pa.array(spans["to_ms"], mask=is_open)),
+            "ended_by": pa.array(spans["ended"], pa.string()),
+            "_zxid": pa.array(np.where(is_open, LARGEST, spans["to_zxid"])),
+            "_path": pa.nulls(len(spans), pa.string()),
+            "_sub": pa.array(subs),
+        }
+    )
+
+
 def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
-    """Returns who was controller, and every write of the epoch."""
-    timeline: Timeline[tuple[str]] = timeline_of(facts, limits)
+    """The brokers that were controller, and every write of the epoch."""
+    spans = []
     for life in facts.controllers:
-        value = decoded(ControllerRegistration.decode, life.path, life.data)
+        value = cluster.decoded(ControllerRegistration.decode, life.path, life.data)
         row = "cannot be read" if value is None else f"broker {value.broker}"
         until = facts.end_zxid if life.to_zxid is None else life.to_zxid - 1
-        epoch = epoch_at(facts, until)
-        name = controller_name(life) if epoch is None else f"{controller_name(life)}, epoch {epoch}"
-        timeline.add((row,), _span(life, name, facts))
+        epoch = cluster.epoch_at(facts, until)
+        name = (
+            cluster.controller_name(life)
+            if epoch is None
+            else f"{cluster.controller_name(life)}, epoch {epoch}"
+        )
+        spans.append(((row,), _of_life(life, name, facts)))
     epochs = []
     for change in facts.controller_epochs[-limits.marks :]:
-        value_ = decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
-        session = names.of(session_text(change.session)) if change.session else NOBODY
+        value_ = cluster.decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
+        session = names.session(change.session)
         text = "deleted" if change.data is None else "cannot be read" if value_ is None else str(value_.epoch)
         epochs.append([change.time_ms, hex_zxid(change.zxid), names.of(text), session])
+    data = timeline_of(spans, facts, limits).data("controller", names)
     more = len(facts.controller_epochs) - len(epochs)
-    notes = timeline.notes("controller")
     if more:
-        notes.append(f"The first {more} writes of the epoch are left out.")
-    return {**timeline.data("controller", names), "notes": notes, "epochs": epochs}
+        data["notes"].append(f"The first {more} writes of the epoch are left out.")
+    return {**data, "epochs": epochs}
 
 
 def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
-    """Returns when each broker was registered, and how each registration ended."""
-    timeline: Timeline[tuple[int, str]] = timeline_of(facts, limits)
+    """Each broker with its registrations, and how each of them ended."""
+    spans = []
     for broker, lives in facts.brokers.items():
         key = (int(broker) if broker.isdecimal() and len(broker) < 20 else 2**63, f"broker {broker}")
         for life in lives:
-            timeline.add(key, _span(life, _address(life), facts))
-    rows = [[names.of(row[1]), _fields(spans, names)] for row, spans in timeline.rows()]
-    return {"notes": timeline.notes("broker"), "rows": rows}
+            value = cluster.decoded(BrokerRegistration.decode, life.path, life.data)
+            address = "cannot be read" if value is None else f"{value.host}:{value.port}"
+            spans.append((key, _of_life(life, address, facts)))
+    data = timeline_of(spans, facts, limits).data("broker", names)
+    return {**data, "rows": [row[1:] for row in data["rows"]]}
 
 
 def replica_faults(
     topic: str, partitions: Iterable[tuple[int, Sequence[ViewStretch]]]
 ) -> Iterator[tuple[tuple[str, int], Span]]:
-    """Yields when a partition of a topic had no leader, or too few replicas in sync.
+    """The times in which a partition of a topic had no leader, or too few replicas in sync.
 
     A change of what is wrong begins another span.
     """
@@ -205,39 +215,24 @@ def replica_faults(
             if text is not None:
                 of_text = list(run)
                 since, to = of_text[0].since, of_text[-1].to
-                ends = (None, None) if to is None else (to.zxid, to.time_ms)
-                span = Span(
-                    since.time_ms, ends[1], text, since.session, since.zxid, ends[0], "over" if to else "open"
-                )
-                yield (topic, partition), span
-
-
-def replication(
-    faults: Iterable[tuple[tuple[str, int], Span]], facts: Facts, limits: ReportLimits
-) -> Timeline[tuple[str, int]]:
-    """The faults of all partitions; there is room for those that began first."""
-    timeline: Timeline[tuple[str, int]] = timeline_of(facts, limits)
-    for row, span in sorted(faults, key=lambda fault: (fault[1].from_zxid, fault[0])):
-        timeline.add(row, span)
-    return timeline
+                yield (topic, partition), _span(since, to, text, "over")
 
 
 def _fault(view: PartitionView) -> str | None:
     if view.state is None or view.is_deleting:
         return None
     if view.state.leader == NO_LEADER:
-        return f"no leader; in sync {brokers_text(view.state.isr)}"
+        return f"no leader; in sync {cluster.brokers_text(view.state.isr)}"
     missing = [broker for broker in view.replicas or () if broker not in view.state.isr]
     if not missing:
         return None
-    return f"not in sync {brokers_text(missing)}; leader {view.state.leader}"
+    return f"not in sync {cluster.brokers_text(missing)}; leader {view.state.leader}"
 
 
-def _span(life: Life, name: str, facts: Facts) -> Span:
-    ended = "open" if life.to_zxid is None else ending_text(facts, life)
-    return Span(life.from_ms, life.to_ms, name, life.session, life.from_zxid, life.to_zxid, ended)
+def _of_life(life: Life, name: str, facts: Facts) -> Span:
+    return _span(cluster.begin_of(life), cluster.end_of(life), name, cluster.ending_text(facts, life))
 
 
-def _address(life: Life) -> str:
-    value = decoded(BrokerRegistration.decode, life.path, life.data)
-    return "cannot be read" if value is None else f"{value.host}:{value.port}"
+def _span(since: ChangeStamp, to: ChangeStamp | None, name: str, ended: str) -> Span:
+    until, how = (since, "open") if to is None else (to, ended)
+    return since.zxid, until.zxid, since.time_ms, until.time_ms, since.session, 1, to is None, name, how

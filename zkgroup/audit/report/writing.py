@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from string import Template
+from typing import Any, Final, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -17,15 +21,21 @@ from zkgroup.audit.findings.engine import Found, audit_rows
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.incidents.incident import FoundIncidents
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
-from zkgroup.audit.report.data import About, report_data
-from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
-from zkgroup.audit.report.page import page
-from zkgroup.audit.report.parquet import Drafts, table_of
-from zkgroup.audit.report.tables import FINDINGS, TABLES, Give, finding_columns, nowhere
+from zkgroup.audit.report.sections import ColumnsDrawing
+from zkgroup.audit.report.tables import FINDINGS, TABLES, Give, finding_columns, nowhere, table_of
 from zkgroup.errors import ConfigError, RefusedError
+from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.health import FileHealth
 
+SCRIPTS: Final = (
+    *("base.js", "time_axis.js", "timeline.js", "spans.js", "chart.js"),
+    *("incidents.js", "findings.js", "groups.js", "cluster.js", "main.js"),
+)
+"""In the order in which they stand in the page."""
+_HARMLESS: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+"""JSON has these in strings only, so as escapes they mean the same, and no data ends the script."""
+_ROWS_PER_GROUP: Final = 50_000
 JSON, PARQUET = "findings.json", "findings.parquet"
 """The files of the findings."""
 
@@ -37,23 +47,14 @@ class ReportPlace(NamedTuple):
     folder: Path
     """Of findings.json and the Parquet files. Their names are the same for every report."""
 
-    @classmethod
-    def of(cls, page: Path, folder: Path | None = None) -> ReportPlace:
-        """Without a folder the files are beside the page."""
-        return cls(page, page.parent if folder is None else folder)
-
-    def files(self) -> list[Path]:
-        """All that may be written."""
-        tables = (f"{name}.parquet" for name in TABLES)
-        return [self.page, *(self.folder / name for name in (JSON, PARQUET, *tables))]
-
 
 def require_free(place: ReportPlace, *, overwrite: bool) -> None:
     """Raises RefusedError where a file of the report is there, ConfigError where there is no folder."""
     for folder in (place.page.parent, place.folder):
         if not folder.is_dir():
             raise ConfigError(f"{folder}: expected a folder to write the report into, found none")
-    for path in place.files():
+    names = (JSON, PARQUET, *(f"{name}.parquet" for name in TABLES))
+    for path in (place.page, *(place.folder / name for name in names)):
         if path.exists() and not overwrite:
             raise RefusedError(
                 f"{path}: there is such a file already; name another page, another --data-dir"
@@ -126,24 +127,90 @@ def report_of(
 
     Raises what `engine.audit` raises.
     """
-    limits = limits or ReportLimits()
-    with closing(ColumnsDrawing(source.rows(start, end), group, limits, give)) as drawing:
+    with closing(ColumnsDrawing(source.rows(start, end), group, limits or ReportLimits(), give)) as drawing:
         found = audit_rows(source, drawing.audited, ALL_RULES) if found is None else found
         progress("shaping the report")
-        seen, drawn = drawing.audited.rows.seen, drawing.drawn()
-        about = About(  # behind the rows: reading them shows what is damaged
-            inputs=[str(path) for path in inputs] or ["the live ensemble"],
-            files=list(health_of(map(Path, inputs), source.history) if files is None else files()),
-            group=group,
-            seen_zxid=seen.zxid,
-            is_exact=seen.is_exact,
-            detail=seen.detail,
-            damage=source.damages(),
-            notes=source.notes(),
-        )
-    incidents = numbered(found)
-    data = report_data(drawn, found, incidents, about, limits)
-    return AuditReport(data, found, incidents, about.damage, about.notes)
+        drawing.finish()
+        # Behind the rows: reading them shows what is damaged.
+        health = list(health_of(map(Path, inputs), source.history) if files is None else files())
+        damages, notes = source.damages(), source.notes()
+    incidents, read = numbered(found), [str(path) for path in inputs] or ["the live ensemble"]
+    data = drawing.data(found, incidents, read, health, damages, notes)
+    return AuditReport(data, found, incidents, damages, notes)
+
+
+def page(data: dict[str, Any]) -> str:
+    """The report as HTML.
+
+    The page's own policy lets only this style and these scripts run, known by their digests, and nothing be
+    fetched; names and texts of the data are put in as text.
+    """
+    style, script = _asset("report.css"), "\n".join(map(_asset, SCRIPTS))
+    return Template(_asset("report.html")).substitute(
+        style=style,
+        script=script,
+        policy=f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
+        " img-src data:; base-uri 'none'; form-action 'none'",
+        data=json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_HARMLESS),
+    )
+
+
+def _asset(name: str) -> str:
+    return (resources(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+class Drafts:
+    """Files of the tables that are being written, in the folder that they are for."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder, self._writers = folder, dict[str, pq.ParquetWriter]()
+        for name, columns in TABLES.items():
+            draft = _draft(folder, name)
+            with _with_place(draft):
+                self._writers[name] = stack.enter_context(pq.ParquetWriter(draft, schema(columns)))
+
+    def add(self, name: str, table: Any) -> None:
+        """Takes rows of a table. Raises ConfigError where they cannot be written."""
+        with _with_place(_draft(self._folder, name)):
+            self._writers[name].write_table(table, _ROWS_PER_GROUP)
+
+    def finish(self) -> list[Path]:
+        """Gives each file its name, whole; these are the names. Raises ConfigError where that fails."""
+        paths = []
+        for name, writer in self._writers.items():
+            draft, path = _draft(self._folder, name), self._folder / f"{name}.parquet"
+            with _with_place(path):
+                writer.close()
+                paths.append(draft.replace(path))
+        return paths
+
+
+@contextmanager
+def drafts(folder: Path) -> Iterator[Drafts]:
+    """Tables of a report in a folder; drafts that are not finished are gone when the block ends."""
+    try:
+        with ExitStack() as stack:
+            yield Drafts(folder, stack)
+    finally:
+        for name in TABLES:
+            _draft(folder, name).unlink(missing_ok=True)
+
+
+def _draft(folder: Path, name: str) -> Path:
+    return folder / f".{name}.parquet.part"
+
+
+@contextmanager
+def _with_place(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:

@@ -13,8 +13,14 @@ from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.incidents.incident import FoundIncidents
 from zkgroup.audit.inputs.manifest import Folder
 from zkgroup.audit.inputs.stored_files import parquet_of
-from zkgroup.audit.report.parquet import table_of
-from zkgroup.audit.report.tables import ENSEMBLE, FINDINGS, INCIDENTS, finding_columns, incident_columns
+from zkgroup.audit.report.tables import (
+    ENSEMBLE,
+    FINDINGS,
+    INCIDENTS,
+    finding_columns,
+    incident_columns,
+    table_of,
+)
 from zkgroup.audit.report.writing import json_text
 
 FINDINGS_FILE: Final = "findings.json"

@@ -25,13 +25,11 @@ from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.report import sections
-from zkgroup.audit.report.data import About, report_data
-from zkgroup.audit.report.in_columns import ColumnsDrawing
 from zkgroup.audit.report.keeping import ReportLimits
-from zkgroup.audit.report.parquet import drafts
+from zkgroup.audit.report.sections import ColumnsDrawing
+from zkgroup.audit.report.writing import drafts
 
 HISTORIES = int(os.environ.get("ZKGROUP_REPORTED_HISTORIES", "3"))
-ABOUT = About(inputs=["made"])
 TIGHT = replace(ReportLimits(), partitions=3, spans=9, points=12, marks=4, rebalances=2, changes=5)
 MANY = replace(ReportLimits(), partitions=40, spans=200, points=300)
 
@@ -64,8 +62,8 @@ def check_equal(rows: Rows, group: str | None = None, limits: ReportLimits | Non
         taken = Taken()
         with closing(kind(rows, group, limits or ReportLimits(), taken.add)) as drawing:
             nothing = Found([], [], drawing.audited.facts)
-            drawn = drawing.drawn()
-        found.append((report_data(drawn, nothing, numbered(nothing), ABOUT, limits), taken.rows))
+            drawing.finish()
+        found.append((drawing.data(nothing, numbered(nothing), ["made"]), taken.rows))
     (at_once, tables), (in_turn, tables_in_turn) = found
     for section, fields in at_once.items():
         assert in_turn[section] == fields, section
@@ -115,7 +113,7 @@ def test_a_partition_beyond_all_numbers_is_written(kind: str, tmp_path: Path) ->
 
     with drafts(tmp_path) as rows:
         with closing(KINDS[kind](rows_of(list(log.events())), None, ReportLimits(), rows.add)) as drawing:
-            drawing.drawn()
+            drawing.finish()
         rows.finish()
 
     for table in ("owners", "offsets"):

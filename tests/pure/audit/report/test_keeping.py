@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from tests.worlds.made_reports import HOSTILE
-from zkgroup.audit.report.keeping import Kept, Names, number, shown
-from zkgroup.audit.report.timelines import Span, Timeline
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.report.keeping import Names, ReportLimits, number, shown, weightiest
+from zkgroup.audit.report.timelines import Span, timeline_of
 
 
 def test_what_cannot_be_seen_is_spelled() -> None:
@@ -36,44 +39,48 @@ def test_numbers_that_a_browser_would_round_are_text() -> None:
 
 
 def test_the_weightiest_are_kept_in_their_order() -> None:
-    """What is left out is counted."""
-    kept: Kept[int] = Kept(3, weight=float)
-    for value in (5, 1, 9, 2, 7):
-        kept.add(value)
+    """Of equal ones the first."""
+    assert weightiest([5, 1, 9, 2, 7], 3, float) == [5, 9, 7]
+    assert weightiest("abc", 2, lambda _: 0) == ["a", "b"]
 
-    assert (kept.items(), kept.left_out) == ([5, 9, 7], 2)
+
+def _timeline(count: int, facts: Facts) -> dict[str, Any]:
+    """The data of a row of spans of 8 ms each, one every 10 ms."""
+    spans: list[tuple[tuple[str], Span]] = [
+        (("row",), (at, at, at * 10, at * 10 + 8, 0, 1, False, "abc"[at % 3], "open")) for at in range(count)
+    ]
+    return timeline_of(spans, facts, replace(ReportLimits(), spans=100)).data("partition", Names())
 
 
 def test_too_many_spans_come_together() -> None:
     """A long row shrinks below its bound, tells how many spans each stands for, and loses none."""
-    timeline: Timeline[str] = Timeline(spans=100, rows=5, start_ms=0, length_ms=100_000)
-    for at in range(10_000):
-        timeline.add("row", Span(at * 10, at * 10 + 8, "abc"[at % 3], 0, at, at, "open"))
+    data = _timeline(10_000, Facts(has_log=True, end_ms=100_000))
 
-    ((_, spans),) = timeline.rows()
+    ((_, spans),) = data["rows"]
 
-    assert len(spans) <= 101
-    assert sum(span.together for span in spans) == 10_000
-    assert (spans[0].from_ms, spans[-1].to_ms) == (0, 99_998)
-    assert all(one.to_ms is not None and one.to_ms <= two.from_ms for one, two in pairwise(spans))
-    assert any("drawn as one" in note for note in timeline.notes("partition"))
+    assert len(spans) <= 100
+    assert sum((*span, 1)[7] for span in spans) == 10_000
+    assert (spans[0][0], spans[-1][0] + spans[-1][1]) == (0, 99_998)
+    assert all(one[0] + one[1] <= two[0] for one, two in pairwise(spans))
+    assert "drawn as one" in data["notes"][0]
 
 
 def test_few_spans_stay_as_they_are() -> None:
     """Nothing is brought together without need."""
-    timeline: Timeline[str] = Timeline(spans=100, rows=5, start_ms=0, length_ms=100_000)
-    for at in range(50):
-        timeline.add("row", Span(at * 10, at * 10 + 8, "a", 0, at, at, "open"))
+    data = _timeline(50, Facts(has_log=True, end_ms=100_000))
 
-    assert [span.together for span in timeline.rows()[0][1]] == [1] * 50
-    assert timeline.notes("partition") == []
+    assert [len(span) for span in data["rows"][0][1]] == [7] * 50
+    assert data["notes"] == []
 
 
 def test_rows_beyond_the_bound_are_counted() -> None:
     """Each once, however many spans it had."""
-    timeline: Timeline[str] = Timeline(spans=100, rows=1, start_ms=0, length_ms=10)
-    for row in ("a", "b", "c", "b"):
-        timeline.add(row, Span(0, 1, "a", 0, 1, 1, "open"))
+    spans: list[tuple[tuple[str], Span]] = [
+        ((row,), (0, 1, 0, 1, 1, 1, False, "a", "open")) for row in "abcb"
+    ]
+    names = Names()
 
-    assert [row for row, _ in timeline.rows()] == ["a"]
-    assert timeline.notes("partition") == ["2 partitions more did not fit and are not drawn."]
+    data = timeline_of(spans, Facts(), replace(ReportLimits(), partitions=1)).data("partition", names)
+
+    assert [names.texts[row[0]] for row in data["rows"]] == ["a"]
+    assert data["notes"] == ["2 partitions more did not fit and are not drawn."]

@@ -14,8 +14,7 @@ from tests.worlds import audit_folders
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.made_reports import GROUP, HOSTILE, busy, data_in, data_of, shape_of
 from zkgroup.audit.report.keeping import ReportLimits
-from zkgroup.audit.report.page import page
-from zkgroup.audit.report.writing import report_of
+from zkgroup.audit.report.writing import page, report_of
 
 SECTIONS = (
     *(
