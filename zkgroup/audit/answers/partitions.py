@@ -66,7 +66,7 @@ class OwnerLife(NamedTuple):
     thread: str
     """The text of the znode, what is no UTF-8 replaced."""
     session: int
-    """Names who created it; 0 for one of a snapshot that is not ephemeral."""
+    """That created it; 0 for one of a snapshot that is not ephemeral."""
     from_zxid: int
     from_ms: int
     to_zxid: int | None = None
@@ -145,8 +145,7 @@ class OffsetWrite(NamedTuple):
     offset: int | None
     """None where it is no number; negative means "none"."""
     previous: int | None
-    """Holds what the znode held before, in the same life; None where it held nothing, or that is not
-    known."""
+    """That of the znode before, in the same life; None where it held nothing, or that is not known."""
     holder: OwnerLife | None
     holder_known: bool
     """False as long as no row of the owner was seen: it may have no owner, or one from before the history."""
@@ -175,7 +174,7 @@ class PartitionStep(NamedTuple):
     ended: OwnerLife | None
     """The ownership that the row ended."""
     holder: OwnerLife | None
-    """Names who owns the partition behind the row."""
+    """The ownership behind the row."""
     value: int | None
     """The offset behind the row."""
     exists: bool
@@ -243,13 +242,13 @@ class OffsetRow(NamedTuple):
     session: int
     """0 for what a snapshot holds: it does not say who wrote."""
     members: tuple[str, ...]
-    """Holds what this session ever was in the group."""
+    """Of the group, in this session."""
     kind: OffsetKind
     """`claim`: a claim by zkgroup, which writes what was there. `reset`: an operator's, by its marker."""
     offset: int | None
     """None where it is no number, and for a deletion; negative means "none"."""
     previous: int | None
-    """Holds what the znode held before, in the same life."""
+    """That of the znode before, in the same life."""
     owned: bool | None
     """True if the writer owned the partition; None where that is not known."""
     owner: str | None
@@ -291,7 +290,7 @@ def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[Of
 
 
 class Members(dict[int, tuple[str, ...]]):
-    """Holds what each session was in the group, looked up once."""
+    """The members that each session was in the group, looked up once."""
 
     def __init__(self, facts: Facts, group: str) -> None:
         super().__init__()

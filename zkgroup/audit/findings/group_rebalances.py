@@ -163,7 +163,7 @@ Cause = Literal[
 
 
 class Trigger(NamedTuple):
-    """Holds what set a rebalance off, or happened in it.
+    """A cause of a rebalance, before it or in it.
 
     `expiry` is the end of a session whose member came back later in the history, `crash` of one that did
     not. `removal` is a registration that another session deleted, `unreadable registration` one that stops
@@ -185,8 +185,7 @@ class PartitionChange(NamedTuple):
     """The thread that owned it before the rebalance."""
     after: str | None
     down_ms: int | None
-    """Says how long no member owned it, since its last owner; None where none does at the end, or none
-    did."""
+    """How long no member owned it, since its last owner; None where none does at the end, or none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +205,13 @@ class Rebalance:
     members: int
     """Registered at its end."""
     retaken_by_zkgroup: int
-    """Says how many of these by zkgroup members; the JVM's always release everything."""
+    """Of these, by zkgroup members; the JVM's always release everything."""
     is_sticky: bool
     moved: int
     """Partitions that have another thread than before; not those that only one side has."""
     least: int | None
     """The fewest moves known: those of the evenest assignment, or the real ones where they were fewer, for
-    range may do with an assignment less even. None where that was not asked, or cannot be known."""
+    range may do with an assignment less even. None where that cannot be known."""
 
     @property
     def down_ms_max(self) -> int:

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.answers.partitions import (
-    OffsetWrite,
-    OwnerLife,
-    PartitionStep,
-    partition_steps,
-)
+from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, PartitionStep, partition_steps
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, partitions_with
 from zkgroup.audit.findings.times import TimeRange
 from zkgroup.audit.inputs.events import CHECK, CREATE, DELETE, Event

@@ -11,13 +11,7 @@ from typing import Final
 from zkgroup.audit.answers.partitions import member_of_thread
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
 from zkgroup.audit.findings.membership import ExpectedOwners
-from zkgroup.audit.findings.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Rule,
-    Severity,
-)
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.findings.times import FullWindow, Occurrence, TimeRange, full_windows
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, Life

@@ -10,14 +10,7 @@ from zkgroup.audit.findings.times import FullWindow, full_windows
 from zkgroup.audit.inputs.events import SINGLE, Event
 from zkgroup.audit.inputs.facts import Facts, server_of
 from zkgroup.audit.inputs.keys import BY_SESSION, Key, Keys
-from zkgroup.audit.inputs.texts import (
-    count_text,
-    duration_text,
-    members_of,
-    only_group,
-    session_text,
-    who,
-)
+from zkgroup.audit.inputs.texts import count_text, duration_text, members_of, only_group, session_text, who
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
 from zkgroup.znodes.sessions import effect_without_session, lacks_session

@@ -237,14 +237,13 @@ class ScreenTables:
         return Selection(rows[some.rows], some.codes, some.keys)
 
     def written_ms(self, rows: Numbers) -> Numbers:
-        """Returns when rows were written: of seeds, when their data was, or they were made if that is
-        later."""
+        """The times of rows; of seeds, when their data was written, or they were made if that is later."""
         mtime_ms = pc.fill_null(self.columns.mtime_ms.take(pa.array(rows)), 0).to_numpy()
         written: Numbers = np.maximum(self.columns.time_ms[rows], mtime_ms)
         return written
 
     def set_ms(self, rows: Numbers) -> Numbers:
-        """Returns when rows set their data: of seeds, when it was set last, where that is known."""
+        """The times at which rows set their data: of seeds, when it was set last, where that is known."""
         mtime_ms = self.columns.mtime_ms.take(pa.array(rows))
         is_known = self.columns.seed[rows] & mtime_ms.is_valid().to_numpy(zero_copy_only=False)
         at_ms: Numbers = np.where(is_known, pc.fill_null(mtime_ms, 0).to_numpy(), self.columns.time_ms[rows])
