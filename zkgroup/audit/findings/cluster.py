@@ -284,7 +284,7 @@ def absences(
 
 
 def ending_text(facts: Facts, life: Life) -> str:
-    """How an ephemeral that is gone ended: with its session, or by a deletion."""
+    """The end of an ephemeral that is gone: with its session, or by a deletion."""
     session = facts.sessions.get(life.session)
     if session is not None and session.to_zxid == life.to_zxid:
         return "its session expired" if session.expired else "it closed its session"

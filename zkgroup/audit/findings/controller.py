@@ -189,11 +189,7 @@ def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Boun
     """
     for event, what, partition, epoch in _decisions(rows):
         place = path_kind(event.path)
-        why = _other_controller(event, facts)
-        if why is None and epoch is not None:
-            in_force = _epoch_in_force(event.zxid, facts)
-            if in_force is not None and epoch < in_force:
-                why = f"controller epoch {in_force} was in force"
+        why = _why_not(event, epoch, facts)
         by_hand = place.kind == "admin" and not _is_of_broker(event.session, facts)
         if why is None or (by_hand and life_at(facts.controllers, event.zxid) is None):
             continue  # with no controller at all tools take requests off themselves
@@ -271,22 +267,21 @@ def _asked_for(event: Event) -> frozenset[TopicPartition] | None:
     return None if value is None else frozenset(value.targets)
 
 
-def _other_controller(event: Event, facts: Facts) -> str | None:
-    """The controller, if it was not the writer; None also where that is not known."""
-    controller = life_at(facts.controllers, event.zxid)
+def _why_not(event: Event, epoch: int | None, facts: Facts) -> str | None:
+    """The reason for which a decision was not the writer's; None also where the controller is not known."""
+    controller, in_force = life_at(facts.controllers, event.zxid), epoch_at(facts, event.zxid)
     if controller is None:
         began = facts.controllers and facts.controllers[0].from_zxid <= event.zxid
-        return "there was no /controller" if began or facts.is_whole else None
-    return None if controller.session == event.session else f"{controller_name(controller)} held /controller"
-
-
-def _epoch_in_force(zxid: int, facts: Facts) -> int | None:
-    """A KRaft controller that is active during a migration (from 3.4 on) writes its own into states."""
-    life = life_at(facts.controllers, zxid)
-    value = None if life is None else decoded(ControllerRegistration.decode, life.path, life.data)
-    if value is not None and value.kraft_epoch is not None:
-        return value.kraft_epoch
-    return epoch_at(facts, zxid)
+        if began or facts.is_whole:
+            return "there was no /controller"
+    elif controller.session != event.session:
+        return f"{controller_name(controller)} held /controller"
+    else:  # a KRaft controller that is active during a migration (from 3.4 on) writes its own into states
+        value = decoded(ControllerRegistration.decode, controller.path, controller.data)
+        if value is not None and value.kraft_epoch is not None:
+            in_force = value.kraft_epoch
+    is_older = epoch is not None and in_force is not None and epoch < in_force
+    return f"controller epoch {in_force} was in force" if is_older else None
 
 
 def _is_of_broker(session: int, facts: Facts) -> bool:

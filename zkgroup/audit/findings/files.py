@@ -258,7 +258,7 @@ def _mismatches(history: History, verification: HistoryVerification) -> Iterator
 
 
 def _coverage(history: History, verification: HistoryVerification) -> Iterator[_Mismatch]:
-    """Where servers wrote no digests, what was compared instead: such a history is never said to be clean."""
+    """The checks in place of digests that servers did not write: such a history is never said to be clean."""
     checks = record_checks_of(history)
     if not checks.without_digest:
         return

@@ -32,7 +32,7 @@ _PROTECTED: Final = (brokers_path(), consumers_path())
 
 
 def _area(event: Event) -> Key | None:
-    """Returns what a write is a write to: of a group its ids, owners or offsets, else the first two names."""
+    """The target of a write: of a group its ids, owners or offsets, else the first two names of the path."""
     if event.seed or event.op == "check":
         return None
     if not event.applied:
@@ -171,7 +171,7 @@ def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
 
 
 def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
-    """Returns who watches a path by the recipes of Kafka's clients."""
+    """The registrations of those that watch a path by the recipes of Kafka's clients."""
     if len(key) > 1:
         return facts.members.get(key[1], ())
     by_name = facts.brokers if key == (ControllerRegistration.path(),) else facts.members

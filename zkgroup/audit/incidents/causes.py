@@ -332,7 +332,7 @@ class _GroupCauses:
         return self._of_rebalance(rebalance) if rebalance else Cause("membership change", self._group)
 
     def _of_rebalance(self, one: Finding) -> Cause:
-        """What began it: a foreign write, a registration or an expiry in it, else the membership itself."""
+        """The beginning of it: a foreign write, a registration or an expiry, else the membership."""
         rebalance = self._rebalances.at(_start(one)) or one
         start = _start(rebalance)
         if start not in self._of_begun:

@@ -1,4 +1,4 @@
-"""The words for incidents: their titles, and what several findings of one name are called."""
+"""The words for incidents: their titles, and those for several findings of one name."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ NOTES: Mapping[str, str] = {
     "session_leak": "idle session(s) kept alive",
     "open_acl": "finding(s) about ACLs",
 }
-"""What findings of a name are called: `(s)` is for more than one; behind `|` stands what those are called."""
+"""The word for findings of a name: `(s)` is for more than one; behind `|` stands another word for those."""
 
 
 def called(name: str, count: int) -> str:

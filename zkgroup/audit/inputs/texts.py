@@ -16,7 +16,7 @@ def session_text(session: int) -> str:
 
 
 def session_digits(sessions: Iterable[int]) -> int:
-    """Returns how many last digits, two or more, differ between all these sessions."""
+    """The number of last digits, two or more, that differ between all these sessions."""
     texts = {session_text(session) for session in sessions}
     return next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
 
@@ -79,7 +79,7 @@ def only_group(facts: Facts, session: int) -> str | None:
 
 
 def is_member(facts: Facts, group: str, session: int) -> bool:
-    """Returns whether a session ever registered in a group."""
+    """True if a session ever registered in a group."""
     return bool(members_of(facts, session, group))
 
 
