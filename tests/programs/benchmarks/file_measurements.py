@@ -37,7 +37,7 @@ VALUES = "CPU: the decoding of each record in Python, and a value for each colum
 COPIES = "CPU: half of it is Arrow's, which copies texts"
 LINES = "CPU: passes over all bytes, some 40 indexings and, for Arrow, the copying of texts"
 IS_BUILT = find_spec("zkgroup.zkfiles.kernel") is not None
-CALLS_OF_LOGS = {**({KERNEL_ARROW: 0.5, KERNEL: 0.5} if IS_BUILT else {}), LISTS: 36.0}
+CALLS_OF_LOGS = {**({KERNEL_ARROW: 0.5, KERNEL: 0.5} if IS_BUILT else {}), LISTS: 52.0}
 """Of a row, at most, in each way that is here."""
 CALLS_OF_SNAPSHOTS = {ARROW: 0.5, PACKED: 0.5}
 WANTED_OF_PARSER = {KERNEL_ARROW: 0.4, KERNEL: 1.0}

@@ -2,7 +2,7 @@
 
     python -m tests.programs.benchmarks.read_files log|snapshot FILE lists|packed|arrow REPEATS
 
-`lists` is of a log by plain Python; `packed` is of a log by the kernel, of a snapshot by numpy; `arrow`
+`lists` is of a log by plain Python, with the kernel switched off; `packed` is of a log by the kernel, of a snapshot by numpy; `arrow`
 makes record batches of that. The first reading is not counted: it imports what it needs. Prints one
 line of JSON: rows, CPU seconds and seconds of each reading, the most memory that the process had, in MiB, and
 how many calls a reading makes.
@@ -21,8 +21,6 @@ from tests.programs.benchmarks.calls import calls_of
 
 def main() -> None:
     kind, path, way, repeats = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    if way == "lists":
-        sys.modules["numpy"] = None  # type: ignore[assignment]
     if kind == "log":
         from zkgroup.zkfiles.columns import log_columns as read
     else:
