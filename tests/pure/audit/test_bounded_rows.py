@@ -117,8 +117,8 @@ def test_rows_that_are_gone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A file that someone cut has nothing more to read: that is an error, not a loop."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with closing(buckets.TemporaryBuckets(2)) as kept:
-        kept.add(columns_of(events_in(open_source([folder(INCIDENTS)]).rows())))
-        os.truncate(kept.tables._file.fileno(), 1)
+        kept.add_rows(columns_of(events_in(open_source([folder(INCIDENTS)]).rows())))
+        os.truncate(kept._file.fileno(), 1)
 
         with pytest.raises(ConfigError, match="kept there are gone"):
             kept.columns(kept.names[0])

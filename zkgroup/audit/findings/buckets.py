@@ -159,7 +159,7 @@ class AuditedRows:
     @property
     def written(self) -> int:
         """Bytes that were written to the disk."""
-        return 0 if self._kept is None else self._kept.tables.size
+        return 0 if self._kept is None else self._kept.size
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         """Yields what the rules find."""
@@ -202,7 +202,7 @@ class AuditedRows:
                 self._kept = TemporaryBuckets(self._limits.buckets)
             if self._kept is not None:
                 for each in held:
-                    self._kept.add(each)
+                    self._kept.add_rows(each)
                     known.append(compact(each.take(known_rows(each))))
                 held.clear()
         return joined(known or held)

@@ -154,26 +154,21 @@ class TemporaryTables:
             self._file.close()
 
 
-class TemporaryBuckets:
+class TemporaryBuckets(TemporaryTables):
     """The rows of a history by bucket."""
 
     def __init__(self, count: int) -> None:
         """Of `count` buckets for groups, and one more."""
-        self._count: Final = count
+        super().__init__()
         self.names: Final = names_of(count)
-        self.tables: Final = TemporaryTables()
 
-    def add(self, columns: Columns) -> None:
+    def add_rows(self, columns: Columns) -> None:
         """Rows behind those that were added before. Raises ConfigError where the disk has no room."""
-        codes = numbers_of(pa.array(columns.paths, pa.string()), self._count)[columns.path]
+        codes = numbers_of(pa.array(columns.paths, pa.string()), len(self.names) - 1)[columns.path]
         for number, rows in by_code(table_of(columns), codes):
-            self.tables.add(self.names[number], rows)
+            self.add(self.names[number], rows)
 
     def columns(self, name: str) -> Columns:
         """The rows of a bucket, in the order in which they were added. Raises ConfigError."""
-        tables = self.tables.read(name, AS_CODES)
+        tables = self.read(name, AS_CODES)
         return columns_of_rows(pa.concat_tables(tables)) if tables else columns_of(())
-
-    def close(self) -> None:
-        """Gives the file back."""
-        self.tables.close()
