@@ -199,17 +199,15 @@ class AllOffsets:
             for row, place in sorted(self._numbers.items())
             if place in self._commits
         ]
-        marks = [_mark(mark, names) for mark in sorted(self._marks, key=itemgetter(1, 0))]
+        marks = [
+            [
+                *(names.of(write["group"]), names.of(write["topic"]), partition, _MARKS[kind]),
+                *(ms, hex_zxid(write["zxid"]), number(write["previous"]), number(write["offset"])),
+                *(names.of(write["session"]), names.of(write["members"] or None), names.of(write["owner"])),
+            ]
+            for kind, _, partition, ms, write in sorted(self._marks, key=itemgetter(1, 0))
+        ]
         return {"notes": notes, "rows": rows, "marks": marks}
-
-
-def _mark(mark: _Mark, names: Names) -> list[Any]:
-    kind, _, partition, ms, write = mark
-    return [
-        *(names.of(write["group"]), names.of(write["topic"]), partition, _MARKS[kind]),
-        *(ms, hex_zxid(write["zxid"]), number(write["previous"]), number(write["offset"])),
-        *(names.of(write["session"]), names.of(write["members"] or None), names.of(write["owner"])),
-    ]
 
 
 def _thinned(points: Numbers, grain_ms: int, facts: Facts) -> Numbers:

@@ -328,14 +328,8 @@ def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:
         "down_median": down[len(down) // 2] if down else None,
         "flows": _flows(one, names),
         "changes": [
-            [
-                names.of(change.topic_partition.topic),
-                change.topic_partition.partition,
-                names.of(change.before),
-                names.of(change.after),
-                change.down_ms,
-            ]
-            for change in sorted(named, key=lambda change: change.topic_partition)
+            [names.of(topic), partition, names.of(before), names.of(after), down_ms]
+            for (topic, partition), before, after, down_ms in sorted(named, key=itemgetter(0))
         ],
     }
 

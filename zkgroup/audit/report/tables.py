@@ -19,7 +19,7 @@ from zkgroup.audit.findings.tables import PartitionTable
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding
 from zkgroup.audit.inputs.rows import Numbers
 from zkgroup.audit.inputs.texts import session_text
-from zkgroup.zkfiles.arrow import batch_of_lists, record_batch
+from zkgroup.zkfiles.arrow import batch_of_lists, record_batch, schema
 from zkgroup.zkfiles.schemas import Column
 
 Partition = tuple[str, str, int]
@@ -172,10 +172,14 @@ def session_column(sessions: Numbers) -> Any:
     return coded([session_text(one) if one else None for one in different.tolist()], codes)
 
 
-def table_of(columns: Sequence[Column], lists: Mapping[str, list[Any]]) -> Any:
-    """A pyarrow.Table of lists by the names of its columns."""
-    fitting = {column.name: _fitting(column, lists[column.name]) for column in columns}
-    return pa.Table.from_batches([record_batch(batch_of_lists(columns, fitting))])
+def table_of(columns: Sequence[Column], rows: Sequence[Any], **given: Callable[[Any], Any]) -> Any:
+    """A pyarrow.Table of rows: of each the attributes of the columns' names, but for what is given."""
+    given = {"from": attrgetter("from_ms"), "to": attrgetter("to_ms"), "session": _session, **given}
+    lists = {
+        column.name: _fitting(column, list(map(given.get(column.name) or attrgetter(column.name), rows)))
+        for column in columns
+    }
+    return pa.Table.from_batches([record_batch(batch_of_lists(columns, lists))])
 
 
 def _fitting(column: Column, values: list[Any]) -> list[Any]:
@@ -188,49 +192,38 @@ def _fitting(column: Column, values: list[Any]) -> list[Any]:
     return [value if value is None or least <= value <= most else None for value in values]
 
 
-def lists_of(
-    columns: Sequence[Column], rows: Sequence[Any], **given: Callable[[Any], Any]
-) -> dict[str, list[Any]]:
-    """The values of rows by column: attributes of the column's name, but for what is given."""
-    given = {"from": attrgetter("from_ms"), "to": attrgetter("to_ms"), "session": _session, **given}
-    return {
-        column.name: list(map(given.get(column.name) or attrgetter(column.name), rows)) for column in columns
-    }
-
-
 def rebalance_table(rows: Sequence[Rebalance]) -> Any:
     """A pyarrow.Table of REBALANCES."""
-    lists = lists_of(
+    return table_of(
         REBALANCES,
         rows,
         causes=lambda one: ", ".join(trigger.cause for trigger in one.triggers),
         touched=lambda one: len(one.changes),
         retaken=lambda one: len(one.retaken),
     )
-    return table_of(REBALANCES, lists)
 
 
 def session_table(rows: Sequence[SessionRow]) -> Any:
     """A pyarrow.Table of SESSIONS."""
-    lists = lists_of(
+    return table_of(
         SESSIONS,
         rows,
         members=lambda row: ", ".join(f"{group}/{member}" for group, member in row.members),
         brokers=lambda row: ", ".join(row.brokers),
         controller=attrgetter("was_controller"),
     )
-    return table_of(SESSIONS, lists)
 
 
-def finding_columns(rows: Sequence[NumberedFinding]) -> dict[str, list[Any]]:
-    """The columns of FINDINGS."""
-    found = lists_of(FINDINGS[:-1], [one.finding for one in rows])
-    return {**found, "incident": [one.incident for one in rows]}
+def finding_table(rows: Sequence[NumberedFinding]) -> Any:
+    """A pyarrow.Table of FINDINGS."""
+    incidents = pa.array([one.incident for one in rows], pa.int32())
+    table = table_of(FINDINGS[:-1], [one.finding for one in rows])
+    return table.append_column(schema(FINDINGS).field("incident"), incidents)
 
 
-def incident_columns(incidents: Sequence[Incident]) -> dict[str, list[Any]]:
-    """The columns of INCIDENTS."""
-    return lists_of(
+def incident_table(incidents: Sequence[Incident]) -> Any:
+    """A pyarrow.Table of INCIDENTS."""
+    return table_of(
         INCIDENTS,
         incidents,
         cause=attrgetter("cause.kind"),

@@ -140,25 +140,20 @@ def ownerships(tables: ScreenTables, numbers: Mapping[Partition, int]) -> tuple[
     how = ["open", "deleted_by_other", "release"]
     spans["ended"] = np.select([end < 0, is_by_other, is_asked_for], how, "session_end")
     order = np.argsort(np.where(end < 0, len(columns) + spans["row"], last))
-    subs = np.where(end < 0, spans["row"], columns.sub[last])[order]
-    return spans, _owner_table(spans[order], partition_columns(keys, codes[order]), subs)
-
-
-def _owner_table(spans: Numbers, partitions: dict[str, Any], subs: Numbers) -> Any:
-    is_open = spans["is_open"]
-    return pa.table(
+    ended, is_open = spans[order], end[order] < 0
+    return spans, pa.table(
         {
-            **partitions,
-            "owner": pa.array(spans["name"], pa.string()),
-            "session": session_column(spans["session"]),
-            "from_zxid": pa.array(spans["from_zxid"]),
-            "to_zxid": pa.array(spans["to_zxid"], mask=is_open),
-            "from": moments(pa.array(spans["from_ms"])),
-            "to": moments(pa.array(spans["to_ms"], mask=is_open)),
-            "ended_by": pa.array(spans["ended"], pa.string()),
-            "_zxid": pa.array(np.where(is_open, LARGEST, spans["to_zxid"])),
-            "_path": pa.nulls(len(spans), pa.string()),
-            "_sub": pa.array(subs),
+            **partition_columns(keys, codes[order]),
+            "owner": pa.array(ended["name"], pa.string()),
+            "session": session_column(ended["session"]),
+            "from_zxid": pa.array(ended["from_zxid"]),
+            "to_zxid": pa.array(ended["to_zxid"], mask=is_open),
+            "from": moments(pa.array(ended["from_ms"])),
+            "to": moments(pa.array(ended["to_ms"], mask=is_open)),
+            "ended_by": pa.array(ended["ended"], pa.string()),
+            "_zxid": pa.array(np.where(is_open, LARGEST, ended["to_zxid"])),
+            "_path": pa.nulls(len(ended), pa.string()),
+            "_sub": pa.array(np.where(is_open, ended["row"], columns.sub[last[order]])),
         }
     )
 

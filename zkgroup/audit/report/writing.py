@@ -23,7 +23,7 @@ from zkgroup.audit.incidents.incident import FoundIncidents
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.sections import ColumnsDrawing
-from zkgroup.audit.report.tables import FINDINGS, TABLES, Give, finding_columns, nowhere, table_of
+from zkgroup.audit.report.tables import TABLES, Give, finding_table, nowhere
 from zkgroup.errors import ConfigError, RefusedError
 from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.health import FileHealth
@@ -75,7 +75,7 @@ def write_report(
     _write(html, lambda draft: draft.write_text(page(report.data), encoding="utf-8"))
     text = json_text(findings_document(report.found, report.incidents))
     _write(json_file, lambda draft: draft.write_text(text, encoding="utf-8"))
-    findings = table_of(FINDINGS, finding_columns(report.incidents.findings))
+    findings = finding_table(report.incidents.findings)
     _write(table, lambda draft: pq.write_table(findings, draft))
     return [html, json_file, table, *(() if rows is None else rows.finish())]
 
@@ -111,7 +111,6 @@ def report_of(
     start: PointInTime | None = None,
     end: PointInTime | None = None,
     group: str | None = None,
-    limits: ReportLimits | None = None,
     give: Give = nowhere,
     progress: Progress = quiet,
     found: Found | None = None,
@@ -127,7 +126,7 @@ def report_of(
 
     Raises what `engine.audit` raises.
     """
-    with closing(ColumnsDrawing(source.rows(start, end), group, limits or ReportLimits(), give)) as drawing:
+    with closing(ColumnsDrawing(source.rows(start, end), group, ReportLimits(), give)) as drawing:
         found = audit_rows(source, drawing.audited, ALL_RULES) if found is None else found
         progress("shaping the report")
         drawing.finish()

@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from zkgroup.audit.documents import as_of, finding_fields, incident_fields
 from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.incidents.incident import FoundIncidents
 from zkgroup.audit.inputs.manifest import Folder
 from zkgroup.audit.inputs.stored_files import parquet_of
-from zkgroup.audit.report.tables import (
-    ENSEMBLE,
-    FINDINGS,
-    INCIDENTS,
-    finding_columns,
-    incident_columns,
-    table_of,
-)
+from zkgroup.audit.report.tables import ENSEMBLE, finding_table, incident_table
 from zkgroup.audit.report.writing import json_text
+from zkgroup.zkfiles.arrow import schema
 
 FINDINGS_FILE: Final = "findings.json"
 
@@ -66,10 +62,11 @@ def write_results(folder: Folder, audited: Sequence[Audited]) -> None:
     """Writes the JSON and the two tables."""
     findings = [(each.ensemble, one) for each in audited for one in each.incidents.findings]
     incidents = [(each.ensemble, one) for each in audited for one in each.incidents.incidents]
-    for name, columns, rows, lists in (
-        ("findings", FINDINGS, findings, finding_columns([one for _, one in findings])),
-        ("incidents", INCIDENTS, incidents, incident_columns([one for _, one in incidents])),
+    for name, rows, table in (
+        ("findings", findings, finding_table([one for _, one in findings])),
+        ("incidents", incidents, incident_table([one for _, one in incidents])),
     ):
-        of_rows = {ENSEMBLE.name: [ensemble for ensemble, _ in rows], **lists}
-        folder.write(f"{name}/{name}.parquet", parquet_of(table_of((ENSEMBLE, *columns), of_rows)))
+        ensembles = pa.array([ensemble for ensemble, _ in rows], pa.string())
+        whole = table.add_column(0, schema((ENSEMBLE,)).field(0), ensembles)
+        folder.write(f"{name}/{name}.parquet", parquet_of(whole))
     folder.write(FINDINGS_FILE, json_text(document(audited), " ").encode())
