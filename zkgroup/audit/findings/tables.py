@@ -42,10 +42,6 @@ class Selection:
         """Some of the rows."""
         return Selection(self.rows[mask], self.codes[mask], self.keys)
 
-    def none(self) -> Selection:
-        """None of the rows."""
-        return Selection(self.rows[:0], self.codes[:0], self.keys)
-
     def of_keys(self, flags: Flags) -> Selection:
         """The rows of some of the keys."""
         return self.where(flags[self.codes])
