@@ -3,9 +3,9 @@
     python -m tests.programs.benchmarks.read_files log|snapshot FILE lists|packed|arrow REPEATS
 
 `lists` is of a log by plain Python, with the kernel switched off; `packed` is of a log by the kernel, of a
-snapshot by numpy; `arrow` makes record batches of that. The first reading is not counted: it imports what it needs. Prints one
-line of JSON: rows, CPU seconds and seconds of each reading, the most memory that the process had, in MiB, and
-how many calls a reading makes.
+snapshot by numpy; `arrow` makes record batches of that. The first reading is not counted: it imports what it
+needs. Prints one line of JSON: rows, CPU seconds and seconds of each reading, the most memory that the
+process had, in MiB, and how many calls a reading makes.
 """
 
 from __future__ import annotations
