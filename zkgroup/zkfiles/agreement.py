@@ -68,7 +68,6 @@ class Held(NamedTuple):
             return None
 
     def note(self, number: int, error: JuteError) -> None:
-        """Notes that one of them cannot be read."""
         self.server.note_unreadable(self.log.path, self.base, int(self.places[0, number]), error)
 
     @property
@@ -131,7 +130,7 @@ class Piece:
 
 
 def holes_in(last: int, zxids: Numbers) -> list[Hole]:
-    """Returns what is missing between records, the first of which comes behind a zxid."""
+    """The holes between records, the first of which comes behind a zxid."""
     before = np.append([last], zxids[:-1])
     found = (hole_between(int(before[at]), int(zxids[at])) for at in np.flatnonzero(zxids != before + 1))
     return [hole for hole in found if hole is not None]
@@ -200,10 +199,9 @@ def _in_order(held: Held, order: LogOrder, from_zxid: int, to_zxid: int | None) 
 
     A record whose zxid does not follow the one before is decoded: what cannot be read has no zxid.
     """
-    zxids = held.zxids
-    if to_zxid is not None and len(past := np.flatnonzero(zxids > to_zxid)):
+    if to_zxid is not None and len(past := np.flatnonzero(held.zxids > to_zxid)):
         held = held.some(0, int(past[0]))
-        zxids = held.zxids
+    zxids = held.zxids
     before = np.append([order.last], zxids[:-1])
     jumps = np.flatnonzero((zxids != before + 1) & (zxids >= from_zxid))
     unreadable = [number for number in jumps.tolist() if held.transaction(number) is None]

@@ -16,6 +16,8 @@ from zkgroup.zkfiles.schemas import Column, ColumnType
 Numbers = NDArray[Any]
 Flags = NDArray[np.bool_]
 
+_ACL_ENTRY: Final = {"perms": pa.int32(), "scheme": pa.string(), "id": pa.string()}
+_ACL_FIELDS: Final = [pa.field(name, type_, nullable=False) for name, type_ in _ACL_ENTRY.items()]
 _TYPES: Final[dict[ColumnType, Any]] = {
     "long": pa.int64(),
     "int": pa.int32(),
@@ -23,19 +25,7 @@ _TYPES: Final[dict[ColumnType, Any]] = {
     "binary": pa.binary(),
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    "acl": pa.list_(
-        pa.field(
-            "element",
-            pa.struct(
-                [
-                    pa.field("perms", pa.int32(), nullable=False),
-                    pa.field("scheme", pa.string(), nullable=False),
-                    pa.field("id", pa.string(), nullable=False),
-                ]
-            ),
-            nullable=False,
-        )
-    ),
+    "acl": pa.list_(pa.field("element", pa.struct(_ACL_FIELDS), nullable=False)),
 }
 _STORED: Final = _TYPES | {"timestamp": pa.int64()}
 """The types of a Batch."""
@@ -71,7 +61,6 @@ class Batch:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
         return len(self.arrays[self.columns[0].name])
 
     def __getitem__(self, name: str) -> list[Any]:

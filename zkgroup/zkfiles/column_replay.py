@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
@@ -87,13 +87,13 @@ def apply_rows(
     touched, own, above = _places(rows)
     names = [rows.paths.names[code] for code in touched.tolist()]
     nodes = tree.nodes_at(names)
-    found = _replayed(rows, own, above, _before(nodes, first))
-    _require_ends(rows, found.owners, tree)
-    total, compared = _compared(rows, found.digest, tree.digest)
+    znodes, changes, owners = _replayed(rows, own, above, _before(nodes, first))
+    _require_ends(rows, owners, tree)
+    total, compared = _compared(rows, changes, tree.digest)
     wrong = compared.first_wrong_zxid
     if wrong is not None and not (tree.keeps_charset(compared.wrong) and is_known(wrong)):
         raise OddRowsError("digests of another version, or paths in another charset")
-    _write_back(tree, names, nodes, found.znodes, rows)
+    _write_back(tree, names, nodes, znodes, rows)
     rows.tell_sessions(tree.sessions)
     tree.jump(last, int(rows.time_ms[-1]), total)
     return compared
@@ -120,19 +120,18 @@ class _Paths:
         if known is not None:
             return known
         code = _NOT_COUNTED
-        if _is_counted(path):
+        if (
+            path is not None
+            and path != "/"
+            and path.count("/") <= _MOST_LEVELS
+            and not path.startswith(_OUTSIDE)
+        ):
             parent = self._code_of(path.rpartition("/")[0]) if path else _NOT_COUNTED
             code = len(self.names)
             self.names.append(path)
             self._parents.append(parent)
         self._codes[path] = code
         return code
-
-
-def _is_counted(path: str | None) -> TypeGuard[str]:
-    return (
-        path is not None and path != "/" and path.count("/") <= _MOST_LEVELS and not path.startswith(_OUTSIDE)
-    )
 
 
 class _Rows:
@@ -264,18 +263,8 @@ def _before(nodes: Sequence[Node | None], first_zxid: int) -> _Znodes:
     return znodes
 
 
-class _Replayed(NamedTuple):
-    """Holds what rows made of the znodes that they touch."""
-
-    znodes: _Znodes
-    digest: Numbers
-    """Says how each row changed the digest."""
-    owners: Numbers
-    """Of each row that made or dropped an ephemeral: its session, the row, and 1 or -1."""
-
-
 class _Events:
-    """Holds what happened to each znode, one after the other: first what it was, then each row about it."""
+    """The events of each znode, one after the other: first what it was, then each row about it."""
 
     def __init__(self, rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> None:
         acts = np.flatnonzero(rows.act > 0)
@@ -299,15 +288,18 @@ class _Events:
         return found
 
     def field(self, name: str, last: Numbers, values: Any) -> Numbers:
-        """Returns what a field is behind each event, where events at `last` give it these values."""
+        """The values of a field behind each event, where events at `last` give it these."""
         found = np.empty(len(self.row), np.int64)
         found[:] = values
         found[self.begins] = self._before[name]
         return found[last]
 
 
-def _replayed(rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> _Replayed:
-    """Applies the rows to the znodes, which were so before. Raises OddRowsError for what is not plain."""
+def _replayed(rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> tuple[_Znodes, Numbers, Numbers]:
+    """The znodes after the rows, how each row changed the digest, and the rows that concern ephemerals.
+
+    Of these the session, the row, and 1 or -1. Raises OddRowsError for what is not plain.
+    """
     events = _Events(rows, own, above, before)
     row, kind, begins = events.row, events.kind, events.begins
     zxid, ms, places = rows.zxid[row], rows.time_ms[row], np.arange(len(row))
@@ -352,7 +344,7 @@ def _replayed(rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> _Re
     owned = np.flatnonzero(((kind == _MAKE) | (kind == _DROP)) & (fields["owner"] != 0))
     signs = np.where(kind[owned] == _MAKE, 1, -1)
     owners = np.stack((fields["owner"][owned], row[owned], signs))
-    return _Replayed({name: field[events.ends] for name, field in fields.items()}, digest, owners)
+    return {name: field[events.ends] for name, field in fields.items()}, digest, owners
 
 
 def _require_plain(kind: Numbers, fields: _Znodes) -> None:
@@ -367,7 +359,7 @@ def _require_plain(kind: Numbers, fields: _Znodes) -> None:
 
 
 def _crcs(fields: _Znodes, begins: Flags, before: _Znodes) -> Numbers:
-    """Returns what each znode adds to the digest behind each event."""
+    """The part of the digest that each znode has behind each event."""
     crcs = np.zeros(len(begins), np.int64)
     crcs[begins] = before["crc"]
     counted = np.flatnonzero(~begins & (fields["is_there"] != 0))

@@ -16,7 +16,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
@@ -90,15 +89,12 @@ class FileBytes:
             count -= len(piece)
 
     def close(self) -> None:
-        """Closes the file."""
         os.close(self._descriptor)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _size_now(self) -> int:

@@ -9,7 +9,7 @@ Learner.syncWithLeader and LearnerHandler.syncFollower of ZooKeeper 3.4 to 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import groupby, repeat
@@ -24,7 +24,7 @@ from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 _NOTED: Final = 1000
 """So many notes of a kind are kept."""
-
+_ERROR: Final = int(TransactionType.ERROR)
 
 T = TypeVar("T")
 _Holder = tuple[int, Transaction]
@@ -108,7 +108,7 @@ class EnsembleFiles:
 
     @property
     def _majority(self) -> int | None:
-        """Returns how many servers are most of them; None where one folder says nothing about the others."""
+        """So many servers are most of them; None where one folder says nothing about the others."""
         if self.voters is None and len(self.servers) == 1:
             return None
         return (self.voters or len(self.servers)) // 2 + 1
@@ -120,8 +120,8 @@ class EnsembleFiles:
 
         Records that the ensemble went on without are left out and noted in `rolled_back`; where records
         differ, the one that most servers have is taken, else that of the server that goes furthest, and
-        `splits` says so. Memory: one record for each
-        server beside the readers' buffers. Raises MixedEnsembleError where the folders are not of one.
+        `splits` says so. Memory: one record for each server beside the readers' buffers. Raises
+        MixedEnsembleError where the folders are not of one.
         """
         self.require_one()
         if certain_only:
@@ -158,11 +158,13 @@ class EnsembleFiles:
                 alike.append(holder)
         if len(groups) > 1:
             groups.sort(key=lambda group: (-len(group), -max(self._last_of(each) for each, _ in group)))
-            self._note(self.splits, zxid, tuple(self._folders(group) for group in groups))
+            folders = tuple(tuple(self.servers[each].folder for each, _ in group) for group in groups)
+            self._note(self.splits, zxid, folders)
         if self.leaves_out(zxid, [each for each, _ in holders]):
             return None
         # Of a refused multi a leader's log can lack operations that the others have.
-        return min((record for _, record in groups[0]), key=_count_of_errors)
+        records = [record for _, record in groups[0]]
+        return min(records, key=lambda record: [each.type for each in record.operations].count(_ERROR))
 
     def leaves_out(self, zxid: int, holders: Sequence[int]) -> bool:
         """Returns whether the ensemble went on without what only these servers have, which is noted then."""
@@ -179,8 +181,7 @@ class EnsembleFiles:
         return went_on
 
     def is_kept(self, zxid: Any, holders: Any) -> Any:
-        """Returns whether a record that so many servers have counts, whoever they are: False where that
-        depends.
+        """Returns whether a record that so many servers have counts; False where it depends on who they are.
 
         Of arrays, a flag for each.
         """
@@ -197,17 +198,10 @@ class EnsembleFiles:
     def _last_of(self, number: int) -> int:
         return self.servers[number].last_zxid
 
-    def _folders(self, holders: Iterable[_Holder]) -> tuple[Path, ...]:
-        return tuple(self.servers[number].folder for number, _ in holders)
-
     @staticmethod
     def _note(notes: dict[int, T], zxid: int, note: T) -> None:
         if len(notes) < _NOTED:
             notes[zxid] = note
-
-
-def _count_of_errors(record: Transaction) -> int:
-    return sum(each.type == TransactionType.ERROR for each in record.operations)
 
 
 def _joined(streams: Sequence[Iterator[Transaction]]) -> Iterator[Sequence[_Holder]]:

@@ -38,12 +38,12 @@ _LEVEL: Final = 6
 _PROGRESS_EVERY: Final = 5000
 
 Progress = Callable[[int], None]
-"""Says how many znodes are done."""
+"""Called with the number of znodes that are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportHeader:
-    """Holds what an export is of, and how far it is one moment's picture."""
+    """The origin of an export, and how far it is one moment's picture."""
 
     time_ms: int | None
     """Since 1970: when it was walked, or of the last transaction; None where the files do not tell."""
@@ -102,7 +102,7 @@ def exported(znode: StoredZnode, children: int) -> ExportedZnode:
 
 
 class ExportSize(NamedTuple):
-    """Says how big an export became."""
+    """The size of an export."""
 
     znodes: int
     bytes: int
@@ -153,15 +153,12 @@ def _write(file: IO[bytes], header: ExportHeader, znodes: Iterable[ExportedZnode
         write({"schema": SCHEMA, **asdict(header)})
         for count, znode in enumerate(znodes, 1):
             data = None if znode.data is None else base64.b64encode(znode.data).decode("ascii")
-            write({"path": znode.path, "data_base64": data, "acl": znode.acl, "stat": _named(znode.stat)})
+            stat = dict(zip(STAT_NAMES, znode.stat, strict=True))
+            write({"path": znode.path, "data_base64": data, "acl": znode.acl, "stat": stat})
             if count % _PROGRESS_EVERY == 0:
                 progress(count)
         write({"znodes": count, "sha256": digest.hexdigest()})
     return count
-
-
-def _named(stat: ZnodeStat) -> dict[str, int]:
-    return dict(zip(STAT_NAMES, stat, strict=True))
 
 
 class ExportReader:
@@ -250,8 +247,7 @@ def is_export(path: Path) -> bool:
 
 
 def inspect_export(path: Path) -> FileHealth:
-    """Returns whether an export is whole. Raises NotZooKeeperFileError where it is none, or may not be
-    read."""
+    """The health of an export. Raises NotZooKeeperFileError where it is none, or may not be read."""
     header, records, notes = None, 0, []
     is_healthy = False
     try:
@@ -347,7 +343,6 @@ def _path(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """A text. Raises ValueError."""
     if not isinstance(value, str):
         raise ValueError(f"expected a text, found {value!r}")  # noqa: TRY004 - one kind of damage
     return value

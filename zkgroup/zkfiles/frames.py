@@ -54,7 +54,6 @@ class LogChunk(NamedTuple):
     """The places in `data` where the records' entries end."""
 
     def zxid(self, number: int) -> int:
-        """The zxid of a record."""
         (zxid,) = ZXID.unpack_from(self.data, self.starts[number] + ZXID_AT)
         return int(zxid)
 

@@ -149,11 +149,8 @@ def _rising_zxids(chunk: LogChunk) -> Sequence[int]:
 
 def _damages(damages: Sequence[Damage]) -> Iterator[str]:
     for damage in damages[:_NAMED]:
-        goes_on = (
-            "nothing whole behind it"
-            if damage.resumed_at is None
-            else f"whole again from byte {damage.resumed_at}"
-        )
+        at = damage.resumed_at
+        goes_on = "nothing whole behind it" if at is None else f"whole again from byte {at}"
         yield f"byte {damage.offset}: expected {damage.expected}, found {damage.found} ({goes_on})"
     if len(damages) > _NAMED:
         yield f"{len(damages) - _NAMED} more damages"

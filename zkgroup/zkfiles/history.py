@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -29,7 +30,7 @@ from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 Kind = Literal["added", "removed", "changed"]
 
 CHILDREN_FIELDS: Final = frozenset(("cversion", "children_count", "pzxid"))
-"""Holds what changes in a znode when a child of it comes or goes."""
+"""The fields of a znode that change when a child of it comes or goes."""
 
 
 class State(NamedTuple):
@@ -73,7 +74,7 @@ def diff_trees(before: Tree, after: Tree, below: str = "/") -> Iterator[ZnodeCha
 
 
 class Journal:
-    """Holds what the transactions given to `note` change in a tree. Each is noted before it is applied."""
+    """The changes in a tree by the transactions given to `note`, each before it is applied."""
 
     def __init__(self, tree: Tree, below: str = "/") -> None:
         self._tree = tree
@@ -133,14 +134,14 @@ def _values(state: State) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Says how a tree was got, and how good it is."""
+    """The way in which a tree was got, and how good it is."""
 
     zxid: int
     """Of the last transaction that is in the tree."""
     time_ms: int | None
     """Of that transaction, by the leader's clock; None where no log has it."""
     snapshot: Path | None
-    """Says where the replay started; None for the tree before the first transaction."""
+    """The replay started there; None for the tree before the first transaction."""
     snapshot_zxid: int
     applied: int
     """Transactions replayed."""
@@ -157,7 +158,7 @@ class Account:
     is_certain: bool
     """True if all of it was committed for certain: `EnsembleFiles.certain_until`."""
     holes: tuple[Hole, ...]
-    """Holds what the files lack of the way, up to what was asked for."""
+    """The files lack these on the way, up to what was asked for."""
     undecided: tuple[int, ...]
     """Transactions on the way that servers have different records of, and as many have one as another."""
     skipped: tuple[str, ...]
@@ -166,8 +167,7 @@ class Account:
     @property
     def is_exact(self) -> bool:
         """True if the tree is proved to be the one that servers had."""
-        is_proved = self.is_sure and self.is_whole and not self.undecided
-        return is_proved and not self.is_damaged
+        return self.is_sure and self.is_whole and not self.undecided and not self.is_damaged
 
     @property
     def is_damaged(self) -> bool:
@@ -204,7 +204,7 @@ class PastTree(NamedTuple):
 
 
 class TreeDifference(NamedTuple):
-    """Holds what differs between two trees of a history, and how they were got."""
+    """The changes between two trees of a history, and how they were got."""
 
     changes: list[ZnodeChange]
     accounts: tuple[Account, ...]
@@ -216,7 +216,7 @@ class TreeDifference(NamedTuple):
 
 
 class History:
-    """Holds what the servers with these folders have written. Nothing is read before it is asked for.
+    """The history that the servers with these folders wrote. Nothing is read before it is asked for.
 
     Each of `folders` is the `version-2` of one server, or the folder above. Memory: one tree and one record
     of each server, beside the readers' buffers. Raises NotZooKeeperFileError for a folder that is none, and,
@@ -274,14 +274,15 @@ class History:
         those behind it the first records. Raises NotFoundError where the first record of all is later, or
         there is no log.
         """
-        start, stop = -1, None
-        for server in self.ensemble.servers:
-            log_range = server.log_range_at(time_ms)
-            if log_range is not None and log_range[0] > start:
-                start, stop = log_range
+        ranges = [server.log_range_at(time_ms) for server in self.ensemble.servers]
         found = None
-        if start >= 0:
-            for zxid, stamp_ms in self._times(start, stop):
+        if any(ranges):
+            start, stop = max(filter(None, ranges), key=itemgetter(0))
+            if len(ranges) == 1:  # nothing has to be decoded
+                times = self.ensemble.servers[0].times(start, stop)
+            else:
+                times = ((each.zxid, each.time_ms) for each in self.transactions(start, stop))
+            for zxid, stamp_ms in times:
                 if stamp_ms <= time_ms:
                     found = zxid
         if found is None:
@@ -296,8 +297,7 @@ class History:
         *,
         through: Callable[[Iterator[Transaction]], Iterator[Transaction]] = iter,
     ) -> TreeDifference:
-        """Returns what differs at and below a path between the trees after two transactions, the earlier one
-        first.
+        """The changes at and below a path between the trees after two transactions, the earlier one first.
 
         Where the log leads from one to the other it is replayed in one tree, and `through` sees its records;
         where something is missing on the way, both trees are got from what is nearest to each.
@@ -320,20 +320,13 @@ class History:
         return TreeDifference(list(changes), accounts, None, after.account.time_ms)
 
     def unlogged_behind(self, zxid: int) -> Hole | None:
-        """Returns what is missing behind the last record, where this is its zxid and a snapshot is later."""
+        """The hole behind the last record, where this is its zxid and a snapshot is later."""
         hole = self.ensemble.unlogged
         return hole if hole is not None and zxid == self.ensemble.last_record else None
 
     def verify(self) -> HistoryVerification:
         """Replays everything and compares each digest and each snapshot; see `verification.verify`."""
         return verify(self.ensemble)
-
-    def _times(self, from_zxid: int, to_zxid: int | None) -> Iterator[tuple[int, int]]:
-        """Zxid and time of each record; of a server alone without a look at what they hold."""
-        servers = self.ensemble.servers
-        if len(servers) == 1:
-            return servers[0].times(from_zxid, to_zxid)
-        return ((each.zxid, each.time_ms) for each in self.transactions(from_zxid, to_zxid))
 
     @property
     def _folders(self) -> str:
@@ -394,14 +387,13 @@ def _first_that(
 
 
 def _missing(at: int, following: int, asked: int) -> Hole | None:
-    """Returns what is missing between two zxids that follow each other in the files, as far as is asked
-    for."""
+    """The hole between two zxids that follow each other in the files, as far as is asked for."""
     hole = hole_between(at, following)
     return None if hole is None else hole.within(0, asked)
 
 
 def _missing_behind(ensemble: EnsembleFiles, at: int, asked: int) -> list[Hole]:
-    """Returns what is missing behind the last record, where a snapshot is later."""
+    """The hole behind the last record, where a snapshot is later."""
     hole = None if at >= asked else _missing(at, ensemble.last_zxid + 1, asked)
     return [] if hole is None else [hole]
 

@@ -126,9 +126,8 @@ class LogReader:
     def unreadable(self, chunk: LogChunk, number: int, error: JuteError) -> None:
         """Notes, with `resync`, a record of a chunk that holds what no server writes; else raises."""
         if not self._resync:
-            raise DamagedFileError(
-                str(self.path), chunk.base + error.offset, error.expected, error.found
-            ) from error
+            offset = chunk.base + error.offset
+            raise DamagedFileError(str(self.path), offset, error.expected, error.found) from error
         start, end = chunk.base + chunk.starts[number], chunk.base + chunk.ends[number] + 1
         self.damages.append(Damage(start, end, error.expected, error.found))
 
@@ -217,26 +216,25 @@ class LogReader:
 
     def _is_record(self, window: Window, ahead: int = 0) -> bool:
         """True if a record that could follow stands so far ahead: header, end mark and checksum."""
-        window.ensure(ahead + _FRONT.size)
-        size = self._size_at(window.data, window.at + ahead)
-        self._search_left -= size
-        needed = ahead + size + 1
-        if self._search_left <= 0 or not window.fits(window.offset + needed) or not window.ensure(needed):
+        if not window.ensure(ahead + _FRONT.size):
             return False
-        return _holds(window.data, window.at + ahead, size)
-
-    def _size_at(self, data: bytes, at: int) -> int:
-        """The size of a record without its end mark, if what stands at `at` can be one's front, else 0."""
-        if len(data) - at < _FRONT.size:
-            return 0
-        checksum, length, _, _, zxid, _, kind = _FRONT.unpack_from(data, at)
+        checksum, length, _, _, zxid, _, kind = _FRONT.unpack_from(window.data, window.at + ahead)
         is_plausible = (
             0 <= checksum < 1 << 32
             and HEADER.size <= length <= MAX_RECORD_BYTES
             and kind in _TYPES
             and zxid > self._last_zxid
         )
-        return FRAME.size + length if is_plausible else 0
+        if not is_plausible:
+            return False
+        size = FRAME.size + length
+        self._search_left -= size
+        needed = ahead + size + 1
+        if self._search_left <= 0 or not window.fits(window.offset + needed) or not window.ensure(needed):
+            return False
+        start = window.at + ahead
+        data, end = window.data, start + size
+        return data[end] == END_MARK and bool(adler32(data[start + FRAME.size : end]) == checksum)
 
 
 def _problem(window: Window) -> _Problem | None:
@@ -269,15 +267,6 @@ def _claimed_size(window: Window) -> int:
     _, length = FRAME.unpack_from(window.data, window.at)
     size = FRAME.size + int(length) + 1
     return size if HEADER.size <= length <= MAX_RECORD_BYTES and window.fits(window.offset + size) else 0
-
-
-def _holds(data: bytes, at: int, size: int) -> bool:
-    """True if a record of some size has its end mark, and its checksum is right."""
-    end = at + size
-    if not size or end >= len(data) or data[end] != END_MARK:
-        return False
-    checksum, _ = FRAME.unpack_from(data, at)
-    return bool(adler32(data[at + FRAME.size : end]) == checksum)
 
 
 class _Problem(NamedTuple):

@@ -79,8 +79,7 @@ class Base:
         return self
 
     def agrees(self, transaction: Transaction) -> bool | None:
-        """Returns whether the tree has the digest of what was just applied; None where there is none to
-        compare."""
+        """Returns whether the tree has the digest of what was just applied; None where it has none."""
         zxid = transaction.zxid
         if not self.is_in_doubt:
             self._look(zxid)
@@ -97,7 +96,7 @@ class Base:
         return self._own is None and not self.is_in_doubt and zxid >= self.exact_from
 
     def doubt(self, zxid: int) -> str | None:
-        """Returns why a replay from here would not give the tree at a zxid; None where it does."""
+        """The reason why a replay from here would not give the tree at a zxid; None where it does."""
         return _doubt(self.snapshot, self.exact_from if self.is_sure else None, zxid)
 
     def _look(self, zxid: int) -> None:
@@ -119,8 +118,7 @@ def candidates(ensemble: EnsembleFiles) -> list[SnapshotCandidate]:
 
 
 def begins_with_nothing(ensemble: EnsembleFiles) -> bool:
-    """Returns whether the logs go back to the first transaction ever, by their names, and the first can be
-    read."""
+    """Returns whether the logs go back to the first transaction by their names, and it can be read."""
     logged = [server for server in ensemble.servers if server.first_logged is not None]
     first = min((server.first_logged or 0 for server in logged), default=None)
     return first in FIRST_ZXIDS and any(
@@ -158,7 +156,7 @@ def load(candidate: SnapshotCandidate, *, digests: bool = True) -> Base:
 
 
 def glimpsed_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
-    """Returns why a replay from this snapshot would not give the tree at a zxid; None where it may.
+    """The reason why a replay from this snapshot would not give the tree at a zxid; None where it may.
 
     Told by the file's last bytes and its neighbours' names, so that no snapshot is read in vain. Raises as
     `glimpsed_end` does.
@@ -182,7 +180,7 @@ def _usable(candidate: SnapshotCandidate, end: SnapshotEnd) -> tuple[int, TreeDi
 
 
 def _told_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:
-    """Returns where the window ended, by the file or the names of others; None where neither says."""
+    """The end of the window, by the file or the names of others; None where neither says."""
     told = end.window_end(candidate.zxid)
     if told is None and candidate.zxid == 0:
         return 0  # written at the first start, before anybody could connect

@@ -20,12 +20,12 @@ from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 from zkgroup.zkfiles.zxids import epoch_of
 
 _FRONT_BYTES: Final = 4096
-_TAIL_BYTES: Final = 1 << 16
 """Bytes that are read at a time where only the first record of a log is wanted."""
+_TAIL_BYTES: Final = 1 << 16
 
 
 class LogDamage(NamedTuple):
-    """Says where a log could not be read."""
+    """A place at which a log could not be read."""
 
     path: Path
     offset: int
@@ -34,7 +34,7 @@ class LogDamage(NamedTuple):
 
 
 class LogOrder:
-    """Says which records of a server's logs count: each zxid once, in order."""
+    """The order in which records of a server's logs count: each zxid once."""
 
     def __init__(self, server: Server, from_zxid: int) -> None:
         self.last = -1
@@ -81,7 +81,7 @@ class Server:
         return self.files.folder
 
     def oversized_in(self, log: Path) -> dict[int, Oversized]:
-        """Returns where readers of a log note the records that are too large."""
+        """Readers of a log note there the records that are too large."""
         return self.oversized.setdefault(log, {})
 
     @property
@@ -129,8 +129,7 @@ class Server:
         return found
 
     def reaches(self, zxid: int) -> bool:
-        """Returns whether it has a record or a snapshot at or behind a zxid; nothing is read where names
-        tell."""
+        """Returns whether a record or snapshot is at or behind a zxid; where names tell, nothing is read."""
         newest = max((file.zxid for file in (*self.files.snapshots[-1:], *self.files.logs[-1:])), default=0)
         return zxid <= newest or zxid <= self.last_zxid
 
@@ -170,9 +169,7 @@ class Server:
             self._gap = zxid, then
         return then
 
-    def transactions(
-        self, from_zxid: int = 0, to_zxid: int | None = None
-    ) -> Generator[Transaction, None, None]:
+    def transactions(self, from_zxid: int = 0, to_zxid: int | None = None) -> Generator[Transaction]:
         """Its records by rising zxid, both ends included; only the logs that can hold them are opened.
 
         A record that comes too late, and is in no log before, is left out and noted as a damage: the log has
@@ -202,11 +199,10 @@ class Server:
 
     def is_long_from(self, zxid: int) -> bool:
         """Returns whether a log that can hold records from a zxid on is worth numpy's import."""
-        return any(written_bytes(log.path) >= QUICK_BYTES for log in self.files.logs_within(zxid, None))
+        return any(written_bytes(log.path) >= QUICK_BYTES for log in self.files.logs_within(zxid))
 
     def _read(self, log: ServerFile, from_zxid: int) -> Iterator[Transaction]:
-        """Also yields what is behind damage: the zxids show what is missing. Nothing before is
-        decoded."""
+        """Records behind damage are given too: the zxids show what is missing."""
         start = self._offset_of(log, from_zxid) if log.zxid < from_zxid else None
         oversized = self.oversized_in(log.path)
         reader = LogReader(log.path, from_offset=start, resync=True, oversized=oversized)
@@ -214,7 +210,6 @@ class Server:
             yield from reader
 
     def _chunks(self, log: ServerFile) -> Iterator[LogChunk]:
-        """Records that are not decoded."""
         reader = LogReader(log.path, resync=True)
         with self.noting(reader):
             yield from reader.chunks()
@@ -246,7 +241,7 @@ class Server:
         )
 
     def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
-        """Returns where the first record from a zxid on is; for none the last one of the log."""
+        """The place of the first record from a zxid on; for none that of the last one of the log."""
         offset = None
         for chunk in self._chunks(log):
             if chunk.zxid(-1) >= zxid:
@@ -263,7 +258,6 @@ class Server:
         return None
 
     def has_damage(self, log: Path) -> bool:
-        """Returns whether a damage of a log was noted."""
         return any(path == log for path, _ in self.damages)
 
     def note_unreadable(self, path: Path, base: int, start: int, error: JuteError) -> None:
@@ -291,8 +285,7 @@ class Server:
 
 
 def same_record(one: Transaction, other: Transaction) -> bool:
-    """Returns whether two servers wrote the same; one may lack the digest or the list of ephemerals of the
-    other."""
+    """Returns whether two servers wrote the same; one may lack the digest or the list of ephemerals."""
     return (
         one.session == other.session
         and one.cxid == other.cxid

@@ -35,7 +35,7 @@ longest is found first: a last zxid can look like the end of the znodes."""
 
 
 class SnapshotEnd(NamedTuple):
-    """Holds what stands behind the znodes; all None before 3.6."""
+    """The sections behind the znodes; all None before 3.6."""
 
     digest_zxid: int | None = None
     digest: TreeDigest | None = None
@@ -132,7 +132,7 @@ class SnapshotReader:
 
     @property
     def end(self) -> SnapshotEnd:
-        """Returns what stands behind the znodes. Raises DamagedFileError."""
+        """The sections behind the znodes. Raises DamagedFileError."""
         if self._end is None:
             for _ in self.read(znodes_from):
                 pass
@@ -288,7 +288,14 @@ def _tables_from(window: SummedWindow) -> tuple[dict[int, int], dict[int, Acl]]:
     for _ in range(_count(window, "sessions", _SESSION.size)):
         session, timeout_ms = window.take(_SESSION, "a session")
         sessions[session] = timeout_ms
-    return sessions, _acls_from(window)
+    acls: dict[int, Acl] = {OPEN_ACL_ID: OPEN_ACL}
+    start = window.offset
+    for _ in range(_count(window, "ACLs", LONG.size + INT.size)):
+        (number,) = window.take(LONG, "an ACL")
+        acls[number] = _acl_from(window)
+        if window.offset - start > _TABLE_BYTES:
+            raise window.damage(f"a table of at most {_TABLE_BYTES} bytes", "more")
+    return sessions, acls
 
 
 def _count(window: SummedWindow, what: str, smallest: int) -> int:
@@ -297,17 +304,6 @@ def _count(window: SummedWindow, what: str, smallest: int) -> int:
     if count < 0 or count * smallest > _TABLE_BYTES or not window.fits(offset + count * smallest):
         raise window.damage(f"a number of {what} that fits", str(count), offset - INT.size)
     return count
-
-
-def _acls_from(window: SummedWindow) -> dict[int, Acl]:
-    acls: dict[int, Acl] = {OPEN_ACL_ID: OPEN_ACL}
-    start = window.offset
-    for _ in range(_count(window, "ACLs", LONG.size + INT.size)):
-        (number,) = window.take(LONG, "an ACL")
-        acls[number] = _acl_from(window)
-        if window.offset - start > _TABLE_BYTES:
-            raise window.damage(f"a table of at most {_TABLE_BYTES} bytes", "more")
-    return acls
 
 
 def _acl_from(window: SummedWindow) -> Acl:

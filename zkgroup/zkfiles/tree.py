@@ -29,6 +29,9 @@ from zkgroup.zkfiles.jute import OPEN_ACL
 from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import (
+    CREATES,
+    DELETES,
+    SETS,
     Acl,
     Operation,
     StoredStat,
@@ -40,7 +43,7 @@ from zkgroup.zkfiles.records import (
 
 
 class Compared(NamedTuple):
-    """Holds what the digests of records that follow each other showed."""
+    """The digests of records that follow each other, compared with the tree's."""
 
     records: int
     digests: int
@@ -167,8 +170,7 @@ class Tree:
         return None if transaction.digest is None else self.has(transaction.digest)
 
     def has(self, digest: TreeDigest) -> bool | None:
-        """Returns whether a digest is that of the tree; None where it is of another version, or none are
-        kept."""
+        """Returns whether a digest is that of the tree; None where versions differ, or none are kept."""
         if digest.version != DIGEST_VERSION or not self._digests:
             return None
         return digest.value == self._sum or self._agrees_in_another_charset(digest.value)
@@ -430,14 +432,9 @@ class Tree:
 
 
 _ACTS: Final[Mapping[int, Callable[[Tree, Operation, Transaction], None]]] = {
-    int(TransactionType.CREATE): Tree._create,
-    int(TransactionType.CREATE2): Tree._create,
-    int(TransactionType.CREATE_CONTAINER): Tree._create,
-    int(TransactionType.CREATE_TTL): Tree._create,
-    int(TransactionType.DELETE): Tree._delete,
-    int(TransactionType.DELETE_CONTAINER): Tree._delete,
-    int(TransactionType.SET_DATA): Tree._set,
-    int(TransactionType.RECONFIG): Tree._set,
+    **dict.fromkeys(map(int, CREATES), Tree._create),
+    **dict.fromkeys(map(int, DELETES), Tree._delete),
+    **dict.fromkeys(map(int, SETS), Tree._set),
     int(TransactionType.SET_ACL): Tree._set_acl,
 }
 """A type without an entry (a check, an error, one of a later server) changes nothing."""

@@ -1,4 +1,4 @@
-"""Says whether a history is whole and right.
+"""Whether a history is whole and right.
 
 Told by the servers' own digests, by what records say of each other, and by every snapshot on the way.
 
@@ -37,7 +37,7 @@ _KEPT: Final = 100
 _NEVER: Final = 2**63
 """Beyond every zxid."""
 _LOCAL: Final = "/zookeeper/"
-"""Holds what each server writes by itself, outside the log."""
+"""Each server writes by itself below this, outside the log."""
 
 _WRONG_DIGEST: Final = "the digest of the whole tree is another than the server's"
 _OTHER_DIGEST: Final = "its digest is not that of the tree replayed"
@@ -52,7 +52,7 @@ class Doubt(NamedTuple):
 
 
 class SnapshotCheck(NamedTuple):
-    """Holds what became of one snapshot."""
+    """The result for one snapshot."""
 
     path: Path
     zxid: int
@@ -65,7 +65,7 @@ class SnapshotCheck(NamedTuple):
 
 @dataclass(slots=True)
 class HistoryVerification:
-    """Holds what a replay of everything showed."""
+    """The results of a replay of everything."""
 
     records: int = 0
     digests_checked: int = 0
@@ -74,7 +74,7 @@ class HistoryVerification:
     first_bad_zxid: int | None = None
     """The first record at which the digest, or what the record says of the tree before it, is wrong."""
     doubts: list[Doubt] = field(default_factory=list)
-    """Holds what records say against each other; at most some."""
+    """Contradictions between records; at most some."""
     unchecked: int = 0
     """Records that could not be compared with any tree: behind a hole, or in a snapshot's window."""
     holes: list[Hole] = field(default_factory=list)
@@ -123,7 +123,6 @@ class _Run:
         self._pending: list[_Pending] = []
 
     def see(self, transaction: Transaction) -> None:
-        """The next one of all."""
         zxid = transaction.zxid
         self._look_for_hole(zxid)
         self._take_those_before(zxid)
@@ -133,26 +132,21 @@ class _Run:
         self._settle(zxid)
 
     def tree_within(self, first: int, last: int) -> Tree | None:
-        """The tree, where records from one zxid to another have only to be compared with it."""
         is_reached = bool(self._snapshots) and self._snapshots[0].zxid < last
         if self._base is None or self._pending or is_reached:
             return None
         return self._base.tree if follows(first, self._at) and self._base.is_over(first) else None
 
     def saw(self, last: int, compared: Compared) -> None:
-        """Counts records that were compared."""
         found = self._found
         found.records += compared.records
         found.digests_checked += compared.digests
         if compared.first_wrong_zxid is not None and not found.mismatches:
-            self._doubt(
-                compared.first_wrong_zxid, "the digest of the whole tree is another than the server's"
-            )
+            self._doubt(compared.first_wrong_zxid, _WRONG_DIGEST)
         found.mismatches += compared.wrong
         self._at = last
 
     def end(self) -> HistoryVerification:
-        """All were seen."""
         found = self._found
         while self._snapshots:
             zxid = self._snapshots[0].zxid
@@ -305,11 +299,15 @@ def _operation_doubt(tree: Tree, operation: Operation) -> str | None:
         return None
     here = tree.stored(path)
     if kind in CREATES:
-        return (
-            f"{path} is created and is there already"
-            if here is not None
-            else _create_doubt(tree, operation, path)
-        )
+        if here is not None:
+            return f"{path} is created and is there already"
+        parent_path = path.rpartition("/")[0] or "/"
+        parent = tree.stored(parent_path)
+        if parent is None:
+            return f"{path} is created and its parent is not there"
+        count, before = operation.parent_cversion, parent.stat.cversion
+        if count not in (None, -1, next_version(before)):
+            return f"{path} is created as number {count} below {parent_path}, which counted {before}"
     if kind in DELETES:
         return None if here is not None else f"{path} is deleted and is not there"
     if kind in SETS or kind == TransactionType.SET_ACL:
@@ -319,15 +317,4 @@ def _operation_doubt(tree: Tree, operation: Operation) -> str | None:
         before = here.stat.aversion if kind == TransactionType.SET_ACL else here.stat.version
         if operation.version is not None and operation.version != next_version(before):
             return f"the {what} of {path} gets version {operation.version} after {before}"
-    return None
-
-
-def _create_doubt(tree: Tree, operation: Operation, path: str) -> str | None:
-    parent_path = path.rpartition("/")[0] or "/"
-    parent = tree.stored(parent_path)
-    if parent is None:
-        return f"{path} is created and its parent is not there"
-    count, before = operation.parent_cversion, parent.stat.cversion
-    if count not in (None, -1, next_version(before)):
-        return f"{path} is created as number {count} below {parent_path}, which counted {before}"
     return None

@@ -30,7 +30,6 @@ from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.schemas import SNAPSHOT, Column, select
 from zkgroup.zkfiles.snapshots import (
     STAT,
-    RawZnode,
     SnapshotReader,
     SummedWindow,
     glimpsed_end,
@@ -118,7 +117,7 @@ class _ZnodeRun(NamedTuple):
 def _runs_from(window: SummedWindow) -> Iterator[_ZnodeRun]:
     """Up to the terminator, which is passed. Raises as `znodes_from` does.
 
-    What `_find` does not take comes znode by znode.
+    What `_find` does not take comes znode by znode; the root has its slash.
     """
     one_by_one = znodes_from(window)
     while True:
@@ -131,15 +130,10 @@ def _runs_from(window: SummedWindow) -> Iterator[_ZnodeRun]:
         znode = next(one_by_one, None)
         if znode is None:
             return
-        yield _run_of(znode)
-
-
-def _run_of(znode: RawZnode) -> _ZnodeRun:
-    """The same as a run; the root has its slash."""
-    path = znode.path or b"/"
-    data = path + INT.pack(-1 if znode.data is None else len(znode.data)) + (znode.data or b"")
-    places = np.array([[0], [len(path)], [len(data)]])
-    return _ZnodeRun(_Numbered(data + STAT.pack(*znode.stat)), znode.offset, places)
+        path = znode.path or b"/"
+        data = path + INT.pack(-1 if znode.data is None else len(znode.data)) + (znode.data or b"")
+        places = np.array([[0], [len(path)], [len(data)]])
+        yield _ZnodeRun(_Numbered(data + STAT.pack(*znode.stat)), znode.offset, places)
 
 
 def _batches(
@@ -194,8 +188,7 @@ def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[
 
 
 def _end_zxid(reader: SnapshotReader) -> int | None:
-    """Returns what the end of the file says; None too where it is damaged, for then the znodes before it are
-    told.
+    """The end zxid by the end of the file; None too where that is damaged, for the znodes are given then.
 
     The last bytes of a plain file tell, if they look like a dialect's; it is compared behind the znodes.
     """
@@ -225,8 +218,7 @@ def _find(data: bytes, base: int) -> _ZnodeRun | None:
 
 
 def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
-    """Returns which of the places follow one from the other, from the first on, when some only look like
-    znodes."""
+    """The places that follow one from the other, from the first on, when some only look like znodes."""
     breaks = np.append(np.flatnonzero(~linked), len(starts) - 1)
     pieces, first = [], 0
     while True:
@@ -238,7 +230,7 @@ def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
 
 
 def _places(buffer: _Numbered) -> Numbers:
-    """Returns where a znode may be, and wholly: its path's start and end, and its data's end."""
+    """The places where whole znodes may be: of each its path's start and end, and its data's end."""
     size = len(buffer.raw)
     starts = buffer.slashes
     starts = starts[np.searchsorted(starts, INT.size) :]
@@ -254,8 +246,6 @@ def _places(buffer: _Numbered) -> Numbers:
 
 
 class _ZnodeColumns:
-    """The columns of some znodes."""
-
     def __init__(self, buffer: _Numbered, places: Numbers, acls: Mapping[int, Acl]) -> None:
         self._buffer = buffer
         self._starts, self._path_ends, self._data_ends = places
