@@ -36,15 +36,6 @@ from zkgroup.audit.inputs.source import Rows
 from zkgroup.znodes.paths import path_kind
 
 
-def of_one_group(columns: Columns, group: str | None, groups: set[str]) -> Columns:
-    """Without the rows of other groups, where one is given; the names of all are put into `groups` then."""
-    if group is None:
-        return columns
-    places = [path_kind(columns.paths[code]) for code in np.unique(columns.path).tolist()]
-    groups |= {place.name for place in places if is_of_groups(place)}
-    return of_group(columns, group)
-
-
 def find_screened(
     rules: Sequence[Rule], columns: Columns, facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
@@ -64,7 +55,7 @@ def rules_by(rules: Iterable[Rule], keys: frozenset[str]) -> list[Rule]:
 
 
 class FoundInBucket(NamedTuple):
-    """Holds what was found in one bucket."""
+    """The answers of one bucket."""
 
     findings: list[Finding]
     tree: Columns
@@ -118,7 +109,7 @@ def find_in_tree(
 
 
 class RowLimits(NamedTuple):
-    """Says how many rows are in memory at a time."""
+    """The numbers of rows that are in memory at a time."""
 
     most_rows: int = 1_500_000
     """Of a history with more all are written by bucket."""
@@ -192,8 +183,11 @@ class AuditedRows:
         held: list[Columns] = []
         known: list[Columns] = []
         size = 0
-        for rows in self.rows.parts(self._limits.rows_per_part):
-            part = of_one_group(rows, self.group, self.groups)
+        for part in self.rows.parts(self._limits.rows_per_part):
+            if self.group is not None:
+                places = [path_kind(part.paths[code]) for code in np.unique(part.path).tolist()]
+                self.groups.update(place.name for place in places if is_of_groups(place))
+                part = of_group(part, self.group)
             if self._watch is not None:
                 self._watch(part)
             held.append(part)

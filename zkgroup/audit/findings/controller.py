@@ -37,6 +37,7 @@ from zkgroup.znodes.json_fields import JvmJsonError, parse
 from zkgroup.znodes.paths import path_kind
 
 _NAMED_MAX: Final = 5
+_Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 
 @Rule(
@@ -202,7 +203,7 @@ def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Boun
 def _decisions(rows: KeyRows) -> Iterator[_Decision]:
     states: dict[int, PartitionState | None] = {}
     topic: Topic | None = None
-    asked: frozenset[TopicPartition] | None = None
+    asked: _Targets | None = None
     for event in rows:
         if event.op not in CHANGES:
             continue
@@ -218,8 +219,8 @@ def _decisions(rows: KeyRows) -> Iterator[_Decision]:
         elif place.kind == "admin":
             what = f"{event.path} deleted" if gone else None
             if event.path == Reassignment.path():
-                earlier, asked = asked or frozenset(), _asked_for(event)
-                taken = 0 if asked is None else len(earlier - asked)
+                earlier, asked = asked or {}, _asked_for(event)
+                taken = 0 if asked is None else len(earlier.keys() - asked.keys())
                 if event.op == "set" and taken:
                     what = f"{count_text(taken, 'entry', 'entries')} taken off {event.path}"
             if what is not None and not event.seed:  # tools make requests, and may change them
@@ -261,10 +262,10 @@ def _list_decisions(event: Event, before: Topic | None, after: Topic | None) -> 
             yield _Decision(event, f"replicas {brokers_text(replicas)} -> {brokers_text(now)}", partition)
 
 
-def _asked_for(event: Event) -> frozenset[TopicPartition] | None:
-    """The partitions that a request names; None where it is gone or cannot be read."""
+def _asked_for(event: Event) -> _Targets | None:
+    """The moves that a request names; None where it is gone or cannot be read."""
     value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
-    return None if value is None else frozenset(value.targets)
+    return None if value is None else value.targets
 
 
 def _why_not(event: Event, epoch: int | None, facts: Facts) -> str | None:
@@ -288,9 +289,6 @@ def _is_of_broker(session: int, facts: Facts) -> bool:
     """Session 0 has no client: it is that of registrations that are persistent znodes."""
     is_controller = any(life.session == session for life in facts.controllers)
     return session != 0 and (is_controller or bool(brokers_of(facts, session)))
-
-
-_Targets = Mapping[TopicPartition, tuple[int, ...]]
 
 
 @Rule(
@@ -319,10 +317,9 @@ def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) ->
         if event.path == TopicDeletion.path(topic) and event.op in ("create", "delete"):
             (deleting.add if event.op == "create" else deleting.discard)(topic)
         elif event.path == Reassignment.path() and event.op in CHANGES:
-            value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
-            left = value.targets if value else {}
+            left = _asked_for(event)
             if made is not None:
-                gone = {move: target for move, target in (targets or {}).items() if move not in left}
+                gone = {move: to for move, to in (targets or {}).items() if move not in (left or ())}
                 yield from _given_up(gone, since, event, deleting, facts)
             if event.op == "delete":
                 if made is not None:
@@ -330,8 +327,8 @@ def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) ->
                 made = None
             elif made is None or event.op == "create":
                 made = event
-            targets = value.targets if value else None
-            since = {move: since.get(move, event) for move in left}
+            targets = left
+            since = {move: since.get(move, event) for move in left or ()}
     if made is not None:
         yield from _stood_long(made, None, targets, since, facts, bounds)
 
@@ -404,15 +401,11 @@ def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
     done += [(topic, request, None) for topic, request in sorted(asked.items())]
     for topic, request, end in done:
         stood_ms = lasted_ms(request, end, facts)
-        if stood_ms <= bounds["standing_ms"] or (end is None and not _is_there(topic, facts)):
+        last = change_at(facts.topics.get(topic, ()), facts.end_zxid)
+        is_gone = last is None or last.data is None
+        if stood_ms <= bounds["standing_ms"] or (end is None and is_gone):
             continue
-        stood = duration_text(stood_ms)
-        detail = f"deletion took {stood}"
+        detail = f"deletion took {duration_text(stood_ms)}"
         if end is None:
-            detail = f"deletion asked for {stood} ago, and the topic is still there"
+            detail = f"deletion asked for {duration_text(stood_ms)} ago, and the topic is still there"
         yield change_finding("stuck_topic_deletion", "warning", request, end, detail, topic)
-
-
-def _is_there(topic: str, facts: Facts) -> bool:
-    change = change_at(facts.topics.get(topic, ()), facts.end_zxid)
-    return change is not None and change.data is not None

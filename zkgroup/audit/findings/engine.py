@@ -25,7 +25,7 @@ class Skipped(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Holds what an audit found, and what it could not search for."""
+    """The findings of an audit, and the rules that it could not ask."""
 
     findings: list[Finding]
     skipped: list[Skipped]
@@ -88,7 +88,7 @@ def audit_rows(
 
 
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
-    """Returns why a rule cannot be asked of an input; None where it can."""
+    """The reason for which a rule cannot be asked of an input; None where it can."""
     if isinstance(rule, WholeRule) and not has_files:
         return "needs the files of a server"
     return "needs a log" if "log" in rule.needs and not facts.has_log else None
@@ -120,13 +120,11 @@ def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str,
 def _expected_bound(name: str, finding: str, rules: Sequence[AnyRule]) -> str:
     """The nearest bound, else those of the finding, else all."""
     known = {rule.name: [f"{rule.name}.{each}" for each in rule.bounds] for rule in rules}
-    all_bounds = [bound for bounds in known.values() for bound in bounds]
-    near = get_close_matches(name, known.get(finding, all_bounds), n=1)
+    expected = known.get(finding, [bound for bounds in known.values() for bound in bounds])
+    near = get_close_matches(name, expected, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    if not known.get(finding, all_bounds):
-        return f"{finding} has no bounds"
-    return f"expected one of {', '.join(known.get(finding, all_bounds))}"
+    return f"expected one of {', '.join(expected)}" if expected else f"{finding} has no bounds"
 
 
 def order(finding: Finding) -> tuple[object, ...]:

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from zkgroup.assignment import assignment_diff
 from zkgroup.audit.answers.partitions import OwnerLife, is_session_end, member_of_thread, thread_of
+from zkgroup.audit.findings.cluster import decoded
 from zkgroup.audit.findings.membership import (
     ExpectedOwners,
     expected_owners,
@@ -27,7 +28,6 @@ from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import DataChange, Facts, Life
 from zkgroup.audit.inputs.keys import Key
 from zkgroup.audit.inputs.texts import session_text
-from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
@@ -59,7 +59,8 @@ class GroupReplay:
         elif place.kind == "owner":
             self._owner(event, partition_of(event.path))
         elif event.path == self._assignment_path:
-            self._assignment = _assignment(event)
+            gone = event.op == "delete"
+            self._assignment = None if gone else decoded(StoredAssignment.decode, event.path, event.data)
 
     def registrations(self) -> dict[str, Registration]:
         """The readable ones."""
@@ -75,12 +76,8 @@ class GroupReplay:
 
     def foreign_claims(self) -> list[OwnerLife]:
         """The owners in another client's format: the id alone of a registration of the same session."""
-        members = self.members
-        return [
-            claim
-            for claim in self.owners.values()
-            if claim.thread in members and members[claim.thread].session == claim.session
-        ]
+        sessions = {name: member.session for name, member in self.members.items()}
+        return [claim for claim in self.owners.values() if sessions.get(claim.thread) == claim.session]
 
     def expected_owners(self, zxid: int) -> ExpectedOwners | None:
         """The assignment with the topics of a zxid; None where it cannot be known.
@@ -94,14 +91,14 @@ class GroupReplay:
         )
 
     def is_at_rest(self, zxid: int) -> bool:
-        """Returns whether every member owns exactly what it is assigned."""
+        """True if every member owns exactly what it is assigned."""
         if not self.owners and self._is_to_be_owned(zxid):
             return False
         plan = self.expected_owners(zxid)
         return plan is not None and plan.owners == self.threads()
 
     def _is_to_be_owned(self, zxid: int) -> bool:
-        """Returns whether an assignment, if it can be known, has an owner for something. False: perhaps."""
+        """True if an assignment, where it can be known, has an owner for something. False: perhaps."""
         if self._assignment is not None and not self._assignment.owners:
             return False
         partitions = partitions_at(self._facts, zxid)
@@ -134,15 +131,6 @@ def replayed_group(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[Gr
     for event in rows:
         replay.apply(event, path_kind(event.path))
     yield replay
-
-
-def _assignment(event: Event) -> StoredAssignment | None:
-    if event.op == "delete":
-        return None
-    try:
-        return StoredAssignment.decode(event.path, event.data)
-    except CorruptZnodeError:
-        return None
 
 
 QUIET_MS = 5_000
@@ -220,7 +208,7 @@ class Rebalance:
 
     @property
     def unowned(self) -> int:
-        """Returns how many of the partitions touched have no owner at its end."""
+        """Of the partitions touched, the number of those without an owner at its end."""
         return sum(change.after is None for change in self.changes)
 
 
@@ -276,13 +264,13 @@ class _Rebalances:
             yield self._closed(current)
 
     def _is_over(self, current: _Open, event: Event, place: PathKind) -> bool:
-        """Returns whether a row of a later transaction begins another one."""
+        """True if a row of a later transaction begins another one."""
         if event.time_ms - current.to_ms >= self._quiet_ms:
             return True
         return self._is_trigger(event, place) and self._replay.is_at_rest(current.to_zxid)
 
     def _is_trigger(self, event: Event, place: PathKind) -> bool:
-        """Returns whether it changes the membership, or ends a claim that its member did not release.
+        """True if it changes the membership, or ends a claim that its member did not release.
 
         The end of a session may list its claims before its registration.
         """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.inputs.events import SET, SET_ACL, Event
-from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_SUBTREE, Key, Keys
 from zkgroup.audit.inputs.texts import count_text, subtree_text, who
 from zkgroup.zkfiles.records import Acl
@@ -146,7 +146,10 @@ def _children_text(number: int) -> str:
 )
 def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """How many clients one change wakes up, estimated."""
-    lives = _watchers(key, facts)
+    group = key[1] if len(key) > 1 else None
+    by_name = facts.brokers if key == (ControllerRegistration.path(),) else facts.members
+    known = by_name.values() if group is None else (facts.members.get(group, ()),)
+    lives = [life for each in known for life in each]  # the registrations of those that watch the path
     begins = sorted(life.from_zxid for life in lives)
     ends = sorted(life.to_zxid for life in lives if life.to_zxid is not None)
     woken: list[tuple[int, Event]] = []
@@ -166,16 +169,7 @@ def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
         f"{count_text(len(woken), 'change')} of {key[0]} woke"
         f" {count_text(wakings, 'watcher')}, at most {most} at once (zxid 0x{-minus_zxid:x})"
     )
-    group = key[1] if len(key) > 1 else None
     yield Finding.between("herd_size", "warning", first, last, detail, (group, None, None))
-
-
-def _watchers(key: Key, facts: Facts) -> Sequence[Life]:
-    """The registrations of those that watch a path by the recipes of Kafka's clients."""
-    if len(key) > 1:
-        return facts.members.get(key[1], ())
-    by_name = facts.brokers if key == (ControllerRegistration.path(),) else facts.members
-    return [life for lives in by_name.values() for life in lives]
 
 
 @Rule(
@@ -254,9 +248,8 @@ def open_acl(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     severity: Severity = "warning" if missing or (opened and closed) else "info"
     lacking = ""
     if missing:
-        lacking = (
-            f" {len(missing)} have an ACL that the snapshot lacks (ZOOKEEPER-4689), such as {min(missing)};"
-        )
+        lacking = f" {len(missing)} have an ACL that the snapshot lacks (ZOOKEEPER-4689),"
+        lacking += f" such as {min(missing)};"
     changes = "changes of ACLs are in logs only"
     if tables.facts.has_log:
         changes = f"{count_text(len(changers), 'change')} of ACLs"

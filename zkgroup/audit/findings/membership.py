@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -11,9 +10,10 @@ from zkgroup.assignment import assign, assignment_diff
 from zkgroup.assignment.comparison import inputs_digest
 from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, needs_previous
 from zkgroup.assignment.wildcards import evaluate
+from zkgroup.audit.findings.cluster import change_at, decoded
 from zkgroup.audit.findings.times import TimeRange, merged, overlaps
 from zkgroup.audit.inputs.facts import Facts, Life
-from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
+from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, StaticSubscription, TopicPartition
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Registration
@@ -41,22 +41,15 @@ def derived(make: _Make[_About, _Known]) -> _Make[_About, _Known]:
 
 @lru_cache(maxsize=1 << 14)
 def registration_of(data: bytes | None) -> Registration | None:
-    """Returns what a registration asks for; None where a JVM member could not read it."""
-    try:
-        return Registration.decode("registration", data)
-    except CorruptZnodeError:
-        return None
+    """The wishes of a member; None where a JVM member could not read them."""
+    return decoded(Registration.decode, "registration", data)
 
 
 @lru_cache(maxsize=1 << 14)
 def numbers_of(data: bytes | None) -> tuple[int, ...]:
     """The partitions of a topic's znode, in order; none where it is gone or cannot be read."""
-    if data is None:
-        return ()
-    try:
-        return tuple(sorted(Topic.decode("topic", data).numbers))
-    except CorruptZnodeError:
-        return ()
+    topic = None if data is None else decoded(Topic.decode, "topic", data)
+    return () if topic is None else topic.numbers
 
 
 def member_of(life: Life) -> str:
@@ -101,9 +94,9 @@ def partitions_at(facts: Facts, zxid: int) -> dict[str, tuple[int, ...]]:
     """The partitions of every topic that existed after a zxid."""
     found = {}
     for topic, changes in facts.topics.items():
-        at = bisect_right(changes, zxid, key=lambda change: change.zxid)
-        if at and changes[at - 1].data is not None:
-            found[topic] = numbers_of(changes[at - 1].data)
+        change = change_at(changes, zxid)
+        if change is not None and change.data is not None:
+            found[topic] = numbers_of(change.data)
     return found
 
 
@@ -145,8 +138,7 @@ _Subscribed = tuple[TimeRange, Registration, Mapping[str, int] | None]
 def _subscriptions(facts: Facts, group: str) -> list[_Subscribed]:
     found: list[_Subscribed] = []
     for life in facts.members.get(group, ()):
-        registration = registration_of(life.data)
-        if registration is not None:
+        if (registration := registration_of(life.data)) is not None:
             is_static = isinstance(registration.wanted(), StaticSubscription)
             named = topics_wanted(registration, ()) if is_static else None
             found.append((TimeRange.of(life), registration, named))
@@ -202,7 +194,7 @@ def least_moves(
     before: Owners,
     moved: int | None = None,
 ) -> int | None:
-    """Returns how many partitions have to change hands, at the least, for an assignment as even as can be.
+    """The fewest partitions that have to change hands for an assignment as even as can be.
 
     Not more than were `moved`, for range may do with an assignment less even. A partition without an owner
     before moves without cost. None where the plan cannot be known, or would take long to search for: a
@@ -218,7 +210,7 @@ def least_moves(
 
 
 def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
-    """Returns whether members want different things, and many; for equals there is a formula."""
+    """True if members want different things, and many; for equals there is a formula."""
     topics = {topic for member in members for topic in member.threads}
     if all(member.threads.keys() == topics and len({*member.threads.values()}) == 1 for member in members):
         return False

@@ -7,13 +7,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, PartitionStep, partition_steps
+from zkgroup.audit.findings.cluster import decoded
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, partitions_with
 from zkgroup.audit.findings.times import TimeRange
 from zkgroup.audit.inputs.events import CHECK, CREATE, DELETE, Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
 from zkgroup.audit.inputs.texts import count_text, duration_text, is_member, members_of, who
-from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
 
@@ -83,14 +83,11 @@ def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
 
 def _judge_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
     holder = write.holder
-    owned = (
-        "no member owned it"
-        if holder is None
-        else f"{holder.thread!r} of {who(facts, holder.session, group)} owned it"
-    )
-    writers = members_of(facts, write.event.session, group)
-    if holder is not None and any(holder.is_of(name) for _, name in writers):
-        owned += ": the same member, but another session"
+    owned = "no member owned it"
+    if holder is not None:
+        owned = f"{holder.thread!r} of {who(facts, holder.session, group)} owned it"
+        if any(holder.is_of(name) for _, name in members_of(facts, write.event.session, group)):
+            owned += ": the same member, but another session"
     if write.event.zxid in facts.operator_acts.get(group, ()):
         return "info", f"{owned}; an operator's reset, by its marker"
     return ("error" if holder is not None or write.falls else "warning"), owned
@@ -251,11 +248,10 @@ def _has_member(facts: Facts, group: str) -> bool:
 )
 def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A group that has offsets, but has had no member for long."""
-    lives = facts.members.get(key[0], ())
     if _has_member(facts, key[0]):
         return
     znodes: set[str] = set()
-    last = (0, 0)  # zxid and time of the last write
+    zxid, last_ms = 0, 0  # of the last write
     for event in rows:
         if event.op == "check":
             continue
@@ -264,12 +260,12 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
         else:
             znodes.add(event.path)
         written_ms = max(event.time_ms, event.mtime_ms or 0)
-        last = max(last, (event.zxid, written_ms), key=lambda moment: moment[::-1])
+        last_ms, zxid = max((last_ms, zxid), (written_ms, event.zxid))
     below = f"{offsets_path(key[0])}/"
     offsets = sum(path.startswith(below) and path.count("/") == 5 for path in znodes)
-    zxid, last_ms = last
     if not offsets or facts.end_ms - last_ms <= bounds["idle_ms"]:
         return
+    lives = facts.members.get(key[0], ())
     seen = count_text(len(lives), "registration") if lives else "none"
     detail = (
         f"no member ({seen} in this history) and no write for"
@@ -299,16 +295,14 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
             if event.op in ("create", "delete"):
                 created = event if event.op == "create" else None
             data = event.data
-    changes = facts.topics.get(topic, ())
     why = _why_missing(key, facts)
     if created is None or why is None:
         return
     # Missing since the offset was made, or since the topic changed for the last time.
-    since_zxid, since_ms = max(
-        (created.zxid, created.time_ms), *((change.zxid, change.time_ms) for change in changes[-1:]), (0, 0)
-    )
+    moments = [(created.zxid, created.time_ms)]
+    moments += [(change.zxid, change.time_ms) for change in facts.topics.get(topic, ())[-1:]]
     detail = f"{why}; the offset is {(data or b'').decode('utf-8', 'replace')}"
-    since = TimeRange(since_zxid, since_ms)
+    since = TimeRange(*max(moments))
     yield Finding.during("offset_of_missing_partition", "warning", since, detail, partition_of(key))
 
 
@@ -330,7 +324,5 @@ def _why_missing(key: Key, facts: Facts) -> str | None:
 @lru_cache(maxsize=1 << 10)
 def _partitions(data: bytes) -> frozenset[int] | None:
     """The partitions that a topic's znode names; None where it cannot be read."""
-    try:
-        return frozenset(Topic.decode("topic", data).partitions)
-    except CorruptZnodeError:
-        return None
+    topic = decoded(Topic.decode, "topic", data)
+    return None if topic is None else frozenset(topic.partitions)

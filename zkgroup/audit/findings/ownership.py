@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from zkgroup.audit.answers.partitions import OwnerLife, owner_lives, partition_steps
-from zkgroup.audit.findings.group_rebalances import GroupReplay, replayed_group
+from zkgroup.audit.findings.group_rebalances import replayed_group
 from zkgroup.audit.findings.membership import (
     demand,
     derived,
@@ -25,7 +25,7 @@ from zkgroup.model import TopicPartition
 
 
 def _is_known(facts: Facts, session: int) -> bool:
-    """Returns whether everything that a session ever made is in the history or in its seeds."""
+    """True if everything that a session ever made is in the history or in its seeds."""
     life = facts.sessions.get(session)
     return facts.is_whole or (life is not None and life.from_zxid is not None)
 
@@ -69,20 +69,15 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
         lives = [life for life in facts.members.get(key[0], ()) if owner.is_of(member_of(life))]
         if any(life.to_zxid is None for life in lives):
             return
-        since_zxid, since_ms = owner.from_zxid, owner.from_ms
-        if lives and (lives[-1].to_zxid or 0) > since_zxid:
-            since_zxid, since_ms = lives[-1].to_zxid or 0, lives[-1].to_ms or 0
-        ms = facts.end_ms - since_ms
-        yield Finding(
-            "orphan_owner",
-            "error" if ms > bounds["grace_ms"] else "info",
-            *partition_of(key),
-            owner.session,
-            from_zxid=since_zxid,
-            from_ms=since_ms,
-            detail=f"owner {owner.thread!r} of session {session_text(owner.session)} stands without a"
-            f" registration of its member, for {duration_text(ms)} at the end",
+        since = TimeRange.of(owner)
+        if lives and (lives[-1].to_zxid or 0) > owner.from_zxid:
+            since = TimeRange(lives[-1].to_zxid or 0, lives[-1].to_ms or 0)
+        severity: Severity = "error" if since.ms(facts) > bounds["grace_ms"] else "info"
+        detail = (
+            f"owner {owner.thread!r} of session {session_text(owner.session)} stands without a"
+            f" registration of its member, for {duration_text(since.ms(facts))} at the end"
         )
+        yield Finding.during("orphan_owner", severity, since, detail, partition_of(key), owner.session)
 
 
 @Rule(
@@ -105,8 +100,7 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
         registered = merged(
             TimeRange.of(life) for life in members.get(owner.session, ()) if owner.is_of(member_of(life))
         )
-        owned = TimeRange.of(owner)
-        for gap in gaps(owned, registered):
+        for gap in gaps(TimeRange.of(owner), registered):
             ms = gap.ms(facts)
             severity: Severity = "error" if gap.to_zxid is not None or ms > bounds["grace_ms"] else "info"
             detail = (
@@ -146,7 +140,7 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
 
 
 def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
-    """Returns whether a member was registered at a claim; for one of a snapshot, in that snapshot."""
+    """True if a member was registered at a claim; for one of a snapshot, in that snapshot."""
     start = facts.start_zxid if facts.has_log else facts.end_zxid + 1
     if owner.from_zxid < start:
         return member.from_zxid < start
@@ -154,8 +148,7 @@ def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
 
 
 def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life]) -> str:
-    """Returns which session claimed, and what it was; `lives` are all registrations that it ever had in the
-    group."""
+    """The session that claimed, and what it was; `lives` are all its registrations in the group."""
     claim = f"{owner.thread!r} was claimed by session {session_text(owner.session)}"
     named = [life for life in there if owner.is_of(member_of(life))]
     if named:
@@ -215,7 +208,7 @@ def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 
 
 def _lost_it(life: OwnerLife, facts: Facts) -> bool:
-    """Returns whether an ownership ended without a release."""
+    """True if an ownership ended without a release."""
     if life.ended_by == "deleted_by_other":
         return True
     session = facts.sessions.get(life.session)
@@ -340,32 +333,19 @@ def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
         return
     plan = replay.expected_owners(facts.end_zxid)
     for tp in missing:
-        if facts.is_whole or tp in replay.freed:
-            thread = None if plan is None else plan.owners.get(tp)
-            yield _never_owned_finding(tp, replay, thread, facts, bounds["grace_ms"])
-
-
-def _never_owned_finding(
-    tp: TopicPartition, replay: GroupReplay, thread: str | None, facts: Facts, grace_ms: float
-) -> Finding:
-    spans = demand(facts, replay.group, *tp)
-    since_zxid, since_ms = (spans[-1].from_zxid, spans[-1].from_ms) if spans else (0, 0)
-    freed = replay.freed.get(tp)
-    if freed is not None and freed.zxid > since_zxid:
-        since_zxid, since_ms = freed.zxid, freed.time_ms
-    ms = facts.end_ms - since_ms
-    meant = "" if thread is None else f"; it is assigned to {thread!r}"
-    return Finding(
-        "never_owned",
-        "error" if ms > grace_ms else "info",
-        replay.group,
-        tp.topic,
-        tp.partition,
-        from_zxid=since_zxid,
-        from_ms=since_ms,
-        detail=f"no member has owned it for {duration_text(ms)} at the end, and members subscribe to it"
-        f"{meant}",
-    )
+        freed = replay.freed.get(tp)
+        if freed is None and not facts.is_whole:
+            continue
+        spans = demand(facts, key[0], *tp)
+        since = TimeRange(spans[-1].from_zxid, spans[-1].from_ms) if spans else TimeRange(0, 0)
+        if freed is not None and freed.zxid > since.from_zxid:
+            since = TimeRange(freed.zxid, freed.time_ms)
+        ms = since.ms(facts)
+        severity: Severity = "error" if ms > bounds["grace_ms"] else "info"
+        detail = f"no member has owned it for {duration_text(ms)} at the end, and members subscribe to it"
+        if plan is not None and tp in plan.owners:
+            detail += f"; it is assigned to {plan.owners[tp]!r}"
+        yield Finding.during("never_owned", severity, since, detail, (key[0], *tp))
 
 
 @Rule(
@@ -385,12 +365,9 @@ def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
     (replay,) = rows.once(replayed_group, key, facts)
     foreign = replay.foreign_claims()
     if foreign:
-        yield Finding(
-            "foreign_owner_format",
-            "info",
-            key[0],
-            from_zxid=min(claim.from_zxid for claim in foreign),
-            from_ms=min(claim.from_ms for claim in foreign),
-            detail=f"{count_text(len(foreign), 'owner is', 'owners are')} the id of a consumer alone, without"
-            " a thread: the format of another client (kazoo-go, kafka-node)",
+        since = TimeRange(min(each.from_zxid for each in foreign), min(each.from_ms for each in foreign))
+        detail = (
+            f"{count_text(len(foreign), 'owner is', 'owners are')} the id of a consumer alone, without"
+            " a thread: the format of another client (kazoo-go, kafka-node)"
         )
+        yield Finding.during("foreign_owner_format", "info", since, detail, (key[0], None, None))

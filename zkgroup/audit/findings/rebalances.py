@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
@@ -12,7 +12,7 @@ from zkgroup.audit.answers.partitions import member_of_thread
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
 from zkgroup.audit.findings.membership import ExpectedOwners
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
-from zkgroup.audit.findings.times import FullWindow, Occurrence, TimeRange, full_windows
+from zkgroup.audit.findings.times import Occurrence, TimeRange, full_windows
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_MEMBERSHIP, Key
@@ -22,6 +22,7 @@ from zkgroup.znodes.paths import path_kind
 
 _HOUR_MS: Final = 3_600_000
 _TRIGGERS_NAMED: Final = 4
+_NO_CAUSE: Final = "no cause in the log"
 
 
 @Rule(
@@ -49,9 +50,10 @@ def _of_rebalance(name: str, severity: Severity, about: Rebalance, detail: str) 
 
 
 def _rebalance_text(about: Rebalance) -> str:
-    """The cause, the duration, the moves, the longest time without an owner."""
+    causes = [f"{trigger.cause} ({trigger.what})" for trigger in about.triggers]
     parts = [
-        f"{_triggers_text(about)}; {duration_text(about.to_ms - about.from_ms)}",
+        first_of(causes, _TRIGGERS_NAMED) if causes else _NO_CAUSE,
+        duration_text(about.to_ms - about.from_ms),
         f"{count_text(about.members, 'member')} then",
         f"{count_text(len(about.changes), 'partition')} touched, {_moves_text(about)}",
     ]
@@ -63,17 +65,9 @@ def _rebalance_text(about: Rebalance) -> str:
 
 
 def _moves_text(about: Rebalance) -> str:
-    """Returns how many moved, and how many had to."""
     if about.least is None or about.least == about.moved:
         return f"{about.moved} moved"
     return f"{about.moved} moved where {about.least} would have done"
-
-
-def _triggers_text(about: Rebalance) -> str:
-    """Returns what set it off, in words."""
-    if not about.triggers:
-        return "no cause in the log"
-    return first_of([f"{trigger.cause} ({trigger.what})" for trigger in about.triggers], _TRIGGERS_NAMED)
 
 
 @Rule(
@@ -94,23 +88,14 @@ def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     def begins() -> Iterator[Occurrence]:
         for each in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
             yield Occurrence(each.from_zxid, each.from_ms)
-            causes.update(iter(_causes(each)))
+            causes.update({trigger.cause for trigger in each.triggers} or (_NO_CAUSE,))
 
-    for full in full_windows(begins(), most + 1, _HOUR_MS):
-        yield _storm_finding(key[0], full, most, causes)
+    for first, last, times in full_windows(begins(), most + 1, _HOUR_MS):
+        often = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
+        named = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
+        detail = f"{times} rebalances, more than {most} an hour; among their causes: {named}"
+        yield Finding.between("rebalance_storm", "warning", first, last, detail, (key[0], None, None))
         causes.clear()
-
-
-def _storm_finding(group: str, full: FullWindow, most: int, causes: Mapping[str, int]) -> Finding:
-    often = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
-    named = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
-    detail = f"{full.times} rebalances, more than {most} an hour; among their causes: {named}"
-    return Finding.between("rebalance_storm", "warning", full.first, full.last, detail, (group, None, None))
-
-
-def _causes(about: Rebalance) -> Iterable[str]:
-    """Each cause once."""
-    return dict.fromkeys(trigger.cause for trigger in about.triggers) or ("no cause in the log",)
 
 
 @Rule(
@@ -129,11 +114,10 @@ def needless_move(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
     where a zkgroup member took back what it had released, or the strategy is `sticky`.
     """
     for each in rows.once(group_rebalances, key, facts, bounds["quiet_ms"]):
-        retaken = len(each.retaken)
-        beyond = 0 if each.least is None else max(each.moved - each.least, 0)
+        beyond = each.least is not None and each.moved > each.least
         parts = []
-        if retaken:
-            parts.append(f"{retaken} released and claimed again by the same thread")
+        if each.retaken:
+            parts.append(f"{len(each.retaken)} released and claimed again by the same thread")
         if beyond:
             parts.append(_moves_text(each))
         if parts:
@@ -185,10 +169,8 @@ def _judge_shares(
         return "warning", f"{_extremes(owned)}; by the plan they would differ by {_spread(meant)}"
     same = len({tuple(sorted(member.threads.items())) for member in plan.members}) == 1
     if same and _spread(meant) > 1 and owned == meant:
-        return (
-            "info",
-            f"{_extremes(owned)}, which is the plan of {plan.strategy}: it cuts each topic by itself",
-        )
+        why = f"which is the plan of {plan.strategy}: it cuts each topic by itself"
+        return "info", f"{_extremes(owned)}, {why}"
     return None
 
 
@@ -289,15 +271,15 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
     claim = ended.last_claim
     silence = "" if ended.silence_ms is None else f" after {duration_text(ended.silence_ms)} of silence"
     how = "expired" if ended.expired else "closed"
-    if claim is None:
-        then = f"none of them was claimed again in {duration_text(ended.heirs_to[1] - ended.time_ms)}"
-    else:
-        took = duration_text(claim.time_ms - ended.time_ms)
-        left = f", {len(ended.waiting)} never" if ended.waiting else ""
-        then = f"the last was claimed again {took} later{left}"
     to_zxid, to_ms = ended.heirs_to
-    if claim is not None and not ended.waiting:
-        to_zxid, to_ms = claim.zxid, claim.time_ms
+    if claim is None:
+        then = f"none of them was claimed again in {duration_text(to_ms - ended.time_ms)}"
+    else:
+        then = f"the last was claimed again {duration_text(claim.time_ms - ended.time_ms)} later"
+        if ended.waiting:
+            then += f", {len(ended.waiting)} never"
+        else:
+            to_zxid, to_ms = claim.zxid, claim.time_ms
     detail = (
         f"{who(facts, ended.session, group)} {how}{silence} with"
         f" {count_text(ended.partitions, 'partition')}; {then}"
@@ -321,19 +303,13 @@ def member_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
         by_member.setdefault(path_kind(life.path).member, []).append(life)
     for member, lives in by_member.items():
         begins = (Occurrence(life.from_zxid, life.from_ms) for life in lives)
-        for full in full_windows(begins, most + 1, bounds["window_ms"]):
-            yield _flapping_finding(key[0], member, lives, full, facts)
-
-
-def _flapping_finding(
-    group: str, member: str, lives: Sequence[Life], full: FullWindow, facts: Facts
-) -> Finding:
-    within = [life for life in lives if full.first.zxid <= life.from_zxid <= full.last.zxid]
-    lasted = [(facts.end_ms if life.to_ms is None else life.to_ms) - life.from_ms for life in within]
-    detail = (
-        f"member {member} registered {full.times} times within"
-        f" {duration_text(full.last.time_ms - full.first.time_ms)}, for"
-        f" {duration_text(int(median(lasted)))} each (median)"
-    )
-    place, session = (group, None, None), within[-1].session
-    return Finding.between("member_flapping", "warning", full.first, full.last, detail, place, session)
+        for first, last, times in full_windows(begins, most + 1, bounds["window_ms"]):
+            within = [life for life in lives if first.zxid <= life.from_zxid <= last.zxid]
+            lasted = median(TimeRange.of(life).ms(facts) for life in within)
+            detail = (
+                f"member {member} registered {times} times within"
+                f" {duration_text(last.time_ms - first.time_ms)}, for"
+                f" {duration_text(int(lasted))} each (median)"
+            )
+            place, session = (key[0], None, None), within[-1].session
+            yield Finding.between("member_flapping", "warning", first, last, detail, place, session)

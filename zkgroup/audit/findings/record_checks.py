@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.records import Transaction
 from zkgroup.zkfiles.servers import same_record
 from zkgroup.zkfiles.zxids import Hole, hole_between
 
@@ -36,7 +35,7 @@ class RecordChecks:
     elections: list[Step] = field(default_factory=list)
     """The last record of an epoch and the first of the next one."""
     steps_back: list[Step] = field(default_factory=list)
-    """Says where the leader's clock read less than at the record before."""
+    """Records at which the leader's clock read less than at the one before."""
     holes: list[tuple[Hole, Step]] = field(default_factory=list)
     """Zxids that are missing, and the records on both sides."""
     first: tuple[int, int] | None = None
@@ -53,10 +52,9 @@ _known: WeakKeyDictionary[History, RecordChecks] = WeakKeyDictionary()
 
 def record_checks_of(history: History) -> RecordChecks:
     """The checks of a history, made at the first call."""
-    checks = _known.get(history)
-    if checks is None:
-        checks = _known[history] = _checks_of(history)
-    return checks
+    if history not in _known:
+        _known[history] = _checks_of(history)
+    return _known[history]
 
 
 def _checks_of(history: History) -> RecordChecks:
@@ -86,9 +84,6 @@ def _checks_of(history: History) -> RecordChecks:
     )
 
 
-Sides = tuple[tuple[Path, ...], ...]
-
-
 class Disagreement(NamedTuple):
     """Zxids in a row in which the same servers differ in the same way."""
 
@@ -97,7 +92,7 @@ class Disagreement(NamedTuple):
     from_ms: int
     to_ms: int
     size: int
-    folders: Sides
+    folders: tuple[tuple[Path, ...], ...]
     """Servers that have the same, together; those of the record that counts first."""
     is_of_digests_only: bool
     """True if the records are the same, and what a server made of them is not."""
@@ -119,8 +114,8 @@ def disagreements(history: History) -> list[Disagreement]:
     }
     found: list[Disagreement] = []
     for zxid, folders in sorted(splits.items()):
-        first, *others = (records[each[0], zxid] for each in folders)
-        digests_only = all(_same_but_digest(first, other) for other in others)
+        first, *others = (records[each[0], zxid]._replace(digest=None) for each in folders)
+        digests_only = all(same_record(first, other) for other in others)
         last = found[-1] if found else None
         alike = zxid - 1, folders, digests_only
         if last is not None and (last.to_zxid, last.folders, last.is_of_digests_only) == alike:
@@ -128,7 +123,3 @@ def disagreements(history: History) -> list[Disagreement]:
         else:
             found.append(Disagreement(zxid, zxid, first.time_ms, first.time_ms, 1, folders, digests_only))
     return found
-
-
-def _same_but_digest(one: Transaction, other: Transaction) -> bool:
-    return same_record(one._replace(digest=None), other._replace(digest=None))

@@ -79,7 +79,7 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
 
 
 def _back_after_ms(facts: Facts, close: Event) -> int | None:
-    """Returns how long after the end of a session a member of it registered again; None where none did."""
+    """The time from the end of a session to a new registration of a member of it; None where none came."""
     times = []
     for lives in facts.members.values():
         paths = {life.path for life in lives if life.session == close.session}
@@ -202,7 +202,7 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
 
 
 def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
-    """Yields where a session made an ephemeral, or deleted one of its own."""
+    """The rows in which a session made an ephemeral, or deleted one of its own."""
     mine: set[str] = set()  # those that others delete stay in it
     for event in rows:
         if event.seed or not event.applied:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zkgroup.audit.findings.cluster import decoded
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
 from zkgroup.audit.findings.times import Occurrence
 from zkgroup.audit.inputs.buckets import known_rows
@@ -20,7 +21,6 @@ from zkgroup.audit.inputs.events import CREATE, DELETE, OF_SESSION, OPS, SET, Ev
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key, Keys
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, last_of_paths, stable_order
-from zkgroup.errors import CorruptZnodeError
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.paths import Kind, path_kind
 
@@ -129,10 +129,9 @@ class ScreenTables:
         for rule in rules:
             if rule.is_counted:
                 yield from rule.find(self, bounds[rule.name])
-            elif rule.screen is None:
-                screened.append((rule, self.of(rule.keys)))
             else:
-                screened.append((rule, rule.screen(self, bounds[rule.name])))
+                seen = rule.screen(self, bounds[rule.name]) if rule.screen else self.of(rule.keys)
+                screened.append((rule, seen))
         wanted: Flags = np.zeros(len(self.columns), np.bool_)
         for _, selection in screened:
             wanted[selection.rows] = True
@@ -252,7 +251,6 @@ class ScreenTables:
 
 
 def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> Iterator[tuple[Key, KeyRows]]:
-    """The rows of each key, in order."""
     if not len(selection.rows):
         return
     ordered = selection.by_key()
@@ -370,10 +368,8 @@ def offsets_in(data: pa.Array) -> tuple[Numbers, Flags]:
 
 @lru_cache(maxsize=1 << 10)
 def _number(data: bytes | None) -> int | None:
-    try:
-        return Offset.decode("offset", data).value
-    except CorruptZnodeError:
-        return None
+    offset = decoded(Offset.decode, "offset", data)
+    return None if offset is None else offset.value
 
 
 def rows_by_key(selection: Selection) -> Iterator[tuple[Key, Numbers]]:

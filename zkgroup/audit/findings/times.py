@@ -53,12 +53,12 @@ class TimeRange(NamedTuple):
         return cls(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
 
     def ms(self, facts: Facts) -> int:
-        """Returns how long it was, up to the end of the history; below 0 after a step of the clock."""
+        """Its length, up to the end of the history; below 0 after a step of the clock."""
         return (facts.end_ms if self.to_ms is None else self.to_ms) - self.from_ms
 
 
 def is_alive(life: Life, zxid: int) -> bool:
-    """Returns whether it lived at a zxid, or in the same transaction."""
+    """True if it lived at a zxid, or in the same transaction."""
     return life.from_zxid <= zxid and (life.to_zxid is None or zxid <= life.to_zxid)
 
 
