@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from zkgroup.audit.inputs.manifest import is_converted
@@ -32,13 +33,11 @@ def health_of(inputs: Iterable[Path], history: History | None = None) -> Iterato
     for path in inputs:
         if is_export(path):
             yield inspected(path, EXPORT)
-            continue
-        if is_converted(path):
-            continue
-        listed = list_files(path)
-        for file in sorted((*listed.snapshots, *listed.logs)):
-            known = seen.get(file.path)
-            yield inspected(file.path, file.kind) if known is None else inspect_log(file.path, known)
+        elif not is_converted(path):
+            listed = list_files(path)
+            for file in sorted((*listed.snapshots, *listed.logs)):
+                known = seen.get(file.path)
+                yield inspected(file.path, file.kind) if known is None else inspect_log(file.path, known)
 
 
 def inspected(path: Path, kind: str) -> FileHealth:
@@ -67,13 +66,8 @@ def holes_of(files: Sequence[FileHealth]) -> list[Hole]:
     logs = sorted(
         (one.first_zxid or 0, one.last_zxid or 0) for one in files if one.kind == LOG and one.records
     )
-    holes = []
-    last = logs[0][0] if logs else 0
-    for first, end in logs:
-        hole = hole_between(last, first)
-        if hole is not None:
-            holes.append(hole)
-        last = max(last, end)
     newest = max((one.first_zxid or 0 for one in files if one.kind == SNAPSHOT), default=0)
-    behind = hole_between(last, newest + 1) if logs else None
-    return holes if behind is None else [*holes, behind]
+    begins = [*(first for first, _ in logs), newest + 1]
+    reached = accumulate((last for _, last in logs), max)
+    found = [hole_between(last, first) for last, first in zip(reached, begins[1:], strict=True)]
+    return [hole for hole in found if hole is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
 
 from zkgroup.audit.inputs.events import Event
@@ -78,7 +78,7 @@ class OwnerLife(NamedTuple):
     """False for one that no session holds: `persistent_znode` reports it."""
 
     def is_of(self, member: str) -> bool:
-        """Returns whether the text names this member."""
+        """True if the text names this member."""
         return member in members_named(self.thread)
 
 
@@ -123,7 +123,7 @@ def _claimed(event: Event) -> OwnerLife:
 
 
 def is_session_end(facts: Facts, event: Event) -> bool:
-    """Returns whether a deletion came of the end of a session, and was not asked for by itself."""
+    """True if a deletion came of the end of a session, and was not asked for by itself."""
     life = facts.sessions.get(event.session)
     return event.synthetic or (life is not None and life.to_zxid == event.zxid)
 
@@ -199,24 +199,18 @@ def partition_steps(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[P
         elif event.op == "delete":
             exists, value = False, None
         elif event.op in ("create", "set"):
-            write = _write(event, value if event.op == "set" else None, holder, holder_known=holder_known)
-            exists, value = True, write.previous if write.offset is None else write.offset
+            offset, previous = _number(event), value if event.op == "set" else None
+            # Behind its owner's create, and only what was there, or "none": one that moves the offset with
+            # its claim has committed.
+            is_claim = (
+                holder is not None
+                and holder.from_zxid == event.zxid
+                and not event.seed
+                and (previous is None or offset == previous)
+            )
+            write = OffsetWrite(event, offset, previous, holder, holder_known, is_claim)
+            exists, value = True, previous if offset is None else offset
         yield PartitionStep(event, is_owner, write, ended, holder, value, exists)
-
-
-def _write(
-    event: Event, previous: int | None, holder: OwnerLife | None, *, holder_known: bool
-) -> OffsetWrite:
-    offset = _number(event)
-    # Behind its owner's create, and only what was there, or "none": one that moves the offset with its claim
-    # has committed.
-    is_claim = (
-        holder is not None
-        and holder.from_zxid == event.zxid
-        and not event.seed
-        and (previous is None or offset == previous)
-    )
-    return OffsetWrite(event, offset, previous, holder, holder_known, is_claim)
 
 
 def _number(event: Event) -> int | None:
@@ -259,7 +253,12 @@ class OffsetRow(NamedTuple):
 
 def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[OffsetRow]:
     """The writes of the offset of one partition, out of its rows in order."""
-    members, acts, before = Members(facts, group), facts.operator_acts.get(group, ()), None
+
+    @cache
+    def members(session: int) -> tuple[str, ...]:
+        return tuple(member for _, member in members_of(facts, session, group))
+
+    acts, before = facts.operator_acts.get(group, ()), None
     for step in partition_steps((event for event in events if event.applied), (group,), facts):
         event, write, holder = step.event, step.write, step.holder
         previous, before = before, step.value
@@ -279,7 +278,7 @@ def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[Of
             event.zxid,
             event.time_ms if event.mtime_ms is None else event.mtime_ms,
             event.session,
-            members[event.session],
+            members(event.session),
             kind,
             None if write is None else write.offset,
             previous if write is None else write.previous,
@@ -287,16 +286,3 @@ def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[Of
             None if holder is None else holder.thread,
             is_rewind=write is not None and write.falls,
         )
-
-
-class Members(dict[int, tuple[str, ...]]):
-    """The members that each session was in the group, looked up once."""
-
-    def __init__(self, facts: Facts, group: str) -> None:
-        super().__init__()
-        self._facts, self._group = facts, group
-
-    def __missing__(self, session: int) -> tuple[str, ...]:
-        names = tuple(member for _, member in members_of(self._facts, session, self._group))
-        self[session] = names
-        return names

@@ -1,1 +1,1 @@
-"""Holds what an audit reads: folders, exports, living ensembles and Parquet, as one table of rows."""
+"""The inputs of an audit: folders, exports, living ensembles and Parquet, as one table of rows."""

@@ -61,7 +61,7 @@ def numbers_of(paths: Any, count: int, chroot: str = "") -> Numbers:
 
 
 def count_for(size: int) -> int:
-    """Returns how many buckets groups get where the logs have so many bytes at first."""
+    """The number of buckets that groups get where the logs have so many bytes at first."""
     return max(_FEWEST, min(_MOST, -(-size // _BYTES)))
 
 
@@ -133,7 +133,7 @@ class TemporaryTables:
         self.size += len(content)
 
     def read(self, name: str, codes: Sequence[str] = ()) -> list[Any]:
-        """Returns what was added to a name, in order, as pyarrow.Tables. Raises ConfigError.
+        """The tables that were added to a name, in order, as pyarrow.Tables. Raises ConfigError.
 
         Args:
             codes: columns that come as codes of their different values.

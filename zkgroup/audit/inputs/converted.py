@@ -11,14 +11,7 @@ from itertools import chain, takewhile
 import numpy as np
 
 from zkgroup.audit.inputs.logs import Ends, with_ends
-from zkgroup.audit.inputs.manifest import (
-    OPERATIONS,
-    SEEDS,
-    Converted,
-    ConvertedLog,
-    OutputFolder,
-    StoredFile,
-)
+from zkgroup.audit.inputs.manifest import OPERATIONS, SEEDS, ConvertedLog, OutputFolder, StoredFile
 from zkgroup.audit.inputs.rows import Columns, Numbers, apart, behind, in_order, inside, sorted_seeds
 from zkgroup.audit.inputs.source import (
     Covered,
@@ -45,19 +38,11 @@ class ConvertedSource(Source):
     ) -> None:
         super().__init__(chroot, progress)
         self.output, self.ensemble = output, ensemble
-        if not self.converted.is_exact:
-            text = standing_text(self.converted.base_zxid, self.converted.detail)
-            self._details[text] = None
-
-    @property
-    def converted(self) -> Converted:
-        """Returns what there is of it."""
-        return self.output.ensembles[self.ensemble]
-
-    @property
-    def base_zxid(self) -> int:
+        self.converted = output.ensembles[ensemble]
+        self.base_zxid = self.converted.base_zxid
         """The tree at this zxid is the first one that is known."""
-        return self.converted.base_zxid
+        if not self.converted.is_exact:
+            self._details[standing_text(self.base_zxid, self.converted.detail)] = None
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         raise ConfigError(
@@ -67,14 +52,14 @@ class ConvertedSource(Source):
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         from_zxid, to_zxid = zxids = self.zxids(start, end)
-        known = self.converted
-        self.note_unlogged(known, zxids, end)
+        self.note_unlogged(self.converted, zxids, end)
         before = max(self.base_zxid, self._last_before(from_zxid))
 
         def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
             return self._parts(before, to_zxid)
 
-        seen = SeenTree(Tree(digests=False), before, None, known.is_exact, False, known.detail)
+        is_exact, detail = self.converted.is_exact, self.converted.detail
+        seen = SeenTree(Tree(digests=False), before, None, is_exact, False, detail)
         return Rows(parts, seen, to_zxid, self.progress)
 
     def zxid_at(self, time_ms: int) -> int:
@@ -113,22 +98,20 @@ class ConvertedSource(Source):
         return found
 
     def _seeds(self) -> Columns:
-        """Returns what stood before the first transaction."""
         return sorted_seeds(rows_in(self.output.files(SEEDS, self.ensemble), self.output.folder.source))
 
-    def _columns(self, before: int, to_zxid: int | None) -> Columns:
-        """The rows behind a transaction, up to another; what is missing up to there is noted."""
+    def _parts(self, before: int, to_zxid: int | None) -> Iterator[Columns]:
+        """The rows behind a transaction, up to another, log by log; what is missing up to there is noted.
+
+        What stood later than the first tree, or in a chroot, is known of all rows.
+        """
+        if before == self.base_zxid and not self.chroot:
+            yield from map(Ends().added, chain([self._seeds()], self._logged(to_zxid)))
+            return
         whole = with_ends(self._logged(to_zxid), self._seeds())
         found = inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
         self._note_chroot(is_empty=not any(found.paths))
-        return found
-
-    def _parts(self, before: int, to_zxid: int | None) -> Iterator[Columns]:
-        """The same log by log. What stood later than the first tree, or in a chroot, is known of all rows."""
-        if before > self.base_zxid or self.chroot:
-            yield from apart(self._columns(before, to_zxid))
-            return
-        yield from map(Ends().added, chain([self._seeds()], self._logged(to_zxid)))
+        yield from apart(found)
 
     def _logged(self, to_zxid: int | None) -> Iterator[Columns]:
         """The rows of each log up to a transaction; zxids that are missing are noted."""

@@ -158,8 +158,6 @@ _Of = tuple[Kind, str]
 
 
 class _FactRows:
-    """Takes rows in order."""
-
     def __init__(self) -> None:
         self._start: tuple[int, int] | None = None
         self._end_zxid = self._end_ms = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,9 @@ class Folders(Source):
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         from_zxid, to_zxid = zxids = self.zxids(start, end)
         self.note_unlogged(self.history.ensemble, zxids, end)
-        if not self._has_anything(to_zxid):
+        # Where all that follows is read anyway, the end of the newest log is enough, if it shows a record.
+        servers = self.history.ensemble.servers if to_zxid is None else ()
+        if not any(server.about_last_zxid() for server in servers) and not self.history.last_zxid:
             self._details["the files have no transaction and no tree, so nothing was searched"] = None
         try:
             past = self._before(from_zxid, to_zxid)
@@ -61,10 +64,10 @@ class Folders(Source):
                 raise
             return self._log_alone(first - 1, to_zxid, str(error))
         self._note(past.account)
-        return self._rows(past.tree, _seen(past), to_zxid, is_whole=past.account.is_whole)
+        return self._rows(_seen(past), to_zxid, is_whole=past.account.is_whole)
 
-    def _rows(self, seeds: Tree, seen: SeenTree, to_zxid: int | None, *, is_whole: bool) -> Rows:
-        """Returns what comes behind a tree; `is_whole` where it has all that stood then."""
+    def _rows(self, seen: SeenTree, to_zxid: int | None, *, is_whole: bool) -> Rows:
+        """The rows behind a tree; `is_whole` where it has all that stood then."""
 
         def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
             from zkgroup.audit.inputs.logs import Ends, LoggedRange
@@ -72,7 +75,7 @@ class Folders(Source):
 
             # In a tree that lacks something a group may be known by a set alone.
             left_out = _offsets_of_others(groups, self.chroot) if is_whole and groups is not None else None
-            before = columns_of(seeds_of(seeds, self.chroot))
+            before = columns_of(seeds_of(seen.tree, self.chroot))
             log = LoggedRange(self.history, seen.zxid, to_zxid, self.chroot, self.progress, self._holes)
             ends, has_paths = Ends(), False
             for part in chain([before], log.parts(rows_per_part, left_out)):
@@ -86,7 +89,7 @@ class Folders(Source):
         return self.history.zxid_at(time_ms)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
-        """Returns what differs at and below a path (of the servers) between two moments, in either order.
+        """The changes at and below a path (of the servers) between two moments, in either order.
 
         The range is replayed once, in one tree. Raises NotFoundError where the files begin later.
         """
@@ -100,8 +103,8 @@ class Folders(Source):
         if len(found.accounts) > 1:
             self._details["the logs do not lead from one tree to the other, so both were compared"] = None
         if found.first_bad_zxid is not None:
-            bad = f"the tree's digest is another than the servers' from {found.first_bad_zxid:#x} on"
-            self._lost[bad] = None
+            text = f"the tree's digest is another than the servers' from {found.first_bad_zxid:#x} on"
+            self._lost[text] = None
         behind = [
             hole
             for moment, zxid in zip((start, end), zxids, strict=True)
@@ -173,40 +176,24 @@ class Folders(Source):
         else:
             detail += ", as there is no snapshot"
         nothing = Tree.from_znodes((), zxid=before, digests=False)
-        seen = SeenTree(nothing, before, None, False, False, detail)
         self._details[standing_text(before, detail)] = None
-        return self._rows(nothing, seen, to_zxid, is_whole=False)
-
-    def _has_anything(self, to_zxid: int | None) -> bool:
-        """Returns whether the files have a transaction or a snapshot.
-
-        Where all that follows is read anyway, the end of the newest log is enough, if it shows a record.
-        """
-        servers = self.history.ensemble.servers if to_zxid is None else ()
-        return any(server.about_last_zxid() for server in servers) or bool(self.history.last_zxid)
-
-    def _leads_on_from(self, from_zxid: int) -> bool:
-        """Returns whether there is a record from a zxid on; where names tell, nothing is read."""
-        servers = self.history.ensemble.servers
-        if any(log.zxid >= from_zxid for server in servers for log in server.files.logs):
-            return True
-        last = self.history.ensemble.last_record
-        return last is not None and last >= from_zxid
+        return self._rows(SeenTree(nothing, before, None, False, False, detail), to_zxid, is_whole=False)
 
     def _before(self, from_zxid: int, to_zxid: int | None) -> PastTree:
         """The tree before a transaction, or the first one that is known to be of one moment.
 
         Where no record comes after it, it is the last one that is asked for.
         """
-        if not self._leads_on_from(from_zxid):
-            return self.history.tree_at(zxid=to_zxid)
+        ensemble = self.history.ensemble
+        if not any(log.zxid >= from_zxid for server in ensemble.servers for log in server.files.logs):
+            last = ensemble.last_record  # where names tell, nothing is read
+            if last is None or last < from_zxid:
+                return self.history.tree_at(zxid=to_zxid)
         if from_zxid > 1:
-            try:
+            with suppress(NotFoundError):
                 past = self.history.tree_at(zxid=from_zxid - 1)
-            except NotFoundError:
-                return self.history.beginning()
-            if past.account.is_whole:
-                return past
+                if past.account.is_whole:
+                    return past
         return self.history.beginning()
 
     def _shown(self, transactions: Iterator[Transaction], to_zxid: int | None) -> Iterator[Transaction]:

@@ -1,5 +1,4 @@
-"""Brings rows together: by group, by partition of a group, by topic, by session, or all in
-one."""
+"""The ways to bring rows together: by group, its partition, topic, session, or all in one."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Says how rows are brought together: a row for which `key` gives None is for none of them.
+    """A way to bring rows together: a row for which `key` gives None is for none of them.
 
     A key depends only on the row's path, its operation, and whether it was applied or is a seed; that of
     BY_SESSION on the session.
@@ -32,8 +31,6 @@ class Keys:
 
 
 def _applied(name: str, kinds: Sequence[Kind], key: Callable[[PathKind], Key]) -> Keys:
-    """Keys of what is applied to paths of these kinds."""
-
     def of(event: Event) -> Key | None:
         place = path_kind(event.path)
         return key(place) if event.applied and place.kind in kinds else None
@@ -66,10 +63,6 @@ def _replication(event: Event) -> Key | None:
     return ("replication",) if is_broker or _topic(event) is not None else None
 
 
-def _session(event: Event) -> Key | None:
-    return (str(event.session),) if event.session else None
-
-
 def _subtree(event: Event) -> Key | None:
     return (event.path.split("/", 2)[1],) if event.path and event.applied else None
 
@@ -96,7 +89,7 @@ REPLICATION = Keys("replication", _replication, frozenset(("topic", "partition_s
 BY_DECISION = _applied("decision", ("topic", "partition_state", "admin", "controller_epoch"), _decision)
 """The rows of what only a controller may write: by topic its replica lists and states; below `/admin`; the
 epoch."""
-BY_SESSION = Keys("session", _session)
+BY_SESSION = Keys("session", lambda event: (str(event.session),) if event.session else None)
 """All rows of a session, failed ones too; key: the session in decimal."""
 BY_SUBTREE = Keys("subtree", _subtree)
 """All applied rows; key: the first name of the path."""
@@ -107,14 +100,13 @@ ADMIN = _applied("admin", ("admin",), lambda place: ("admin",))
 
 
 def is_of_groups(place: PathKind) -> bool:
-    """Returns whether a znode belongs to some group, whose name is then that of the place."""
+    """True if a znode belongs to some group, whose name is then that of the place."""
     return place.kind in _OF_GROUPS
 
 
 def require_group(group: str | None, groups: Iterable[str]) -> None:
     """Raises NotFoundError where a group was asked for and is not among those that were."""
     names = sorted(set(groups))
-    if group is None or group in names:
-        return
-    known = first_of(names, most=8) or "none"
-    raise NotFoundError(f"{group_path(group)}: there was no such group; those that were: {known}")
+    if group is not None and group not in names:
+        known = first_of(names, most=8) or "none"
+        raise NotFoundError(f"{group_path(group)}: there was no such group; those that were: {known}")

@@ -47,7 +47,7 @@ from zkgroup.zkfiles.zxids import Hole
 
 
 class LoggedRange(NamedTuple):
-    """Holds what is read of the logs of an ensemble's servers, and as whom."""
+    """A part of the logs of an ensemble's servers, and the chroot of the clients as whom it is read."""
 
     history: History
     after_zxid: int
@@ -62,7 +62,9 @@ class LoggedRange(NamedTuple):
 
         The ephemerals that went with a session without a record are not deleted in them: see `Ends`.
         """
-        is_noted = left_out is None and self._is_all
+        # What the checks of all records need costs little where all logs are read.
+        is_noted = left_out is None and self.to_zxid is None
+        is_noted = is_noted and self.after_zxid < (self.history.ensemble.first_logged or 0)
         names = (*OPERATION_COLUMNS, "digest") if is_noted else OPERATION_COLUMNS
         wanted = Wanted(select(LOG, names), left_out=left_out)
         facts, transactions = list[RecordFacts](), [_NO_TRANSACTIONS]
@@ -86,18 +88,14 @@ class LoggedRange(NamedTuple):
             read = sum(batch.rows if batch.records is None else batch.records.rows for batch in batches)
             rows, in_part = rows + read, in_part + read
             for batch in batches:
-                _add(builder, batch)
+                columns = {name: batch.arrays[name] for name in OPERATION_COLUMNS if name != "time"}
+                builder.add_operations(columns, numbers_of_column(batch, "time"))
             if in_part >= rows_per_part:
                 yield self._part(builder, transactions if left_out is not None else [])
                 builder, transactions, in_part = ColumnsBuilder(), [_NO_TRANSACTIONS], 0
         if facts:
             _noted[self.history] = RecordFacts(*map(np.concatenate, zip(*facts, strict=True)))
         yield self._part(builder, transactions if left_out is not None else [])
-
-    @property
-    def _is_all(self) -> bool:
-        """True if all logs are read: what the checks of all records need costs little then."""
-        return self.to_zxid is None and self.after_zxid < (self.history.ensemble.first_logged or 0)
 
     @property
     def _about_end(self) -> int:
@@ -118,7 +116,6 @@ class LoggedRange(NamedTuple):
         return batches
 
     def _part(self, builder: ColumnsBuilder, transactions: Sequence[Transactions]) -> Columns:
-        """The rows within the chroot."""
         part = inside(builder.columns(), self.chroot)
         if not transactions:
             return part
@@ -126,14 +123,8 @@ class LoggedRange(NamedTuple):
 
 
 def estimated(rows: int, done: int, total: int) -> int | None:
-    """Returns how many rows there are in all, by how many zxids are done; None where an election is between
-    them."""
+    """The number of all rows, by the zxids that are done; None where an election is between them."""
     return rows * total // done if rows and 0 < done <= total < 1 << 32 else None
-
-
-def _add(builder: ColumnsBuilder, batch: Batch) -> None:
-    columns = {name: batch.arrays[name] for name in OPERATION_COLUMNS if name != "time"}
-    builder.add_operations(columns, numbers_of_column(batch, "time"))
 
 
 def numbers_of_column(batch: Batch, name: str) -> Numbers:
@@ -185,13 +176,12 @@ def told_of(batch: Batch, chroot: str) -> Transactions | None:
 
 
 def _are_inside(batch: Batch, chroot: str) -> Flags:
-    """Returns whether each row has a path within a chroot, or none."""
+    """For each row True if it has a path within a chroot, or none."""
     if not chroot:
         return np.ones(batch.rows, np.bool_)
     paths = batch.arrays["path"].fill_null("")
     below = pc.or_(pc.starts_with(paths, f"{chroot}/"), pc.is_in(paths, pa.array(["", chroot])))
-    flags: Flags = below.to_numpy(zero_copy_only=False)
-    return flags
+    return np.asarray(below)
 
 
 def _told_by(session: Numbers, time_ms: Numbers) -> Numbers:
@@ -262,7 +252,7 @@ class Ends:
 
     @property
     def living(self) -> dict[int, int]:
-        """Returns how many ephemerals each session has behind the last part."""
+        """The number of ephemerals that each session has behind the last part."""
         return Counter(self._ephemerals.sessions.values())
 
     def added(self, part: Columns) -> Columns:
@@ -285,9 +275,10 @@ class Ends:
             elif kind == DELETE:
                 ephemerals.deleted(paths[path])
             else:
+                zxid, time_ms, cxid = (int(each[row]) for each in (part.zxid, part.time_ms, part.cxid))
                 for sub, gone in enumerate(ephemerals.ended(session), int(part.sub[place]) + 1):
                     behind.append(place)
-                    ends.append(_end_of(part, row, sub, gone))
+                    ends.append(Event(zxid, sub, time_ms, session, cxid, "delete", gone, synthetic=True))
         if not ends:
             return part
         builder = ColumnsBuilder()
@@ -296,13 +287,6 @@ class Ends:
         whole = np.concatenate((np.arange(len(part), dtype=np.float64), np.array(behind) + 0.5))
         added = builder.columns().take(np.argsort(whole, kind="stable"))
         return replace(added, transactions=part.transactions)
-
-
-def _end_of(part: Columns, close: int, sub: int, path: str) -> Event:
-    zxid, time_ms, session, cxid = (
-        int(column[close]) for column in (part.zxid, part.time_ms, part.session, part.cxid)
-    )
-    return Event(zxid, sub, time_ms, session, cxid, "delete", path, synthetic=True)
 
 
 def with_ends(logged: Iterable[Columns], before: Columns) -> Columns:

@@ -51,7 +51,7 @@ class StoredFile:
     last_zxid: int
 
     def has_any(self, after_zxid: int, to_zxid: int | None) -> bool:
-        """Returns whether it can have rows of the transactions behind one zxid, up to another."""
+        """True if it can have rows of the transactions behind one zxid, up to another."""
         return self.last_zxid > after_zxid and (to_zxid is None or self.first_zxid <= to_zxid)
 
 
@@ -121,8 +121,7 @@ class Converted:
     def batches(self) -> set[int]:
         """All that have rows of it."""
         seeds = set() if self.seed_batch is None else {self.seed_batch}
-        logged = {batch for log in self.logs for batch in log.batches}
-        return seeds | logged | {state.batch for state in self.states}
+        return seeds.union({state.batch for state in self.states}, *(log.batches for log in self.logs))
 
 
 @dataclass(slots=True)
@@ -238,11 +237,10 @@ class OutputFolder:
     def _of_batch(self, batch: int) -> list[StoredFile]:
         if batch not in self._batches:
             name = _list_name(batch)
-            content = self.folder.read(name)
+            place, content = self.folder.path(name), self.folder.read(name)
             try:
                 self._batches[batch] = [StoredFile(**each) for each in json.loads(content)["files"]]
             except (ValueError, KeyError, TypeError) as error:
-                place = self.folder.path(name)
                 raise ConfigError(f"{place}: expected a list of Parquet files: {error!r}") from error
         return self._batches[batch]
 
@@ -254,7 +252,7 @@ def newest_manifest(folder: Folder) -> str | None:
 
 
 def is_converted(path: Path) -> bool:
-    """Returns whether a folder is one that `audit run` wrote to. Raises nothing."""
+    """True if `audit run` wrote to a folder. Raises nothing."""
     try:
         return newest_manifest(Folder(str(path))) is not None
     except ConfigError:

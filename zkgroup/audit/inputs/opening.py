@@ -78,7 +78,7 @@ class OneTree(Source):
 
 
 def inconsistency_of(header: ExportHeader) -> str:
-    """Returns what keeps a tree from being exact; empty where nothing does."""
+    """The reasons why a tree is not exact; empty where it is."""
     if header.detail:
         return header.detail
     found, changed, unreadable = [], header.changed, header.unreadable
@@ -139,6 +139,7 @@ def open_source(
 
 PATHS_AT_ONCE = 5000
 ROUNDS = 5
+_EVERY = 1000
 _Reply = TypeVar("_Reply")
 
 
@@ -205,14 +206,11 @@ def walk(
 
 
 class _Found:
-    """The tree as far as it is known."""
-
     def __init__(self, zk: Blocking, paths_at_once: int, progress: Progress) -> None:
         self.znodes: dict[str, Znode] = {}
         self.unreadable: set[str] = set()
         self.unsettled: set[str] = set()
-        """Holds what was seen to differ, or to be gone, since it was read; and the parents of what is
-        gone."""
+        """What was seen to differ, or to be gone, since it was read; and the parents of what is gone."""
         self._zk = zk
         self._paths_at_once = paths_at_once
         self._progress = progress
@@ -221,10 +219,8 @@ class _Found:
 
     def settle(self) -> set[str]:
         """Reads again what differs, and compares it once more. Returns every path that may have changed."""
-        moved = self.unsettled
-        self.unsettled = set()
-        fresh = self.read([path for path in moved if path in self.znodes])
-        touched = moved | fresh
+        moved, self.unsettled = self.unsettled, set()
+        touched = moved | self.read([path for path in moved if path in self.znodes])
         self.compare([path for path in touched if path in self.znodes])
         return touched | self.unsettled
 
@@ -235,10 +231,9 @@ class _Found:
         the parent's Stat when that is read again.
         """
         fresh: set[str] = set()
-        level: Sequence[str] = paths
-        while level:
+        while paths:
             parents = []
-            for path, one in self._each(self._zk.read_each, level):
+            for path, one in self._each(self._zk.read_each, paths):
                 if isinstance(one, Znode):
                     if path not in self.znodes:
                         fresh.add(path)
@@ -246,8 +241,9 @@ class _Found:
                     parents.append(path)
                 else:
                     self._drop(path, one)
-                self._progress("reading", len(self.znodes))
-            level = self._list([path for path in parents if path in self.znodes])
+                if len(self.znodes) % _EVERY == 0:
+                    self._progress("reading", len(self.znodes))
+            paths = self._list([path for path in parents if path in self.znodes])
         return fresh
 
     def _list(self, parents: Sequence[str]) -> list[str]:
@@ -276,7 +272,8 @@ class _Found:
                     self.unsettled.add(path)
             else:
                 self._drop(path, one if isinstance(one, Code) else None)
-            self._progress("looking again at", done + 1)
+            if done % _EVERY == 0:
+                self._progress("looking again at", done)
 
     def _drop(self, path: str, why: Code | None) -> None:
         """This and everything below it is gone, or may not be read."""
@@ -293,7 +290,7 @@ class _Found:
             waiting += [join(one, name) for name in self._children.pop(one, ())]
 
     def may_be_newer(self, path: str, zxid: int) -> bool:
-        """Returns whether what became of this path came after that zxid, or may have."""
+        """True if what became of this path came after that zxid, or may have."""
         if path in self.unreadable:
             return False
         while path not in self.znodes:

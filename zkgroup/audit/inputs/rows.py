@@ -106,19 +106,16 @@ class Columns:
         """Rows as objects, all or those with these numbers; made some thousands at a time."""
         numbers = np.arange(len(self)) if rows is None else rows
         for start in range(0, len(numbers), _EVENTS_AT_A_TIME):
-            yield from self._some_events(numbers[start : start + _EVENTS_AT_A_TIME])
+            some = self.take(numbers[start : start + _EVENTS_AT_A_TIME])
+            lists: dict[str, Iterable[Any]] = {name: getattr(some, name).tolist() for name in _FIELDS}
+            for name, values in self.coded.items():
+                lists[name] = map(values.__getitem__, lists[name])
+            yield from map(Event._make, zip(*lists.values(), strict=True))
 
-    def _some_events(self, rows: Numbers) -> Iterator[Event]:
-        some = self.take(rows)
-        lists: dict[str, Iterable[Any]] = {
-            name: column.tolist()
-            if isinstance(column := getattr(some, name), np.ndarray)
-            else column.to_pylist()
-            for name in _FIELDS
-        }
-        for name, values in (("op", OPS), ("path", self.paths), ("ephemeral", LIFETIMES), ("acl", self.acls)):
-            lists[name] = map(values.__getitem__, lists[name])
-        return map(Event._make, zip(*lists.values(), strict=True))
+    @property
+    def coded(self) -> dict[str, Sequence[Any]]:
+        """By column the values that it has the codes of."""
+        return {"op": OPS, "path": self.paths, "ephemeral": LIFETIMES, "acl": self.acls}
 
 
 _FIELDS: Final = tuple(
@@ -260,14 +257,12 @@ def _joined(name: str, parts: Sequence[Any]) -> Any:
 
 
 def _whole(column: Any) -> Any:
-    """One array of a chunked one."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _encoded(column: Any) -> Any:
-    """A column of texts as one array of codes."""
     if not pa.types.is_dictionary(column.type):
         return _whole(column).dictionary_encode()
     if isinstance(column, pa.ChunkedArray):
@@ -300,7 +295,7 @@ OPERATION_COLUMNS: Final = (
     *("zxid", "sub", "session", "cxid", "time", "op", "path", "data", "version", "ephemeral"),
     *("timeout_ms", "error", "acl", "applied"),
 )
-"""Holds what is read of the operations."""
+"""The columns of operations that are read."""
 AS_CODES: Final = ("op", "path", "ephemeral")
 """Columns with few different values, which Parquet is to give as codes."""
 _COLUMN_TYPES: Final[Mapping[str, ColumnType]] = {
@@ -343,7 +338,7 @@ def columns_of_rows(table: Any) -> Columns:
 def table_of(columns: Columns) -> Any:
     """Rows as a pyarrow.Table with the columns of ROWS."""
     acls = [None if acl is None else [each._asdict() for each in acl] for acl in columns.acls]
-    values = {"op": OPS, "path": columns.paths, "ephemeral": LIFETIMES, "acl": acls}
+    values = {**columns.coded, "acl": acls}
     arrays = []
     for field in _SCHEMA:
         column = getattr(columns, field.name)
@@ -393,8 +388,7 @@ def stable_order(codes: Numbers) -> Numbers:
 
 def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:
     """For each path the last place in a mask; -1 for none."""
-    last: Numbers = np.full(size, -1)
-    places = np.flatnonzero(mask)
+    last, places = np.full(size, -1), np.flatnonzero(mask)
     last[paths[places]] = places
     return last
 
@@ -439,7 +433,7 @@ def compact(columns: Columns) -> Columns:
 
 
 def apart(columns: Columns) -> tuple[Columns, Columns]:
-    """Returns what stood before a history, and its rows."""
+    """The seeds of a history, and its rows."""
     return columns.where(columns.seed), columns.where(~columns.seed)
 
 
@@ -462,7 +456,7 @@ def behind(columns: Columns, zxid: int) -> Columns:
 
 
 def state_of(columns: Columns) -> Columns:
-    """Returns what stands behind rows, as seeds of what follows: the open sessions, and the znodes."""
+    """The state behind rows, as seeds of what follows: the open sessions, and the znodes."""
     op, size = columns.op, len(columns.paths)
 
     def last(*ops: int) -> Numbers:
@@ -501,14 +495,11 @@ def state_of(columns: Columns) -> Columns:
 
 def sorted_seeds(seeds: Columns) -> Columns:
     """As a history begins with them: by zxid, path and session."""
-    rank = np.empty(len(seeds.paths), np.int64)
-    rank[np.array(sorted(range(len(seeds.paths)), key=seeds.paths.__getitem__), np.int64)] = np.arange(
-        len(seeds.paths)
-    )
+    by_path = sorted(range(len(seeds.paths)), key=seeds.paths.__getitem__)
+    rank = np.argsort(np.array(by_path, np.int64))
     return seeds.take(np.lexsort((seeds.session, rank[seeds.path], seeds.zxid)))
 
 
-_BELOW: Final = f"{consumers_path()}/"
 _OF_PARTITIONS: Final = rf"^{consumers_path()}/[^/]*/(owners|offsets)/[^/]*/[0-9]+$"
 """Owners and offsets of partitions, as `path_kind` has them."""
 

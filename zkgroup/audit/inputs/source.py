@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.errors import ConfigError, NotFoundError
@@ -34,9 +34,6 @@ def quiet(what: str, count: int | None = None, total: int | None = None) -> None
     """Shows nothing."""
 
 
-_NEEDED_BY_SPARK: Final = ("pyspark", "numpy", "pyarrow")
-
-
 def require_columns() -> None:
     """Raises ConfigError where numpy or pyarrow is not installed."""
     try:
@@ -50,7 +47,7 @@ def require_columns() -> None:
 
 def require_spark() -> None:
     """Raises ConfigError where a package that a job on Spark needs is not installed."""
-    missing = [name for name in _NEEDED_BY_SPARK if find_spec(name) is None]
+    missing = [name for name in ("pyspark", "numpy", "pyarrow") if find_spec(name) is None]
     if missing:
         raise ConfigError(
             f"Spark needs {', '.join(missing)}, not installed here: pip install 'zkgroup[spark]'"
@@ -66,7 +63,7 @@ class PointInTime(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """Holds what is known of a history: its first logged transaction and its last one."""
+    """The ends of a history, as far as they are known: its first logged transaction and its last one."""
 
     first_zxid: int | None
     """None where there is no log."""
@@ -101,7 +98,7 @@ def _place(zxid: int, time_ms: int | None) -> str:
 
 
 def is_within(from_zxid: int | None, to_zxid: int | None, zxids: tuple[int, int | None]) -> bool:
-    """Returns whether something was at some time of a range; None is before all and to the end."""
+    """True if something was at some time of a range; None is before all and to the end."""
     first, last = zxids
     return (to_zxid is None or to_zxid >= first) and (last is None or (from_zxid or 0) <= last)
 
@@ -118,11 +115,11 @@ class SeenTree(NamedTuple):
     is_damaged: bool
     """True if something is missing or wrong, and not only unproved."""
     detail: str
-    """Holds what keeps it from being exact; empty where nothing does."""
+    """The reason why it is not exact; empty where it is."""
 
 
 class Difference(NamedTuple):
-    """Holds what differs between two moments."""
+    """The changes between two moments."""
 
     changes: Sequence[ZnodeChange]
     from_zxid: int
@@ -190,7 +187,7 @@ class Source(ABC):
 
     @abstractmethod
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        """Returns what happened from one moment to another, both included, on top of the state before."""
+        """The rows from one moment to another, both included, on top of the state before."""
 
     @abstractmethod
     def zxid_at(self, time_ms: int) -> int:
@@ -230,15 +227,14 @@ class Source(ABC):
         return self.zxid_at(moment.time_ms)
 
     def damages(self) -> list[str]:
-        """Returns what is wrong with what was read so far."""
+        """Each thing that is wrong with what was read so far."""
         return [hole.text for hole in self._holes]
 
     def notes(self) -> list[str]:
-        """Returns what else is to be known of what was read so far."""
+        """Each thing that is to be known of what was read so far, beside damages."""
         return list(self._details)
 
     def _note_outside(self, start: PointInTime | None, end: PointInTime | None) -> None:
-        """Notes that less is known than what is asked for."""
         if start is not None or end is not None:
             self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
 

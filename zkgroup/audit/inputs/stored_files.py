@@ -21,7 +21,6 @@ from zkgroup.audit.inputs.rows import (
 )
 from zkgroup.errors import ConfigError
 
-_ROW_COLUMNS: Final = tuple(column.name for column in ROWS)
 _AS_CODES: Final = ("op", "path", "parent", "ephemeral", "file")
 """Columns with few different values."""
 _IN_ORDER: Final = ("zxid", "time", "time_ms", "log")
@@ -41,7 +40,7 @@ def operations_in(
 
 def rows_in(files: Iterable[StoredFile], source: Source) -> Columns:
     """Rows of the audit, in the order of the files. Raises as `table_in`."""
-    table = table_in(files, source, _ROW_COLUMNS, AS_CODES)
+    table = table_in(files, source, [column.name for column in ROWS], AS_CODES)
     return columns_of(()) if table is None else columns_of_rows(table)
 
 

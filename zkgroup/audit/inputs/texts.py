@@ -87,6 +87,5 @@ def who(facts: Facts, session: int, group: str | None = None) -> str:
     """A session by what it registered: its members (of this group where one is named), brokers, number."""
     names = [f"member {member}" for _, member in members_of(facts, session, group)]
     names += [f"broker {name}" for name in brokers_of(facts, session)]
-    if not names:
-        return f"session {session_text(session)}"
-    return f"{first_of(names)} (session {session_text(session)})"
+    number = f"session {session_text(session)}"
+    return f"{first_of(names)} ({number})" if names else number
