@@ -79,8 +79,10 @@ class LoggedRange(NamedTuple):
             holes = holes_in(last, piece.zxids)
             self.holes.update(dict.fromkeys(holes))
             first, last = first or int(piece.zxids[0]), int(piece.zxids[-1])
-            if holes:  # what is missing may be the only other trace of a group, so no more is left out
+            if holes and wanted.left_out is not None:
+                # What is missing may be the only other trace of a group, so no more is left out.
                 wanted = wanted._replace(left_out=None)
+                batches = list(piece.batches(wanted))
             if left_out is not None:
                 batches = self._told(piece, batches, wanted, transactions)
             if is_noted:
@@ -109,7 +111,7 @@ class LoggedRange(NamedTuple):
     ) -> list[Batch]:
         """The rows of a piece, all where those that stay do not tell its transactions, which are noted."""
         told = [told_of(batch, self.chroot) for batch in batches]
-        if wanted.left_out is None or None in told:
+        if None in told:
             batches = list(piece.batches(wanted._replace(left_out=None)))
             told = [told_of(batch, self.chroot) for batch in batches]
         transactions += filter(None, told)
