@@ -24,9 +24,9 @@ from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATORS
 from tests.simulation import Simulation
 
-MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "130"))
-CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "110"))
-COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "400"))
+MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "80"))
+CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "70"))
+COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "250"))
 
 
 @pytest.mark.parametrize("seeds", batches(MEMBERS, FIRST), ids=name_of)
