@@ -51,7 +51,6 @@ class Held(NamedTuple):
         return self._replace(places=self.places[:, first:until])
 
     def without(self, numbers: Sequence[int]) -> Held:
-        """All but some of them."""
         return self._replace(places=np.delete(self.places, numbers, axis=1))
 
     def decoded(self, number: int) -> Transaction:
@@ -242,10 +241,8 @@ def _agreed(ensemble: EnsembleFiles, parts: dict[int, Held]) -> Iterator[Piece]:
                 decided = []
             yield _piece(some)
             continue
-        for number in range(end - begin):
-            transaction = _decided(ensemble, some, number)
-            if transaction is not None:
-                decided.append(transaction)
+        found = (_decided(ensemble, some, number) for number in range(end - begin))
+        decided += [each for each in found if each is not None]
     if decided:
         yield Piece((), decided)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from zkgroup.zkfiles.arrow import Batch, Flags, Numbers, acls_of
 from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.records import Acl, TransactionType
+from zkgroup.zkfiles.records import DELETES, Acl, TransactionType
 from zkgroup.zkfiles.tree import Compared, Node, Tree
 
 COLUMNS: Final = (
@@ -40,8 +40,7 @@ _ACTS: Final = {
     int(TransactionType.SET_DATA): _SET,
     int(TransactionType.CREATE): _MAKE,
     int(TransactionType.CREATE2): _MAKE,
-    int(TransactionType.DELETE): _DROP,
-    int(TransactionType.DELETE_CONTAINER): _DROP,
+    **dict.fromkeys(map(int, DELETES), _DROP),
 }
 _FIRST_TYPE, _TYPES = -32, 96
 _ACT_OF_TYPE: Final = np.array([_ACTS.get(kind + _FIRST_TYPE, _ODD) for kind in range(_TYPES)], np.int8)

@@ -81,7 +81,6 @@ class FileBytes:
         return piece
 
     def skip(self, count: int) -> None:
-        """Leaves plain bytes out."""
         if self.compression is None:
             self._at += count
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from zkgroup.zkfiles.records import TransactionType
+from zkgroup.zkfiles.records import CREATES, DELETES, SETS, TransactionType
 
 ColumnType = Literal["long", "int", "string", "binary", "boolean", "timestamp", "acl"]
 """`long` and `int` are signed, of 64 and 32 bits. `timestamp` is a moment: in plain lists and in numpy the
@@ -105,16 +105,11 @@ OP_NAMES: dict[int, str] = {
     TransactionType.CLOSE_SESSION: "closeSession",
     TransactionType.CREATE_SESSION: "createSession",
     TransactionType.ERROR: "error",
-    TransactionType.CREATE: "create",
-    TransactionType.DELETE: "delete",
-    TransactionType.SET_DATA: "set",
     TransactionType.SET_ACL: "setACL",
     TransactionType.CHECK: "check",
-    TransactionType.CREATE2: "create",
-    TransactionType.RECONFIG: "set",
-    TransactionType.CREATE_CONTAINER: "create",
-    TransactionType.DELETE_CONTAINER: "delete",
-    TransactionType.CREATE_TTL: "create",
+    **dict.fromkeys(CREATES, "create"),
+    **dict.fromkeys(DELETES, "delete"),
+    **dict.fromkeys(SETS, "set"),
 }
 """The values of the column `op`, by type."""
 

@@ -1,4 +1,4 @@
-"""Whether a history is whole and right.
+"""Checks whether a history is whole and right.
 
 Told by the servers' own digests, by what records say of each other, and by every snapshot on the way.
 
