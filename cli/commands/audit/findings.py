@@ -477,6 +477,7 @@ def run(
     require_spark()
     require_inputs(inputs)
     require_output(target, inputs)
+    from zkgroup.audit.report.writing import JSON
     from zkgroup.audit.spark import job, results
 
     with _names_in_errors(), progress() as report, session(master, dict(settings)) as spark:
@@ -494,7 +495,7 @@ def run(
         )
     if out.is_table:
         _RUN_ROW.table(out, [_RunRow.of(one) for one in audited])
-        echo_err(f"incidents and findings: {target.rstrip('/')}/{results.FINDINGS_FILE}")
+        echo_err(f"incidents and findings: {target.rstrip('/')}/{JSON}")
         is_of_all = not (only or chosen or chroot or group or start or end)
         if is_of_all and is_converted(path_of(target)):
             which = "" if len(audited) == 1 else " --ensemble NAME"

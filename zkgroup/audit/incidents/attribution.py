@@ -53,13 +53,12 @@ _CONTROLLER_ACT = (
     "Find the client behind the session. A controller that is deleted by hand is elected again at once; one"
     " that another session replaced does not notice: stop that session, and delete /controller."
 )
-
 _MEMBER_ACT = (
     "The writer is a member of the group: it committed what it did not own. Restart it, and set offsets with"
     " `zkgroup offsets`, which leaves a marker."
 )
 _WRITES: frozenset[CauseKind] = frozenset(("foreign write", "operator reset", "orphaned claim"))
-"""Causes that have their place from their findings, where nothing before shows it."""
+"""Causes that have their place from their first finding, where nothing before shows it."""
 
 
 def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
@@ -70,7 +69,7 @@ def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
     for one in ordered:
         by_cause[causes.of(one)].append(one)
     found = [_incident(cause, run, facts) for cause, each in by_cause.items() for run in _runs(cause, each)]
-    return sorted(found, key=_order)
+    return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.from_zxid or 0, one.title))
 
 
 def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
@@ -88,12 +87,14 @@ def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
         end_ms = float("inf") if one.to_zxid is None else one.to_ms
         if end_ms is not None:
             until_ms = end_ms if until_ms is None else max(until_ms, end_ms)
-    if run:
-        yield run
+    yield run
 
 
 def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Incident:
-    cause = _with_place(cause, findings)
+    if cause.zxid is None and cause.kind in _WRITES:
+        first = next((one for one in findings if one.from_zxid is not None), None)
+        if first is not None:
+            cause = cause._replace(zxid=first.from_zxid, time_ms=first.from_ms)
     span = _span(cause, findings)
     damage = damage_of(findings, facts)
     groups = {one.group for one in findings} if cause.group is None else {cause.group}
@@ -109,18 +110,7 @@ def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Incide
     )
 
 
-def _with_place(cause: Cause, findings: Sequence[Finding]) -> Cause:
-    """The cause; one without a place whose writes are the findings gets that of the first finding."""
-    if cause.zxid is not None or cause.kind not in _WRITES:
-        return cause
-    first = next((one for one in findings if one.from_zxid is not None), None)
-    return cause if first is None else cause._replace(zxid=first.from_zxid, time_ms=first.from_ms)
-
-
-_Number = int | None
-
-
-def _span(cause: Cause, findings: Sequence[Finding]) -> tuple[_Number, _Number, _Number, _Number]:
+def _span(cause: Cause, findings: Sequence[Finding]) -> tuple[int | None, int | None, int | None, int | None]:
     """Zxids, then times, from the first finding to the last; with the cause, unless that was long before."""
     starts, ends = [(one.from_zxid, one.from_ms) for one in findings], list(map(_end, findings))
     lasts = any(zxid is None for zxid, _ in ends)
@@ -133,7 +123,7 @@ def _span(cause: Cause, findings: Sequence[Finding]) -> tuple[_Number, _Number, 
     return from_zxid, to_zxid, from_ms, to_ms
 
 
-def _known(numbers: Iterable[_Number]) -> list[int]:
+def _known(numbers: Iterable[int | None]) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
@@ -170,11 +160,6 @@ def _act(cause: Cause, findings: Sequence[Finding], facts: Facts) -> str:
         return _ACTS[cause.kind]
     first = min(findings, key=lambda one: SEVERITIES.index(one.severity))
     return next((rule.act for rule in ALL_RULES if rule.name == first.finding), "")
-
-
-def _order(one: Incident) -> tuple[int, int, str]:
-    """Sort key: by severity, then by time."""
-    return (SEVERITIES.index(one.severity), one.from_zxid or 0, one.title)
 
 
 def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:

@@ -103,10 +103,9 @@ def _departures(facts: Facts) -> list[_Departure]:
 
 
 class Causes:
-    """The causes of some findings."""
+    """The causes of findings that are given in the order of the audit."""
 
     def __init__(self, ordered: Sequence[Finding], facts: Facts) -> None:
-        """Of findings in the order of the audit."""
         mine, of_group = list[Finding](), defaultdict[str, list[Finding]](list)
         for one in ordered:
             (mine if one.group is None else of_group[one.group]).append(one)
@@ -148,9 +147,7 @@ class Causes:
 
     def _storm(self, zxid: int) -> Cause | None:
         storm = self._storms.at(zxid)
-        if storm is None:
-            return None
-        return Cause("controller storm", None, "", None, storm.from_zxid, storm.from_ms)
+        return Cause("controller storm", None, "", None, storm.from_zxid, storm.from_ms) if storm else None
 
     def _departure(self, one: Finding) -> Cause | None:
         """The brokers whose leaving it is of: the first near its beginning."""
@@ -341,14 +338,10 @@ class _GroupCauses:
 
     def _begun(self, rebalance: Finding, start: int, end: float) -> Cause:
         first = next((cause for cause in self._begins if start <= (cause.zxid or 0) <= end), None)
-        if first is not None:
-            return first
-        returned = self._returned(start, end)
-        if returned is not None:
-            return returned
         storm = self._storms.at(start)
-        if storm is not None:
-            return self._storm(storm)
+        cause = first or self._returned(start, end) or (self._storm(storm) if storm else None)
+        if cause is not None:
+            return cause
         for left, returned_zxid in self._restarts:
             if start <= (left.to_zxid or 0) <= end or start <= returned_zxid <= end:
                 what = member_of(left)

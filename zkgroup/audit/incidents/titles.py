@@ -8,13 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from zkgroup.audit.findings.rules import Finding, runs
-from zkgroup.audit.incidents.incident import (
-    CONTROLLER,
-    Cause,
-    PartitionDamage,
-    length_ms,
-    rewind_of,
-)
+from zkgroup.audit.incidents.incident import CONTROLLER, Cause, PartitionDamage, length_ms, rewind_of
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.texts import (
     count_text,

@@ -24,7 +24,6 @@ NOBODY: Final = -1
 """The number of no name."""
 LARGEST: Final = 2**63 - 1
 """Of the numbers in columns."""
-
 TEXT_MAX: Final = 400
 """Characters of one text, unless another number is given."""
 _EXACT_MAX: Final = 2**53
@@ -35,7 +34,7 @@ _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
 @dataclass(frozen=True, slots=True)
 class ReportLimits:
-    """Says how much of each kind a report holds at the most; what is beyond is counted and said."""
+    """The most of each kind that a report holds; what is beyond is counted, and the report has the number."""
 
     partitions: int = 20_000
     """Rows of owners, and of offsets, each."""
@@ -150,7 +149,6 @@ class Thinned:
         return self._thin(items, min(self.grain_ms, LARGEST), self._facts) if self.grain_ms else items
 
     def by_row(self) -> dict[int, list[tuple[Any, ...]]]:
-        """The items of each row."""
         found: defaultdict[int, list[tuple[Any, ...]]] = defaultdict(list)
         for item in chain.from_iterable(held.tolist() for held in self._held):
             found[item[0]].append(item)

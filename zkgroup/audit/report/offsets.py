@@ -40,8 +40,6 @@ _KINDS: Final[tuple[OffsetKind, ...]] = ("commit", "claim", "reset", "deletion",
 _CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
 _POINT: Final = np.dtype([("row", np.int64), ("ms", np.int64), ("offset", np.int64), ("is_pinned", np.bool_)])
 """A point of a curve. `is_pinned`: it is beside a fall."""
-
-
 _Mark = tuple[int, tuple[int, int], int, int, dict[str, Any]]
 """A write that is marked on a curve: place in _MARKS, zxid and place in it, partition, time, its columns."""
 

@@ -28,7 +28,7 @@ from zkgroup.audit.findings.cluster import partition_stretches
 from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
-from zkgroup.audit.findings.rules import Severity
+from zkgroup.audit.findings.rules import SEVERITIES
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.findings.times import TimeRange, merged
 from zkgroup.audit.incidents.incident import FoundIncidents, NumberedFinding, cause_text, damage_text
@@ -49,7 +49,6 @@ from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.paths import path_kind
 
 SCHEMA: Final = "zkgroup.audit_report/1"
-_SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 AREAS_MAX: Final = 2_000
 _TABLE_MAX: Final = 60
 _OTHER: Final = "everything else"
@@ -63,12 +62,7 @@ class ColumnsDrawing:
     """The rows of an audit, and the sections of its report. Close it when all is drawn."""
 
     def __init__(
-        self,
-        rows: Rows,
-        group: str | None,
-        limits: ReportLimits,
-        give: Give,
-        row_limits: RowLimits = LIMITS,
+        self, rows: Rows, group: str | None, limits: ReportLimits, give: Give, row_limits: RowLimits = LIMITS
     ) -> None:
         self._limits, self._give = limits, give
         self._owned: dict[Partition, None] = {}
@@ -388,7 +382,7 @@ def _incidents(found: FoundIncidents, names: Names, limits: ReportLimits) -> dic
         "left_out": len(found.incidents) - len(kept),
         "rows": [
             [
-                *(one.number, _SEVERITIES.index(one.severity), shown(one.title, 2 * limits.text)),
+                *(one.number, SEVERITIES.index(one.severity), shown(one.title, 2 * limits.text)),
                 *(names.of(one.group), one.from_ms, one.to_ms, hex_zxid(one.from_zxid)),
                 *(hex_zxid(one.to_zxid), shown(cause_text(one.cause), limits.text)),
                 *(names.session(one.cause.session), shown(damage_text(one.damage), limits.text), one.act),
@@ -409,7 +403,7 @@ def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Rep
         if not mine:
             continue
         kept = weightiest(
-            mine, limits.findings_of_a_rule, lambda row: -_SEVERITIES.index(row.finding.severity)
+            mine, limits.findings_of_a_rule, lambda row: -SEVERITIES.index(row.finding.severity)
         )
         counts = Counter(row.finding.severity for row in mine)
         rules.append(
@@ -418,11 +412,11 @@ def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Rep
                 "title": called(rule.name, len(mine)),
                 "question": rule.question,
                 "act": rule.act,
-                "counts": [counts[severity] for severity in _SEVERITIES],
+                "counts": [counts[severity] for severity in SEVERITIES],
                 "left_out": len(mine) - len(kept),
                 "rows": [
                     [
-                        *(_SEVERITIES.index(one.severity), names.of(one.group), names.of(one.topic)),
+                        *(SEVERITIES.index(one.severity), names.of(one.group), names.of(one.topic)),
                         *(one.partition, names.session(one.session)),
                         *(hex_zxid(one.from_zxid), hex_zxid(one.to_zxid), one.from_ms, one.to_ms),
                         *(shown(one.detail, 2 * limits.text), incident),
@@ -434,7 +428,7 @@ def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Rep
     rules.sort(key=lambda rule: tuple(-count for count in rule["counts"]))
     totals = Counter(one.severity for one in found.findings)
     return {
-        "counts": [totals[severity] for severity in _SEVERITIES],
+        "counts": [totals[severity] for severity in SEVERITIES],
         "asked": len(ALL_RULES) - len(found.skipped),
         "rules": rules,
         "skipped": [[one.rule.name, one.reason] for one in found.skipped],

@@ -127,9 +127,7 @@ TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "rebalances": REBALANCES,
     "sessions": SESSIONS,
 }
-"""Holds what a report shows, by name; each has the columns in this order."""
-
-
+"""The tables of what a report shows, by name; each has the columns in this order."""
 Give = Callable[[str, Any], object]
 """Takes rows of one of TABLES: its name, and a pyarrow.Table with the columns of that name."""
 

@@ -103,7 +103,6 @@ def _brought_together(spans: Numbers, grain_ms: int, facts: Facts) -> Numbers:
 
 
 def _fields(span: tuple[Any, ...], names: Names) -> list[Any]:
-    """A SPAN as the page reads it."""
     _, from_zxid, to_zxid, from_ms, to_ms, session, together, is_open, name, ended = span
     return [
         from_ms - names.start_ms,
@@ -166,11 +165,9 @@ def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, A
         row = "cannot be read" if value is None else f"broker {value.broker}"
         until = facts.end_zxid if life.to_zxid is None else life.to_zxid - 1
         epoch = cluster.epoch_at(facts, until)
-        name = (
-            cluster.controller_name(life)
-            if epoch is None
-            else f"{cluster.controller_name(life)}, epoch {epoch}"
-        )
+        name = cluster.controller_name(life)
+        if epoch is not None:
+            name = f"{name}, epoch {epoch}"
         spans.append(((row,), _of_life(life, name, facts)))
     epochs = []
     for change in facts.controller_epochs[-limits.marks :]:
@@ -209,8 +206,7 @@ def replica_faults(
         for text, run in groupby(stretches, key=lambda stretch: _fault(stretch.view)):
             if text is not None:
                 of_text = list(run)
-                since, to = of_text[0].since, of_text[-1].to
-                yield (topic, partition), _span(since, to, text, "over")
+                yield (topic, partition), _span(of_text[0].since, of_text[-1].to, text, "over")
 
 
 def _fault(view: PartitionView) -> str | None:

@@ -216,8 +216,8 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Into a file beside it, which then takes its name."""
     draft = path.with_name(f".{path.name}.part")
     try:
-        write(draft)
-        draft.replace(path)
-    except OSError as error:
+        with _with_place(path):
+            write(draft)
+            draft.replace(path)
+    finally:
         draft.unlink(missing_ok=True)
-        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error

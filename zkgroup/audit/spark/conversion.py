@@ -21,19 +21,8 @@ from pyspark.sql import SparkSession
 from zkgroup.audit.inputs.buckets import count_for, known_rows, names_of, numbers_of
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.manifest import (
-    FACTS,
-    SEEDS,
-    Converted,
-    ConvertedLog,
-    OutputFolder,
-    StoredFile,
-)
-from zkgroup.audit.inputs.rows import (
-    columns_of,
-    inside,
-    table_of,
-)
+from zkgroup.audit.inputs.manifest import FACTS, SEEDS, Converted, ConvertedLog, OutputFolder, StoredFile
+from zkgroup.audit.inputs.rows import columns_of, inside, table_of
 from zkgroup.audit.inputs.source import Progress, SeenTree, quiet
 from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.audit.spark.decoding import Decoded, LogTask, decode
@@ -165,7 +154,7 @@ def _seeds(output: OutputFolder, name: str, kept: Converted, seen: SeenTree) -> 
 
 
 def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[_Log], newest_snapshot: int) -> bool:
-    """Returns whether what was converted is a part of what the folders have now."""
+    """True if what was converted is a part of what the folders have now."""
     if known.servers != len(given.folders) or not (found or known.newest_snapshot == newest_snapshot):
         return False
     before = {log.start: log for log in known.logs}
@@ -185,14 +174,12 @@ def _is_done(found: _Log, known: ConvertedLog) -> bool:
 
 
 def _is_same(found: _Log, known: ConvertedLog, given: EnsembleInput) -> bool:
-    """Returns whether a log still has the record that was its last. Of several servers sizes have to do."""
+    """True if a log still has the record that was its last. Of several servers sizes have to do."""
     if not given.is_local or len(given.folders) > 1:
         return not known.is_closed and all(
             now >= then for now, then in zip(found.sizes, known.sizes, strict=False)
         )
-    if not known.rows:
-        return True
-    return has_hop(Path(found.files[0]), Hop(known.last_zxid, known.last_offset))
+    return not known.rows or has_hop(Path(found.files[0]), Hop(known.last_zxid, known.last_offset))
 
 
 def _files_of(spark: SparkSession, given: EnsembleInput) -> list[_Files]:

@@ -136,11 +136,7 @@ def batches_of(task: LogTask) -> Iterator[Batch]:
     (file,) = task.names
     try:
         yield from log_columns(
-            Path(file),
-            from_zxid=task.from_zxid,
-            to_zxid=task.to_zxid,
-            start_offset=task.offset,
-            resync=True,
+            Path(file), from_zxid=task.from_zxid, to_zxid=task.to_zxid, start_offset=task.offset, resync=True
         )
     except DamagedFileError:
         return
@@ -160,24 +156,18 @@ def _facts(table: Any, paths: Any, converted: Converted) -> Columns:
 def _operations(
     table: Any, paths: Any, number: int, task: LogTask, output: Folder | None
 ) -> Iterator[TaskFile]:
-    """The rows of each day and bucket."""
     days, of_day = np.unique(table["time"].cast(pa.int64()).to_numpy() // _DAY_US, return_inverse=True)
     names = names_of(task.converted.buckets)
-    codes = np.asarray(of_day).reshape(-1) * len(names) + _buckets(paths, task.converted)
+    of_paths = numbers_of(paths.dictionary, task.converted.buckets, task.converted.chroot)
+    of_paths = np.append(of_paths, 0)  # a row without a path belongs to no group
+    buckets = of_paths[paths.indices.fill_null(len(of_paths) - 1).to_numpy()]
+    codes = np.asarray(of_day).reshape(-1) * len(names) + buckets
     for code, rows in by_code(table, codes):
         day, bucket = divmod(code, len(names))
         place = f"day={_date(int(days[day]))}/bucket={names[bucket]}"
         zxids = rows["zxid"].to_numpy()
         file = _file(zxids, OPERATIONS, task, f"{place}/{task.from_zxid:x}-{number}", names[bucket])
         yield written(rows, file, output)
-
-
-def _buckets(paths: Any, converted: Converted) -> Numbers:
-    """The number of the bucket of each row, by codes of paths; one without a path belongs to no group."""
-    of_paths = numbers_of(paths.dictionary, converted.buckets, converted.chroot)
-    of_none = len(of_paths)
-    of_rows: Numbers = np.append(of_paths, 0)[paths.indices.fill_null(of_none).to_numpy()]
-    return of_rows
 
 
 def _file(zxids: Numbers, table: str, task: LogTask, name: str, bucket: str = "") -> StoredFile:

@@ -20,7 +20,6 @@ from zkgroup.audit.inputs.manifest import (
     SEEDS,
     STATES,
     Converted,
-    ConvertedLog,
     Folder,
     OutputFolder,
     StoredFile,
@@ -141,7 +140,7 @@ class Audit:
 
     @property
     def converted(self) -> Converted:
-        """Returns what there is of it in the output."""
+        """Its entry in the manifest of the output."""
         return self.output.ensembles[self.name]
 
     @property
@@ -174,7 +173,7 @@ class Audit:
 
     @property
     def found(self) -> Found:
-        """Returns what was found so far."""
+        """The findings so far, in order, and the rules that could not be asked."""
         skipped = [Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
         return Found(sorted(self.findings, key=order), skipped, self.facts)
 
@@ -208,7 +207,13 @@ class Audit:
             before = rows_in([each for each in facts if each.log < 0], source)
         else:
             before = sorted_seeds(joined([columns_of(()), *state]))
-        cut = {log.start for log in self.converted.logs if self._is_cut(log)}
+        # The beginning of all cuts no log.
+        bounds = [part.to_zxid] if part.after_zxid <= self.converted.base_zxid else part
+        cut = {
+            log.start
+            for log in self.converted.logs
+            if any(bound is not None and log.start <= bound < log.last_zxid for bound in bounds)
+        }
         files = [each for each in facts if each.log not in cut and each.has_any(*part)]
         parts = [between(rows_in(files, source), *part)]
         for start in sorted(cut):
@@ -223,11 +228,6 @@ class Audit:
         files = [each for each in self._stored(FACTS) if each.has_any(after_zxid, to_zxid)]
         closes = closes_in(rows_in(files, self.output.folder.source))
         return in_order(between(closes, after_zxid, to_zxid))
-
-    def _is_cut(self, log: ConvertedLog) -> bool:
-        """Returns whether the part begins or ends within a log. Where all begins is no cut."""
-        bounds = [self.part.to_zxid] if self.part.after_zxid <= self.converted.base_zxid else self.part
-        return any(bound is not None and log.start <= bound < log.last_zxid for bound in bounds)
 
     def _stored(self, table: str) -> list[StoredFile]:
         return self.output.files(table, self.name)

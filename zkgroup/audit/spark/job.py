@@ -26,14 +26,7 @@ from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.conversion import convert
-from zkgroup.audit.spark.evaluation import (
-    Asked,
-    Audit,
-    BucketRows,
-    Question,
-    evaluate,
-    state_before,
-)
+from zkgroup.audit.spark.evaluation import Asked, Audit, BucketRows, Question, evaluate, state_before
 from zkgroup.audit.spark.results import Audited, write_results
 from zkgroup.audit.spark.session import Given, given_of, inputs_of, without_collector
 from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
@@ -75,7 +68,10 @@ def run(
     audited = []
     for each in audits:
         found, incidents = only_of(rules, each.found, numbered(each.found))
-        audited.append(Audited(each.name, found, incidents, _damages(each)))
+        history, (after_zxid, to_zxid) = each.history, each.part
+        source = ConvertedSource(each.output, each.name) if history is None else Folders(history)
+        source.note_unlogged(each.converted, (after_zxid + 1, to_zxid), end)
+        audited.append(Audited(each.name, found, incidents, tuple(source.damages())))
     write_results(folder, audited)
     return audited
 
@@ -182,9 +178,9 @@ def _require_group(spark: SparkSession, audit: Audit) -> None:
 def _states_before(
     spark: SparkSession, audits: Sequence[Audit], progress: Progress
 ) -> dict[str, list[Columns]]:
-    """Returns what stands before parts that begin later, the rows of facts in it by bucket.
+    """The states before parts that begin later: the rows of facts in them, by bucket.
 
-    Of folders that are converted here it is kept, so that the next job begins with it.
+    Those of folders that are converted here are kept, so that the next job begins with them.
     """
     later = [each for each in audits if not each.is_alone and each.part.after_zxid > each.converted.base_zxid]
     if not later:
@@ -228,14 +224,6 @@ def _find_in_files(audit: Audit, progress: Progress) -> None:
             audit.findings += within(reported, *audit.part)
     if question.group is not None:
         audit.findings = [one for one in audit.findings if one.group == question.group]
-
-
-def _damages(audit: Audit) -> tuple[str, ...]:
-    """Files that rules about whole histories met, and where they could not be read."""
-    history, (after_zxid, to_zxid) = audit.history, audit.part
-    source = ConvertedSource(audit.output, audit.name) if history is None else Folders(history)
-    source.note_unlogged(audit.converted, (after_zxid + 1, to_zxid), audit.question.end)
-    return tuple(source.damages())
 
 
 def report(

@@ -193,7 +193,7 @@ class Options:
 
 
 def _paths(given: Mapping[str, str], source: str) -> tuple[Path, ...]:
-    """Returns what load(...) named: one path or several, with globs, and as `file:` URIs."""
+    """The paths that load(...) named: one or several, with globs, and as `file:` URIs."""
     texts = json.loads(given["paths"]) if "paths" in given else [given.get("path", "")]
     if not all(texts) or not texts:
         raise ConfigError(f"{source}: expected a file or folder, as load(path) or option path")

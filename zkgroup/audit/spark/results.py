@@ -6,7 +6,7 @@ OUTPUT/findings.json, OUTPUT/findings/findings.parquet, OUTPUT/incidents/inciden
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -16,10 +16,8 @@ from zkgroup.audit.incidents.incident import FoundIncidents
 from zkgroup.audit.inputs.manifest import Folder
 from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.audit.report.tables import ENSEMBLE, finding_table, incident_table
-from zkgroup.audit.report.writing import json_text
+from zkgroup.audit.report.writing import JSON, json_text
 from zkgroup.zkfiles.arrow import schema
-
-FINDINGS_FILE: Final = "findings.json"
 
 
 class Audited(NamedTuple):
@@ -33,7 +31,7 @@ class Audited(NamedTuple):
 
 
 def document(audited: Sequence[Audited]) -> dict[str, Any]:
-    """Returns what is written as findings.json: the schema `zkgroup.audit_run/1`."""
+    """The document of findings.json: the schema `zkgroup.audit_run/1`."""
     return {
         "schema": "zkgroup.audit_run/1",
         "ensembles": [
@@ -69,4 +67,4 @@ def write_results(folder: Folder, audited: Sequence[Audited]) -> None:
         ensembles = pa.array([ensemble for ensemble, _ in rows], pa.string())
         whole = table.add_column(0, schema((ENSEMBLE,)).field(0), ensembles)
         folder.write(f"{name}/{name}.parquet", parquet_of(whole))
-    folder.write(FINDINGS_FILE, json_text(document(audited), " ").encode())
+    folder.write(JSON, json_text(document(audited), " ").encode())

@@ -45,7 +45,7 @@ class EnsembleInput:
 
 
 def is_uri(place: str) -> bool:
-    """Returns whether a place is read by Hadoop's filesystems."""
+    """True if a place is read by Hadoop's filesystems."""
     return _SCHEME.match(place) is not None
 
 
@@ -181,8 +181,7 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     builder = SparkSession.builder.appName("zkgroup audit")
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**chosen, **(settings or {})}.items():
-        builder = builder.config(key, value)
+    builder = builder.config(map={**chosen, **(settings or {})})
     try:
         spark = builder.getOrCreate()
     except PySparkException as error:

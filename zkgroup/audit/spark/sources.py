@@ -97,17 +97,11 @@ class _TableReader(DataSourceReader):
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
         return [column.name for column in self.columns]
 
 
 class _SnapshotReader(_TableReader):
     """Reads the snapshots of a folder, or one file. `from_zxid` and `to_zxid` are about the files' names."""
-
-    @property
-    def section(self) -> str:
-        """One of _SECTIONS."""
-        return self.given.get("section", "nodes")
 
     def partitions(self) -> list[InputPartition]:
         files: list[ServerFile] = []
@@ -125,14 +119,15 @@ class _SnapshotReader(_TableReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         (path, zxid), prefix = partition.value, self.options.path_prefix
-        if self.section == "nodes":
+        section = self.given.get("section", "nodes")
+        if section == "nodes":
             batches = snapshot_columns(path, columns=self.names, path_prefix=prefix, zxid=zxid)
             yield from map(record_batch, batches)
             return
         reader = open_snapshot(path, zxid)
         yield from _batches(
             self.columns,
-            ({**row, "snap_zxid": zxid, "file": str(path)} for row in _rows(self.section, reader)),
+            ({**row, "snap_zxid": zxid, "file": str(path)} for row in _rows(section, reader)),
         )
 
 
@@ -216,8 +211,6 @@ def _log_batches(names: Sequence[str], partition: InputPartition) -> Iterator[An
 
 
 class _LogReader(_TableReader):
-    """Reads the logs of a folder, or one log."""
-
     def partitions(self) -> list[InputPartition]:
         return _log_partitions(self.options)
 
@@ -264,10 +257,7 @@ class LogSource(_TableSource):
 
     format = "zookeeper-txnlog"
     readers = _LogReader
-
-    @property
-    def table(self) -> tuple[Column, ...]:
-        return LOG
+    table = LOG
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return _LogStream(self.asked, [column.name for column in require_types(LOG, schema)])
@@ -320,10 +310,7 @@ class TreeSource(_TableSource):
 
     format = "zookeeper-tree"
     readers = _TreeReader
-
-    @property
-    def table(self) -> tuple[Column, ...]:
-        return SNAPSHOT
+    table = SNAPSHOT
 
     @property
     def asked(self) -> Options:

@@ -7,7 +7,7 @@ contents of files behind URIs, and the driver writes there what they made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -50,21 +50,14 @@ class HadoopFolder(Folder):
             return {each.getPath().getName(): each.getLen() for each in entries if each.isFile()}
 
     def read(self, name: str) -> bytes:
-        with _refusals(self.path(name)):
-            stream = self._files.open(self._path(name))
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
+        with _refusals(self.path(name)), closing(self._files.open(self._path(name))) as stream:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
 
     def write(self, name: str, content: bytes) -> None:
         staged = f"{name}.staged"
         with _refusals(self.path(name)):
-            stream = self._files.create(self._path(staged), True)
-            try:
+            with closing(self._files.create(self._path(staged), True)) as stream:
                 stream.write(bytearray(content))
-            finally:
-                stream.close()
             self._files.delete(self._path(name), False)
             if not self._files.rename(self._path(staged), self._path(name)):
                 raise ConfigError(f"{self.path(name)}: the filesystem did not rename {staged}")
@@ -117,7 +110,7 @@ _Result = TypeVar("_Result")
 def in_tasks(
     spark: SparkSession, tasks: Sequence[_Task], do: Callable[[_Task, Source], _Result]
 ) -> list[_Result]:
-    """Returns what `do` gives of each, in a task of Spark each; the longest begins first."""
+    """The results of `do` by task, in a task of Spark each; the longest begins first."""
     if not tasks:
         return []
     context = spark.sparkContext
