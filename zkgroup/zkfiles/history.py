@@ -19,7 +19,7 @@ from zkgroup.zkfiles.replay import (
     begins_with_nothing,
     candidates,
     empty_base,
-    glimpsed_doubt,
+    likely_doubt,
     load,
     replay,
 )
@@ -373,7 +373,7 @@ def _first_that(
     skipped: list[str] = []
     for candidate in found:
         try:
-            why = glimpsed_doubt(candidate, zxid) if wanted == "exact" else None
+            why = likely_doubt(candidate, zxid) if wanted == "exact" else None
             if why is None:
                 base = load(candidate)
                 is_fine = wanted == "any" or (wanted == "over" and base.exact_from <= zxid)

@@ -13,7 +13,7 @@ from zkgroup.zkfiles.names import ServerFile, with_following
 from zkgroup.zkfiles.operations import DIGEST_VERSION
 from zkgroup.zkfiles.records import Transaction, TreeDigest
 from zkgroup.zkfiles.schemas import LOG, select
-from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, open_snapshot
+from zkgroup.zkfiles.snapshots import SnapshotEnd, likely_end, open_snapshot
 from zkgroup.zkfiles.tree import Compared, Tree
 
 if TYPE_CHECKING:
@@ -155,13 +155,13 @@ def load(candidate: SnapshotCandidate, *, digests: bool = True) -> Base:
     return Base(tree, file.zxid, exact_from, told is not None, file.path, digest, digest_zxid)
 
 
-def glimpsed_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
+def likely_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
     """The reason why a replay from this snapshot would not give the tree at a zxid; None where it may.
 
-    Told by the file's last bytes and its neighbours' names, so that no snapshot is read in vain. Raises as
-    `glimpsed_end` does.
+    It rests on the file's last bytes and its neighbours' names: no snapshot is read without need. Raises
+    as `likely_end` does.
     """
-    end = glimpsed_end(candidate.file.path)
+    end = likely_end(candidate.file.path)
     return None if end is None else _doubt(candidate.file.path, _told_end(candidate, end), zxid)
 
 

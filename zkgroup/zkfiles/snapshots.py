@@ -3,7 +3,7 @@
 Sources: FileSnap.java, SnapStream.java, DataTree.serialize and ReferenceCountedACLCache of ZooKeeper 3.4 to
 3.9. A snapshot is taken while writes go on: it holds all of what was applied when it began, and some of what
 came until it ended. Servers from 3.6 on write where that was.
-A glimpse of the end, without reading the znodes, is a hint: seals are found by where they have to be, and
+The end alone, without the znodes, is a hint: seals are found by where they have to be, and
 their checksums not compared. It says which snapshots are worth reading.
 """
 
@@ -58,7 +58,7 @@ class SnapshotEnd(NamedTuple):
         return max(began or 0, *known)
 
 
-def glimpsed_end(path: Path) -> SnapshotEnd | None:
+def likely_end(path: Path) -> SnapshotEnd | None:
     """The zxids behind the znodes, by how the end of the file looks; None for a packed file or another end.
 
     Raises NotZooKeeperFileError where the file may not be read, DamagedFileError where the disk fails.

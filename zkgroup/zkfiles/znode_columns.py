@@ -32,7 +32,7 @@ from zkgroup.zkfiles.snapshots import (
     STAT,
     SnapshotReader,
     SummedWindow,
-    glimpsed_end,
+    likely_end,
     open_snapshot,
     znodes_from,
 )
@@ -192,7 +192,7 @@ def _end_zxid(reader: SnapshotReader) -> int | None:
 
     The last bytes of a plain file tell, if they look like a dialect's; it is compared behind the znodes.
     """
-    told = glimpsed_end(reader.path)
+    told = likely_end(reader.path)
     if told is not None:
         return told.window_end(reader.zxid)
     try:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 def epoch_of(zxid: int) -> int:
-    """The leader's reign; 0 for a server alone."""
+    """The epoch of the leader; 0 of a server alone."""
     return zxid >> 32
 
 

@@ -16,8 +16,7 @@ import click
 
 from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.opening import OneTree, open_source, path_of, require_source
-from zkgroup.audit.inputs.source import PointInTime, Progress, Source, require_columns
-from zkgroup.audit.spark.session import without_collector
+from zkgroup.audit.inputs.source import PointInTime, Progress, Source, require_columns, without_collector
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped

@@ -24,8 +24,9 @@ from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.source import without_collector
 from zkgroup.audit.spark.job import run
-from zkgroup.audit.spark.session import session, without_collector
+from zkgroup.audit.spark.session import session
 
 SETTINGS = {"spark.driver.memory": "1g"}
 

@@ -27,7 +27,7 @@ from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snappy import MAX_BLOCK_BYTES, SnappyError, decompressed
-from zkgroup.zkfiles.snapshots import glimpsed_end, inspect_snapshot, open_snapshot
+from zkgroup.zkfiles.snapshots import inspect_snapshot, likely_end, open_snapshot
 from zkgroup.zkfiles.tree import Tree
 
 Target = Callable[[bytes], None]
@@ -93,10 +93,10 @@ def snapshot(data: bytes) -> None:
             assert len(tree) >= 0
             assert reader.end_zxid is None or reader.end_zxid >= reader.zxid
         except (DamagedFileError, NotZooKeeperFileError):
-            glimpsed_end(path)
+            likely_end(path)
             return
-        glimpsed = glimpsed_end(path)
-        assert glimpsed is None or glimpsed == reader.end._replace(digest=None)
+        likely = likely_end(path)
+        assert likely is None or likely == reader.end._replace(digest=None)
         inspect_snapshot(path)
 
 

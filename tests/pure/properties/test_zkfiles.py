@@ -34,7 +34,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     TreeDigest,
 )
-from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, inspect_snapshot, open_snapshot
+from zkgroup.zkfiles.snapshots import SnapshotEnd, inspect_snapshot, likely_end, open_snapshot
 
 FILES: Final = int(os.environ.get("ZKGROUP_FILES", "1500"))
 """Random files of each kind."""
@@ -171,8 +171,8 @@ def test_a_snapshot_comes_back(
         assert list(reader.znodes()) == written
         assert (reader.sessions, reader.acls) == (sessions, known)
         assert reader.end == SnapshotEnd(*(digest or (None, None)), last_zxid)
-        glimpsed = reader.end._replace(digest=None) if pack is bytes else None
-        assert glimpsed_end(path) == glimpsed
+        likely = reader.end._replace(digest=None) if pack is bytes else None
+        assert likely_end(path) == likely
         assert inspect_snapshot(path).is_healthy
 
 
@@ -317,7 +317,7 @@ def test_random_files_give_typed_errors_in_bounded_memory(kind: str, tmp_path: P
         except NotZooKeeperFileError:
             outcome = "foreign"
         outcomes[outcome] += 1
-        glimpsed_end(path)
+        likely_end(path)
         health = inspect(path)
         assert health.is_healthy == (outcome == "whole"), raw.hex()
         if is_measured:

@@ -14,7 +14,7 @@ from tests.worlds.verified import is_right
 from tests.worlds.zkfiles_tables import counted_reads
 from zkgroup.zkfiles.compression import PIECE_BYTES
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.snapshots import SnapshotEnd, glimpsed_end, open_snapshot
+from zkgroup.zkfiles.snapshots import SnapshotEnd, likely_end, open_snapshot
 
 RECORDS, DATA_BYTES = 100, 8_000
 """Of one log: three pieces of a file, as the readers take them."""
@@ -129,13 +129,13 @@ def test_servers_that_have_the_same_are_compared_where_they_begin(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_glimpse_says_what_the_whole_file_does(dialect: str, tmp_path: Path) -> None:
+def test_the_end_alone_says_what_the_whole_file_does(dialect: str, tmp_path: Path) -> None:
     """In every dialect, but for digests in hex, which have no certain length; packed files say nothing."""
     raw, end = DIALECTS[dialect]
     for suffix, pack in PACKED.items():
         path = tmp_path / f"snapshot.10{suffix}"
         path.write_bytes(pack(raw))
-        found = glimpsed_end(path)
+        found = likely_end(path)
         if suffix or "first builds" in dialect:
             assert found is None
         else:
@@ -148,7 +148,7 @@ def test_a_last_zxid_that_resembles_the_end_of_the_znodes(zxid: int, tmp_path: P
     path = tmp_path / "snapshot.10"
     for digest in (None, (zxid, writer.TreeDigest(2, 7))):
         path.write_bytes(writer.snapshot([], digest=digest, last_zxid=zxid))
-        assert glimpsed_end(path) == SnapshotEnd(digest and zxid, None, zxid)
+        assert likely_end(path) == SnapshotEnd(digest and zxid, None, zxid)
         assert open_snapshot(path).end == SnapshotEnd(*(digest or (None, None)), zxid)
 
 
@@ -159,10 +159,10 @@ def test_an_end_that_is_none_says_nothing(tmp_path: Path) -> None:
     wholes = {len(DIALECTS[dialect][0]) for dialect in ("3.4, 3.5", "3.6 to 3.8", "3.9")}
     for end in range(len(raw) - 120, len(raw) + 1):
         path.write_bytes(raw[:end])
-        assert (glimpsed_end(path) is not None) == (end in wholes)
+        assert (likely_end(path) is not None) == (end in wholes)
     for short in (b"", b"/", bytes(300), raw[-13:]):
         path.write_bytes(short)
-        assert glimpsed_end(path) is None
+        assert likely_end(path) is None
 
 
 def test_the_last_zxid_for_the_time_left_is_read_from_the_end(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs rules on a laptop: facts first, then each rule over the rows of each key."""
+"""Asks the rules of an audit in one process; what this decides, the job on Spark decides by it, too."""
 
 from __future__ import annotations
 

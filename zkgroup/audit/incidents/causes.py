@@ -242,7 +242,7 @@ class _GroupCauses:
                 session, zxid, ms = self._writer(one), one.from_zxid, one.from_ms
                 cause = Cause("foreign write", group, "owners", session, zxid, ms)
                 self.foreign_writes.setdefault(session, cause)
-        self._thieves = {self._writer(one) for one in thefts}
+        self._stealing = {self._writer(one) for one in thefts}
         self._unreadable = [
             life for life in self._members if life.data is not None and registration_of(life.data) is None
         ]
@@ -316,7 +316,7 @@ class _GroupCauses:
         if ended is not None and ended.expired:
             return self._expiry(ended)
         if ended is not None and not self._names(ended.session):
-            if ended.session in self.foreign_writes and ended.session not in self._thieves:
+            if ended.session in self.foreign_writes and ended.session not in self._stealing:
                 return self._foreign_write(ended.session)
             return Cause("session end", self._group, "", ended.session, ended.to_zxid, ended.to_ms)
         for life in self._unreadable:

@@ -213,8 +213,8 @@ class _Told:
         commits = [one for one in self._findings if one.finding in _COMMITS and one.severity != "info"]
         if commits:
             return f", {pronoun or f'while {self._committers(commits)}'} kept committing"
-        thieves = {one.session for one in self._named("claim_stolen")}
-        return ", until the owner deleted that claim" if pronoun and len(thieves) > 1 else ""
+        sessions = {one.session for one in self._named("claim_stolen")}
+        return ", until the owner deleted that claim" if pronoun and len(sessions) > 1 else ""
 
     def _expired(self) -> str:
         what, group = self._cause.what, self._cause.group

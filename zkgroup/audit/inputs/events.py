@@ -1,6 +1,6 @@
 """The row on which every finding stands: one change, in the order of zxid and place in its multi.
 
-On a laptop rows come from `zkgroup.zkfiles`, in Spark from Parquet; findings are the same.
+In one process rows come from `zkgroup.zkfiles`, in Spark from Parquet; findings are the same.
 """
 
 from __future__ import annotations

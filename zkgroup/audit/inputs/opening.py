@@ -190,17 +190,17 @@ def walk(
     zk.sync("/")
     before = zk.last_zxid
     found.compare(tuple(found.znodes))
-    restless = set(found.unsettled)
+    unsettled = set(found.unsettled)
     for _ in range(rounds):
         if not found.unsettled:
             break
-        restless |= found.settle()
+        unsettled |= found.settle()
     zk.sync("/")
     return LiveTree(
         zxid_before=before,
         zxid_after=zk.last_zxid,
         znodes=tuple(found.exported()),
-        changed=tuple(sorted(path for path in restless if found.may_be_newer(path, before))),
+        changed=tuple(sorted(path for path in unsettled if found.may_be_newer(path, before))),
         unreadable=tuple(sorted(found.unreadable)),
     )
 
@@ -249,9 +249,9 @@ class _Found:
     def _list(self, parents: Sequence[str]) -> list[str]:
         """Lists the children; drops those that are gone. Gives the ones that are not known."""
         unknown: list[str] = []
-        fertile = [path for path in parents if self.znodes[path].stat.children_count]
+        with_children = [path for path in parents if self.znodes[path].stat.children_count]
         listed: dict[str, tuple[str, ...] | Code | None] = dict.fromkeys(parents, ())
-        listed |= self._each(self._zk.list_each, fertile)
+        listed |= self._each(self._zk.list_each, with_children)
         for parent, names in listed.items():
             if not isinstance(names, tuple):
                 self._drop(parent, names)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -261,3 +262,15 @@ class Source(ABC):
 def standing_text(zxid: int, detail: str) -> str:
     """That answers stand on a tree that is not exact, in words."""
     return f"the tree at {zxid:#x}, on which this stands: {detail}"
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Switches Python's garbage collector off: it would walk millions of rows, which live to the end."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -26,26 +26,26 @@ _AS_CODES: Final = ("op", "path", "parent", "ephemeral", "file")
 _IN_ORDER: Final = ("zxid", "time", "time_ms", "log")
 """By their bounds readers pass over files; bounds of all columns would cost a third of the writing."""
 
-Source = Callable[[str], Any]
+OpenFile = Callable[[str], Any]
 """Gives what pyarrow reads of a file, by its name: a path or its content."""
 
 
 def operations_in(
-    files: Iterable[StoredFile], source: Source, after_zxid: int, to_zxid: int | None
+    files: Iterable[StoredFile], source: OpenFile, after_zxid: int, to_zxid: int | None
 ) -> Columns:
     """Operations behind one zxid up to another, in the order of the files. Raises as `table_in`."""
     table = table_in(files, source, OPERATION_COLUMNS, AS_CODES)
     return columns_of(()) if table is None else between(columns_of_operations(table), after_zxid, to_zxid)
 
 
-def rows_in(files: Iterable[StoredFile], source: Source) -> Columns:
+def rows_in(files: Iterable[StoredFile], source: OpenFile) -> Columns:
     """Rows of the audit, in the order of the files. Raises as `table_in`."""
     table = table_in(files, source, [column.name for column in ROWS], AS_CODES)
     return columns_of(()) if table is None else columns_of_rows(table)
 
 
 def table_in(
-    files: Iterable[StoredFile], source: Source, names: Sequence[str], codes: Sequence[str] = ()
+    files: Iterable[StoredFile], source: OpenFile, names: Sequence[str], codes: Sequence[str] = ()
 ) -> Any:
     """The rows of files one behind the other, as a pyarrow.Table; None for no file.
 

@@ -28,7 +28,7 @@ from zkgroup.audit.inputs.rows import (
     inside,
     table_of,
 )
-from zkgroup.audit.inputs.stored_files import Source
+from zkgroup.audit.inputs.stored_files import OpenFile
 from zkgroup.audit.spark.storage import TaskFile, written
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.agreement import pieces
@@ -72,7 +72,7 @@ Decoded = tuple[str, ConvertedLog, list[TaskFile]]
 """The ensemble, the log after its task, and the files that it made."""
 
 
-def decode(output: Folder | None, task: LogTask, source: Source) -> Decoded:
+def decode(output: Folder | None, task: LogTask, source: OpenFile) -> Decoded:
     """Reads a log, or what is new in it, and writes its rows; what is damaged is passed over."""
     if not task.place:
         return _decoded(task, output, None)

@@ -1,4 +1,4 @@
-"""The second step: ensembles that are asked about, and a task a bucket, which asks rules as on a laptop."""
+"""The second step: ensembles that are asked about, and a task a bucket, which asks rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from zkgroup.audit.inputs.rows import (
     table_of,
 )
 from zkgroup.audit.inputs.source import PointInTime
-from zkgroup.audit.inputs.stored_files import Source, operations_in, rows_in
+from zkgroup.audit.inputs.stored_files import OpenFile, operations_in, rows_in
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import TaskFile, written
 from zkgroup.zkfiles.history import History
@@ -85,7 +85,7 @@ class BucketRows:
         rows = sum(file.rows for file in (*self.seeds, *self.operations))
         return rows * (_COST_OF_CLUSTER if self.bucket == CLUSTER else 1)
 
-    def columns(self, source: Source, closes: Any = None) -> Columns:
+    def columns(self, source: OpenFile, closes: Any = None) -> Columns:
         """The rows of the part behind what stood before, with the paths that servers have.
 
         Args:
@@ -261,8 +261,8 @@ class Evaluated(NamedTuple):
     groups: frozenset[str] = frozenset()
 
 
-def evaluate(shared: Any, rows: BucketRows, source: Source) -> Evaluated:
-    """Asks the rules whose keys are in one bucket; where a task has all rows, all rules as on a laptop.
+def evaluate(shared: Any, rows: BucketRows, source: OpenFile) -> Evaluated:
+    """Asks the rules whose keys are in one bucket; where a task has all rows, all rules, as one process does.
 
     Args:
         shared: the broadcast of what is `Asked`, by ensemble.
@@ -283,7 +283,7 @@ def evaluate(shared: Any, rows: BucketRows, source: Source) -> Evaluated:
     return Evaluated(rows.ensemble, findings, facts=facts, groups=groups)
 
 
-def state_before(shared: Any, rows: BucketRows, source: Source) -> tuple[str, list[TaskFile], Any]:
+def state_before(shared: Any, rows: BucketRows, source: OpenFile) -> tuple[str, list[TaskFile], Any]:
     """Makes, and stores, what stands in a bucket before the part that is asked about.
 
     Gives the ensemble, the files, and the rows of it that make facts, as a pyarrow.Table.

@@ -22,13 +22,13 @@ from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.keys import require_group
 from zkgroup.audit.inputs.manifest import OutputFolder, StoredFile, StoredState, newest_manifest
 from zkgroup.audit.inputs.rows import Columns, closes_in, columns_of_rows, facts_in, table_of
-from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
+from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, without_collector
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.conversion import convert
 from zkgroup.audit.spark.evaluation import Asked, Audit, BucketRows, Question, evaluate, state_before
 from zkgroup.audit.spark.results import Audited, write_results
-from zkgroup.audit.spark.session import Given, given_of, inputs_of, without_collector
+from zkgroup.audit.spark.session import Given, given_of, inputs_of
 from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
 from zkgroup.errors import ConfigError
 
@@ -241,7 +241,7 @@ def report(
     """The report of one ensemble: the folders of its servers, or what `audit run` wrote.
 
     Tasks decode logs and compute findings; the driver checks files and shapes the page, in one pass over the
-    rows in order; `give` takes them as `tables.TABLES` has them. Raises what the laptop's report raises, and
+    rows in order; `give` takes them as `tables.TABLES` has them. Raises what `report_of` raises, and
     ConfigError for folders on a cluster: what they are converted to lies on the driver.
     """
     given = _of_one(spark, inputs, ensemble)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -199,15 +198,3 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
     finally:
         if not was_open:
             spark.stop()
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Switches Python's garbage collector off: it would walk millions of rows, which live to the end."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -18,8 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.inputs.manifest import Folder, StoredFile
-from zkgroup.audit.inputs.stored_files import Source, parquet_of
-from zkgroup.audit.spark.session import is_uri, without_collector
+from zkgroup.audit.inputs.source import without_collector
+from zkgroup.audit.inputs.stored_files import OpenFile, parquet_of
+from zkgroup.audit.spark.session import is_uri
 from zkgroup.errors import ConfigError
 
 
@@ -108,7 +109,7 @@ _Result = TypeVar("_Result")
 
 
 def in_tasks(
-    spark: SparkSession, tasks: Sequence[_Task], do: Callable[[_Task, Source], _Result]
+    spark: SparkSession, tasks: Sequence[_Task], do: Callable[[_Task, OpenFile], _Result]
 ) -> list[_Result]:
     """The results of `do` by task, in a task of Spark each; the longest begins first."""
     if not tasks:
@@ -125,12 +126,12 @@ def in_tasks(
     return [results[number] for number in range(len(tasks))]
 
 
-def _by_path(do: Callable[[_Task, Source], _Result], task: _Task) -> _Result:
+def _by_path(do: Callable[[_Task, OpenFile], _Result], task: _Task) -> _Result:
     with without_collector():
         return do(task, Folder(task.place).source)
 
 
-def _with_contents(context: Any, task: _Task, do: Callable[[_Task, Source], _Result]) -> Any:
+def _with_contents(context: Any, task: _Task, do: Callable[[_Task, OpenFile], _Result]) -> Any:
     """A task to which Spark brings the contents of the files."""
     if not task.names:
         return context.parallelize([task], 1).map(partial(_by_path, do))
