@@ -84,7 +84,7 @@ class LoggedRange(NamedTuple):
                 wanted = wanted._replace(left_out=None)
                 batches = list(piece.batches(wanted))
             if left_out is not None:
-                batches = self._told(piece, batches, wanted, transactions)
+                batches = self._with_transactions(piece, batches, wanted, transactions)
             if is_noted:
                 facts += _facts_of(piece, batches)
             read = sum(batch.rows if batch.records is None else batch.records.rows for batch in batches)
@@ -106,15 +106,15 @@ class LoggedRange(NamedTuple):
             return max(server.about_last_zxid() for server in self.history.ensemble.servers)
         return min(self.history.last_zxid, self.to_zxid or self.history.last_zxid)
 
-    def _told(
+    def _with_transactions(
         self, piece: Piece, batches: list[Batch], wanted: Wanted, transactions: list[Transactions]
     ) -> list[Batch]:
-        """The rows of a piece, all where those that stay do not tell its transactions, which are noted."""
-        told = [told_of(batch, self.chroot) for batch in batches]
-        if None in told:
+        """The rows of a piece, all where those that stay do not show its transactions, which are noted."""
+        known = [transactions_in(batch, self.chroot) for batch in batches]
+        if None in known:
             batches = list(piece.batches(wanted._replace(left_out=None)))
-            told = [told_of(batch, self.chroot) for batch in batches]
-        transactions += filter(None, told)
+            known = [transactions_in(batch, self.chroot) for batch in batches]
+        transactions += filter(None, known)
         return batches
 
     def _part(self, builder: ColumnsBuilder, transactions: Sequence[Transactions]) -> Columns:
@@ -139,10 +139,10 @@ _NONE: Final = np.zeros(0, np.int64)
 _NO_TRANSACTIONS: Final = Transactions(_NONE, _NONE, _NONE, _NONE.astype(np.bool_))
 
 
-def told_of(batch: Batch, chroot: str) -> Transactions | None:
+def transactions_in(batch: Batch, chroot: str) -> Transactions | None:
     """The transactions of a batch that wrote within a chroot or have no path.
 
-    None where rows are left out, and those that stay do not tell this, or lack what facts are made of: the
+    None where rows are left out, and those that stay do not show this, or lack what facts are made of: the
     last of these transactions, the latest, and the first of each session.
     """
     records, zxid = batch.records, numbers_of_column(batch, "zxid")
@@ -171,8 +171,8 @@ def told_of(batch: Batch, chroot: str) -> Transactions | None:
         return None
     is_whole, inside = has_row & ~is_multi, np.flatnonzero(wrote)
     if len(inside):
-        is_whole[_told_by(session, time_ms)] = True
-    if len(inside) and not is_whole[inside[_told_by(session[inside], time_ms[inside])]].all():
+        is_whole[_needed_places(session, time_ms)] = True
+    if len(inside) and not is_whole[inside[_needed_places(session[inside], time_ms[inside])]].all():
         return None
     return Transactions(zxids[inside], session[inside], time_ms[inside], opens[inside])
 
@@ -186,7 +186,7 @@ def _are_inside(batch: Batch, chroot: str) -> Flags:
     return np.asarray(below)
 
 
-def _told_by(session: Numbers, time_ms: Numbers) -> Numbers:
+def _needed_places(session: Numbers, time_ms: Numbers) -> Numbers:
     """The places of the last record, the latest, and the first of each session."""
     return np.concatenate((first_places(session), [len(session) - 1, int(np.argmax(time_ms))]))
 

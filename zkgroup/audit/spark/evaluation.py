@@ -61,7 +61,7 @@ class ZxidRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BucketRows:
+class BucketTask:
     """The files that have the rows of a bucket, or of several together."""
 
     place: str
@@ -177,14 +177,14 @@ class Audit:
         skipped = [Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
         return Found(sorted(self.findings, key=order), skipped, self.facts)
 
-    def rows(self) -> list[BucketRows]:
+    def tasks(self) -> list[BucketTask]:
         """The files that have the rows of each bucket: from the last stored state on."""
         zxid, place = self.stored_zxid, self.output.folder.place
         states = [each for each in self._stored(STATES) if each.last_zxid == zxid]
         seeds = states if zxid > self.converted.base_zxid else self._stored(SEEDS)
         operations = [each for each in self._stored(OPERATIONS) if each.has_any(zxid, self.part.to_zxid)]
         return [
-            BucketRows(
+            BucketTask(
                 place,
                 self.name,
                 bucket,
@@ -261,18 +261,18 @@ class Evaluated(NamedTuple):
     groups: frozenset[str] = frozenset()
 
 
-def evaluate(shared: Any, rows: BucketRows, source: OpenFile) -> Evaluated:
-    """Asks the rules whose keys are in one bucket; where a task has all rows, all rules, as one process does.
+def evaluate(shared: Any, task: BucketTask, source: OpenFile) -> Evaluated:
+    """Asks the rules whose keys are in one bucket; where a task has all task, all rules, as one process does.
 
     Args:
         shared: the broadcast of what is `Asked`, by ensemble.
     """
-    asked: Asked = shared.value[rows.ensemble]
+    asked: Asked = shared.value[task.ensemble]
     rules = [rule for rule in RULES if rule.name in asked.rules]
-    columns = inside(rows.columns(source, asked.closes), asked.chroot)
+    columns = inside(task.columns(source, asked.closes), asked.chroot)
     if asked.facts is not None:
         found = find_in_bucket(rules, columns, asked.facts, asked.bounds)
-        return Evaluated(rows.ensemble, found.findings, table_of(found.tree))
+        return Evaluated(task.ensemble, found.findings, table_of(found.tree))
     groups = frozenset(groups_of_paths(columns.paths)[0])
     if asked.group is not None:
         columns = of_group(columns, asked.group)
@@ -280,10 +280,10 @@ def evaluate(shared: Any, rows: BucketRows, source: OpenFile) -> Evaluated:
     if not facts.has_log:
         rules = [rule for rule in rules if "log" not in rule.needs]
     findings = list(find_screened(rules, columns, facts, asked.bounds))
-    return Evaluated(rows.ensemble, findings, facts=facts, groups=groups)
+    return Evaluated(task.ensemble, findings, facts=facts, groups=groups)
 
 
-def state_before(shared: Any, rows: BucketRows, source: OpenFile) -> tuple[str, list[TaskFile], Any]:
+def state_before(shared: Any, task: BucketTask, source: OpenFile) -> tuple[str, list[TaskFile], Any]:
     """Makes, and stores, what stands in a bucket before the part that is asked about.
 
     Gives the ensemble, the files, and the rows of it that make facts, as a pyarrow.Table.
@@ -291,14 +291,14 @@ def state_before(shared: Any, rows: BucketRows, source: OpenFile) -> tuple[str, 
     Args:
         shared: the broadcast of what is `Asked`, by ensemble.
     """
-    asked: Asked = shared.value[rows.ensemble]
-    zxid = rows.part.after_zxid
-    seeds = replace(rows, part=ZxidRange(zxid, zxid)).columns(source, asked.closes)
+    asked: Asked = shared.value[task.ensemble]
+    zxid = task.part.after_zxid
+    seeds = replace(task, part=ZxidRange(zxid, zxid)).columns(source, asked.closes)
     files: list[TaskFile] = []
     if len(seeds) and asked.batch is not None:
-        folder = f"{STATES}/batch={asked.batch}/ensemble={rows.ensemble}/bucket={rows.bucket}"
+        folder = f"{STATES}/batch={asked.batch}/ensemble={task.ensemble}/bucket={task.bucket}"
         name = f"{folder}/state.parquet"
-        file = StoredFile(name, STATES, rows.ensemble, rows.bucket, -1, len(seeds), zxid, zxid)
+        file = StoredFile(name, STATES, task.ensemble, task.bucket, -1, len(seeds), zxid, zxid)
         files.append(written(table_of(seeds), file, asked.output))
     seen = inside(seeds, asked.chroot)
-    return rows.ensemble, files, table_of(seen.take(known_rows(seen)))
+    return task.ensemble, files, table_of(seen.take(known_rows(seen)))

@@ -26,7 +26,7 @@ from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, wi
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.conversion import convert
-from zkgroup.audit.spark.evaluation import Asked, Audit, BucketRows, Question, evaluate, state_before
+from zkgroup.audit.spark.evaluation import Asked, Audit, BucketTask, Question, evaluate, state_before
 from zkgroup.audit.spark.results import Audited, write_results
 from zkgroup.audit.spark.session import Given, given_of, inputs_of
 from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
@@ -113,10 +113,10 @@ def _find(spark: SparkSession, audits: Sequence[Audit], progress: Progress) -> N
     states = _states_before(spark, audits, progress)
     progress("reading facts", len(audits))
     asked = {each.name: _asked(each, states.get(each.name)) for each in audits}
-    rows = [one for each in audits for one in _rows_of(each)]
-    progress("searching for findings", len(rows))
+    tasks = [one for each in audits for one in _tasks_of(each)]
+    progress("searching for findings", len(tasks))
     shared = spark.sparkContext.broadcast(asked)
-    for made in in_tasks(spark, rows, partial(evaluate, shared)):
+    for made in in_tasks(spark, tasks, partial(evaluate, shared)):
         audit = by_name[made.ensemble]
         audit.findings += made.findings
         audit.groups |= made.groups
@@ -153,16 +153,16 @@ def _asked(audit: Audit, state: Sequence[Columns] | None) -> Asked:
     return asked._replace(rules=names, facts=audit.facts, closes=table_of(closes))
 
 
-def _rows_of(audit: Audit) -> list[BucketRows]:
-    question, rows = audit.question, audit.rows()
+def _tasks_of(audit: Audit) -> list[BucketTask]:
+    question, tasks = audit.question, audit.tasks()
     if not audit.is_alone:
-        return rows
+        return tasks
     if question.group is not None and question.chroot == audit.converted.chroot:
         buckets = (CLUSTER, bucket_of_group(question.group, audit.converted.buckets))
-        rows = [each for each in rows if each.bucket in buckets]
-    seeds = tuple(file for each in rows for file in each.seeds)
-    operations = tuple(file for each in rows for file in each.operations)
-    return [replace(rows[0], bucket="", seeds=seeds, operations=operations)]
+        tasks = [each for each in tasks if each.bucket in buckets]
+    seeds = tuple(file for each in tasks for file in each.seeds)
+    operations = tuple(file for each in tasks for file in each.operations)
+    return [replace(tasks[0], bucket="", seeds=seeds, operations=operations)]
 
 
 def _require_group(spark: SparkSession, audit: Audit) -> None:
@@ -171,7 +171,7 @@ def _require_group(spark: SparkSession, audit: Audit) -> None:
     if group is not None and group not in audit.groups:
         asked = {audit.name: Asked(audit.question.chroot, None, frozenset(), {})}
         shared = spark.sparkContext.broadcast(asked)
-        everything = in_tasks(spark, audit.rows(), partial(evaluate, shared))
+        everything = in_tasks(spark, audit.tasks(), partial(evaluate, shared))
         require_group(group, {name for made in everything for name in made.groups})
 
 
@@ -197,11 +197,11 @@ def _states_before(
         if each in kept:
             to = reached_by_tasks(output.folder)
             asked[each.name] = asked[each.name]._replace(output=to, batch=output.number + 1)
-    rows = [one for each in later for one in each.rows()]
+    tasks = [one for each in later for one in each.tasks()]
     found: dict[str, list[Columns]] = {name: [] for name in asked}
     files: list[StoredFile] = []
     shared = spark.sparkContext.broadcast(asked)
-    for name, made, known in in_tasks(spark, rows, partial(state_before, shared)):
+    for name, made, known in in_tasks(spark, tasks, partial(state_before, shared)):
         found[name].append(columns_of_rows(known))
         files += [each.placed(output.folder) for each in made]
     if kept:
