@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -164,6 +166,23 @@ async def test_acks_0_has_no_answer() -> None:
         (result,) = await one.ask(produce(batch(b"b"), acks=1))
 
         assert (result.error, result.offset) == (0, 1)
+
+
+@on_a_loop
+@pytest.mark.parametrize("is_reset", [False, True], ids=["closed", "reset"])
+async def test_acks_0_from_a_producer_that_has_left_is_appended(is_reset: bool) -> None:
+    """Past bug: what was read behind a request that was being answered was dropped with its connection."""
+    async with producing(TP) as one:
+        writer = one.client.writer
+        # In one piece: a reset drops what the system has not passed on.
+        writer.write(encode_request(produce(batch(b"a"), acks=0), 1, "test", version=LATEST) * 100)
+        if is_reset:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.close()
+
+        await until(lambda: one.one.server.connections == 0)
+        assert await one.replicas(lambda host: log_end_offset(host, TP)) == 100
 
 
 @on_a_loop

@@ -264,7 +264,7 @@ async def test_not_more_is_read_ahead_with_each_answer() -> None:
 @on_a_loop
 async def test_an_answer_that_is_being_sent_is_sent_to_its_end(caplog: pytest.LogCaptureFixture) -> None:
     """Also if the client sends nothing more; then the connection is closed, and not by a time limit."""
-    caplog.set_level(logging.DEBUG, "zkgroup.broker")
+    caplog.set_level(logging.INFO, "zkgroup.broker")
     records = bytes(range(256)) * 100_000  # more than the system takes
     fetched = FetchResponse((FetchedTopic("t", (FetchedPartition(0, 0, 7, records),)),))
 

@@ -92,6 +92,10 @@ class Connection(asyncio.BufferedProtocol):
     of the loop. A `Later` that it returns is answered where it is given, without a task. A coroutine is run
     by the task that calls `serve`, in the next turn; so is the rest of an answer that one write does not
     take. The cancellation of that task ends the request that it runs.
+
+    When the client has left, each request that was read still reaches its handler, as at Kafka
+    (org.apache.kafka.common.network.Selector, `closingChannels`): a producer with acks=0 may close behind its
+    last records. It is given up where it waits, and no answer is sent.
     """
 
     def __init__(self, port: Port) -> None:
@@ -128,6 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         """True if the client sends nothing more."""
         self._end: Exception | None = None
         """The reason of the end, once something other than the task has ended the connection."""
+        self._is_cut = False
+        """True if the requests that were read are dropped at the end."""
         self._lost = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -161,10 +167,6 @@ class Connection(asyncio.BufferedProtocol):
         self._task = asyncio.current_task()
         try:
             await self._serve()
-        except asyncio.CancelledError:
-            if self._end is None:
-                raise
-            self._report(self._end)
         except Exception as error:  # noqa: BLE001  # reported; other connections are served
             self._report(error)
         finally:
@@ -185,6 +187,9 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = None
         self.release_held()
         self._splitter = FrameSplitter(0)
+        self._drop_later()
+
+    def _drop_later(self) -> None:
         if self._later is not None:
             self._later.drop()
             self._later = None
@@ -215,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         _log.warning("connection of %s cut off: %s", self.peer, why, extra=limited())
         self._transport.abort()
         self.release_held()
-        self._end_by(EOFError(why))
+        self._cut_by(EOFError(why))
 
     def release_held(self) -> None:
         """Sets the buffered bytes to 0."""
@@ -227,28 +232,45 @@ class Connection(asyncio.BufferedProtocol):
         if self._port.held > self._limits.buffered_bytes_max:
             self._port.on_full()
 
+    def _cut_by(self, error: Exception) -> None:
+        """Ends the task. The request that it runs reaches its handler; those behind it are dropped."""
+        self._is_cut = True
+        self._end_by(error)
+
     def _end_by(self, error: Exception) -> None:
-        """Ends the task. A request that was read before reaches its handler first."""
+        """Ends the task. The requests that were read reach their handlers first."""
         if self._end is None:
             self._end = error
-            if self._task is not None:
-                self._loop.call_soon(self._task.cancel)
+            self._give_up_soon()
+
+    def _give_up_soon(self) -> None:
+        """Cancels the request that the task runs or waits for, once it has reached its handler."""
+        if self._task is not None:
+            self._loop.call_soon(self._task.cancel)
 
     async def _serve(self) -> None:
         rest = self._answer_read()
         while True:
             while rest is not None:
-                await rest
+                if self._end is not None:
+                    self._give_up_soon()
+                try:
+                    await rest
+                except asyncio.CancelledError:
+                    if self._end is None:
+                        raise
                 rest = self._answer_read()
-            if self._end is not None or self._is_at_end:
+            if self._end is not None:
+                self._report(self._end)
                 return
             self._idle = self._loop.create_future()
             try:
                 await self._idle
             except asyncio.CancelledError:
-                if self._rest is None or self._task is None:
-                    raise
-                self._task.cancel()  # a request that was read reaches its handler first
+                if self._end is None:
+                    if self._rest is None:
+                        raise
+                    self._give_up_soon()
             finally:
                 self._idle = None
             raised, self._raised = self._raised, None
@@ -265,10 +287,16 @@ class Connection(asyncio.BufferedProtocol):
         is_begun: whether the time limit of the next request already runs.
         """
         while self._in_turn < REQUESTS_AT_ONCE:
-            if self._end is not None or self._is_at_end:
-                return None
+            if self._is_at_end and self._end is None:
+                self._end = EOFError("the client has left")
+            if self._end is not None:
+                self._drop_later()
+                if self._is_cut:
+                    return None
             frame = self._splitter.next_frame()
             if frame is None:
+                if self._end is not None:
+                    return None
                 if not is_begun:
                     self._limit_wait()
                 if not self._is_reading:
@@ -282,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._is_reading:
                 self._pause_if_far_ahead()
             rest = self._begin(frame)
-            if rest is not None or self._later is not None:
+            if rest is not None or (self._later is not None and self._end is None):
                 return rest
         self._in_turn = 0
         return asyncio.sleep(0)
@@ -357,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._deadline is None:
             return
         if self._deadline <= self._loop.time():
-            self._end_by(TimeoutError(f"{self._overdue} in time"))
+            self._cut_by(TimeoutError(f"{self._overdue} in time"))
         else:
             self._set_timer(self._deadline)
 
@@ -413,7 +441,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 self._splitter.finish()
             except CorruptFrameError as error:
-                self._end_by(error)
+                self._cut_by(error)
         if not self._is_sending:
             self._end_by(EOFError("the client has left"))
         return True  # the task closes the transport
@@ -464,9 +492,9 @@ class Connection(asyncio.BufferedProtocol):
         Without an answer the connection ends.
         """
         if answer is None:
-            self._end = EOFError("the request has no answer")
+            self._end, self._is_cut = EOFError("the request has no answer"), True
             return None
-        if answer is not NO_ANSWER:
+        if answer is not NO_ANSWER and self._end is None:
             if isinstance(answer, MetadataResponse):
                 return self._send_in_pieces(header, answer)
             buffers = response_buffers(answer, header.correlation_id, version=header.version)
