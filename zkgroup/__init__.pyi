@@ -10,9 +10,9 @@ from zkgroup.consumer.lease import Lease as Lease
 from zkgroup.consumer.sync import Consumer as Consumer
 from zkgroup.consumer.sync import GroupMember as GroupMember
 from zkgroup.errors import CommitResult as CommitResult
-from zkgroup.model.groups import Blacklist as Blacklist
-from zkgroup.model.groups import TopicPartition as TopicPartition
-from zkgroup.model.groups import Whitelist as Whitelist
+from zkgroup.model.values import Blacklist as Blacklist
+from zkgroup.model.values import TopicPartition as TopicPartition
+from zkgroup.model.values import Whitelist as Whitelist
 from zkgroup.settings import GroupSettings as GroupSettings
 from zkgroup.sources.files import FileSource as FileSource
 from zkgroup.sources.kafka import KafkaSource as KafkaSource

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from zkgroup.model.groups import TopicPartition
+from zkgroup.model.values import TopicPartition
 
 NOTHING_LEFT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """The `errno` of calls for which the system has no descriptor or memory now: nothing is broken, wait."""

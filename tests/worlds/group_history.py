@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zkgroup.assignment import assign
-from zkgroup.assignment.comparison import inputs_digest, result_digest
+from zkgroup.assignment.strategies import inputs_digest, result_digest
 from zkgroup.history import (
     Change,
     CheckOptions,

@@ -6,10 +6,16 @@ order of members, topics and partitions.
 
 from __future__ import annotations
 
-from zkgroup.assignment.comparison import AssignmentDiff, assignment_diff
-from zkgroup.assignment.order import java_hash, utf16_key
-from zkgroup.assignment.round_robin_assignor import round_robin_ties
-from zkgroup.assignment.strategies import DEFAULT_STRATEGY, STRATEGIES, Strategy, agreed_strategy, assign
+from zkgroup.assignment.kafka_assignors import java_hash, round_robin_ties, utf16_key
+from zkgroup.assignment.strategies import (
+    DEFAULT_STRATEGY,
+    STRATEGIES,
+    AssignmentDiff,
+    Strategy,
+    agreed_strategy,
+    assign,
+    assignment_diff,
+)
 
 __all__ = [
     "DEFAULT_STRATEGY",

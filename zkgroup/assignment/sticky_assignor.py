@@ -26,7 +26,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from zkgroup.assignment.order import java_sorted, sorted_partitions, threads_by_topic
+from zkgroup.assignment.kafka_assignors import java_sorted, sorted_partitions, threads_by_topic
 from zkgroup.model import Assignment, EvaluatedMember, TopicPartition
 
 

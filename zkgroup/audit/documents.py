@@ -11,7 +11,7 @@ from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.incident import Cause, FoundIncidents, Incident
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.texts import session_text
-from zkgroup.zkfiles import dates
+from zkgroup.model import text
 
 SCHEMA = "zkgroup.audit_findings/1"
 
@@ -86,4 +86,4 @@ def as_of(facts: Facts) -> dict[str, Any]:
 
 def iso_time(epoch_ms: int | None) -> str | None:
     """ISO-8601 UTC with milliseconds; None for no time, and for one that no calendar has."""
-    return None if epoch_ms is None else dates.iso_time(epoch_ms)
+    return None if epoch_ms is None else text.iso_time(epoch_ms)

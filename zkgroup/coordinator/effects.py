@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
-from zkgroup.model.quick_init import quick_init
+from zkgroup.model.values import quick_init
 from zkgroup.runtime.events import LogEvent
 from zkgroup.wire.groups import (
     DescribedGroup,

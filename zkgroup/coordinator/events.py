@@ -17,7 +17,7 @@ from zkgroup.coordinator.group import Protocols
 from zkgroup.coordinator.records import GroupRecord
 from zkgroup.model import TopicPartition
 from zkgroup.model.error_codes import ErrorCode
-from zkgroup.model.quick_init import quick_init
+from zkgroup.model.values import quick_init
 from zkgroup.wire.groups import LeavingMember
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata
 

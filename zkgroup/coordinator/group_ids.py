@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from zkgroup.assignment.order import java_hash
+from zkgroup.assignment.kafka_assignors import java_hash
 
 GROUP_ID_BYTES_MAX: Final = 255
 """Longest group id, in UTF-8.

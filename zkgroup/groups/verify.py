@@ -6,8 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.assignment import assign
-from zkgroup.assignment.comparison import inputs_digest, result_digest
-from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, needs_previous
+from zkgroup.assignment.strategies import (
+    agreed_strategy,
+    inferred_strategy,
+    inputs_digest,
+    needs_previous,
+    result_digest,
+)
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from zkgroup.model.quick_init import quick_init
+from zkgroup.model.values import quick_init
 
 
 class Code(Enum):

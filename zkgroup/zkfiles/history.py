@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.model.requests import Znode, ZnodeStat
-from zkgroup.zkfiles.dates import time_text
+from zkgroup.model.text import time_text
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.records import CREATES, DELETES, Acl, Transaction, TransactionType
 from zkgroup.zkfiles.replay import (

@@ -3,7 +3,7 @@
 `encode` is strict: it checks the data with the rules of the strictest reader. `decode` accepts unknown keys;
 missing and mistyped ones raise `CorruptZnodeError` with the path, what was expected and what was found.
 
-* `ids`: names of groups, topics, members and threads; sequential znodes
+* `ids`: names of groups, topics, members and threads; sequential znodes; lists of partitions
 * `consumers`: Kafka's znodes below `/consumers`: registrations, owners, offsets
 * `group_records`: zkgroup's own records of a group: resets, assignments, views, audit
 * `brokers`: broker registrations, topics, partition states
@@ -15,6 +15,6 @@ missing and mistyped ones raise `CorruptZnodeError` with the path, what was expe
 * `cluster`: cluster id, generated broker ids, features, producer ids; the parents that a broker creates
 * `paths`: the group, topic or broker that a path belongs to
 * `sessions`: which paths belong to a session, and what follows where none holds one
-* `json_fields`, `partition_lists`: JSON of any Kafka version, limits of what may be written, and JSON as
-  Kafka 0.8's Scala parser reads it
+* `json_fields`: JSON of any Kafka version, limits of what may be written, and JSON as Kafka 0.8's Scala
+  parser reads it
 """

@@ -13,7 +13,7 @@ from typing import Final, Literal, Self, get_args
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.controller import controller_state_path
-from zkgroup.znodes.ids import validate_topic
+from zkgroup.znodes.ids import check_once, read_entries, validate_topic, write_entry
 from zkgroup.znodes.json_fields import (
     INT32,
     INT64,
@@ -30,7 +30,6 @@ from zkgroup.znodes.json_fields import (
     text_of,
     write_object,
 )
-from zkgroup.znodes.partition_lists import check_once, read_entries, write_entry
 
 
 def admin_path() -> str:

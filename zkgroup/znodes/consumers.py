@@ -16,7 +16,7 @@ from typing import Final, Literal, Self, assert_never
 from zkgroup.errors import ConfigError, CorruptZnodeError, UnsupportedRegexError
 from zkgroup.java_regex import compile_java, normalise
 from zkgroup.model import Blacklist, StaticSubscription, Subscription, TopicPartition, Whitelist
-from zkgroup.model.quick_init import quick_init
+from zkgroup.model.values import quick_init
 from zkgroup.znodes.ids import split_thread_id
 from zkgroup.znodes.json_fields import (
     INT32_MAX,

@@ -3,17 +3,20 @@
 Shapes of kafka/consumer/ZookeeperConsumerConnector.scala@0.8.2.2. A member id is `<group>_<consumer id>`,
 where a generated consumer id is `<host>-<epoch ms>-<8 hex>`; a thread id is `<member id>-<number>`. Group and
 host may contain `_` and `-`, so the known group is removed from the left, and the rest read from the right.
+
+Lists of `{"topic":"orders","partition":0}` in requests and notifications.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.json_fields import INT32, decimal
+from zkgroup.znodes.json_fields import INT32, check_number, decimal, integer_of, show, text_of
 
 NAME_LENGTH_MAX: Final = 255
 """Longest topic name of Kafka 0.8 (kafka/common/Topic.scala@0.8.2.2)."""
@@ -147,3 +150,41 @@ def is_legal(topic_partition: TopicPartition) -> bool:
     except ConfigError:
         return False
     return topic_partition.partition >= 0
+
+
+_NUMBERS = range(INT32[-1] + 1)
+
+
+def read_entries(
+    path: str, fields: Mapping[str, object], key: str = "partitions"
+) -> list[tuple[TopicPartition, Mapping[str, object]]]:
+    """The partitions, each with all keys of its entry, in order. Raises CorruptZnodeError."""
+    entries = fields.get(key)
+    if not isinstance(entries, list):
+        raise CorruptZnodeError(path, f"a list in {key!r}", show(entries))
+    found: list[tuple[TopicPartition, Mapping[str, object]]] = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise CorruptZnodeError(path, f"objects in {key!r}", show(entry))
+        topic, partition = text_of(path, entry, "topic"), integer_of(path, entry, "partition", _NUMBERS)
+        found.append((TopicPartition(topic, partition), entry))
+    return found
+
+
+def write_entry(topic_partition: TopicPartition) -> dict[str, object]:
+    """The entry of one partition. Raises ConfigError for an invalid topic name or partition number."""
+    return {
+        "topic": validate_topic(topic_partition.topic),
+        "partition": check_number(f"partition of {topic_partition.topic}", topic_partition.partition),
+    }
+
+
+def check_once(what: str, partitions: Iterable[TopicPartition]) -> None:
+    """Raises ConfigError for a duplicate partition, or for none."""
+    seen: set[TopicPartition] = set()
+    for topic_partition in partitions:
+        if topic_partition in seen:
+            raise ConfigError(f"{what}: {topic_partition} is named twice")
+        seen.add(topic_partition)
+    if not seen:
+        raise ConfigError(f"{what}: expected at least one partition, found none")

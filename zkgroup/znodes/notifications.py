@@ -15,7 +15,7 @@ from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.brokers import BrokerRegistration
 from zkgroup.znodes.config import DEFAULT_NAME, ConfigEntity, config_path
-from zkgroup.znodes.ids import sequence_of, sequential, validate_topic
+from zkgroup.znodes.ids import check_once, read_entries, sequence_of, sequential, validate_topic, write_entry
 from zkgroup.znodes.json_fields import (
     check_number,
     check_size,
@@ -26,7 +26,6 @@ from zkgroup.znodes.json_fields import (
     text_of,
     write_object,
 )
-from zkgroup.znodes.partition_lists import check_once, read_entries, write_entry
 
 ISR_CHANGE_PREFIX: Final = "isr_change_"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"

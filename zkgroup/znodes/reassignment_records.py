@@ -13,7 +13,7 @@ from typing import Final, Literal, Self, TypeVar, get_args
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition, ZnodeStat
 from zkgroup.znodes.admin_requests import Move, read_moves
-from zkgroup.znodes.ids import sequence_of, sequential, validate_group
+from zkgroup.znodes.ids import check_once, sequence_of, sequential, validate_group
 from zkgroup.znodes.json_fields import (
     INT32,
     INT64,
@@ -29,7 +29,6 @@ from zkgroup.znodes.json_fields import (
     text_of,
     write_object,
 )
-from zkgroup.znodes.partition_lists import check_once
 from zkgroup.znodes.paths import zkgroup_path
 
 Outcome = Literal["done", "cancelled", "dropped"]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds.memory_groups import OURS, MemoryGroups
 from tests.worlds.stores import RecordedStore
-from zkgroup.assignment.comparison import inputs_digest, result_digest
+from zkgroup.assignment.strategies import inputs_digest, result_digest
 from zkgroup.errors import NotFoundError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
 from zkgroup.groups.ensemble import Ensemble

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from zkgroup.assignment import assignment_diff
-from zkgroup.assignment.comparison import inputs_digest, result_digest
+from zkgroup.assignment.strategies import inputs_digest, result_digest
 from zkgroup.model import EvaluatedMember, TopicPartition
 
 
@@ -55,7 +55,7 @@ def test_different_inputs_have_different_digests() -> None:
 def test_digests_are_stable_across_processes() -> None:
     """Another process with another hash seed computes the same texts, which are part of the format."""
     program = (
-        "from zkgroup.assignment.comparison import *; from zkgroup.model import *;"
+        "from zkgroup.assignment.strategies import *; from zkgroup.model import *;"
         "print(inputs_digest('range', [EvaluatedMember('a', {'t': 1, 'u': 1})], {'t': [0]}),"
         "result_digest({TopicPartition('t', 0): 'a-0'}))"
     )

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from zkgroup.assignment import STRATEGIES, assign, order, utf16_key
-from zkgroup.assignment.order import java_sorted
+from zkgroup.assignment import STRATEGIES, assign, kafka_assignors, utf16_key
+from zkgroup.assignment.kafka_assignors import java_sorted
 from zkgroup.errors import ConfigError
 from zkgroup.model import EvaluatedMember, TopicPartition
 
@@ -186,5 +186,5 @@ def test_very_many_threads_are_counted_in_the_order_of_their_ids(
     """The remaining threads are the first ones of a full sort."""
     everything = sorted(f"c1-{n}" for n in range(count))
     for most in (1, 7, 50):
-        monkeypatch.setattr(order, "THREADS_COUNTED", most)
-        assert order.threads_by_topic(members(c1={"t": count}))["t"][:most] == everything[:most]
+        monkeypatch.setattr(kafka_assignors, "THREADS_COUNTED", most)
+        assert kafka_assignors.threads_by_topic(members(c1={"t": count}))["t"][:most] == everything[:most]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, registration
-from zkgroup.assignment.comparison import inputs_digest
+from zkgroup.assignment.strategies import inputs_digest
 from zkgroup.audit.findings.membership import (
     ExpectedOwners,
     demand,

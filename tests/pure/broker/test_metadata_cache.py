@@ -10,7 +10,7 @@ from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, broker, brokers, state, update_metadata
 from tests.worlds.golden_data import Frame
 from tests.worlds.wire_requests import decode_request
-from zkgroup.assignment.order import java_hash
+from zkgroup.assignment.kafka_assignors import java_hash
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import LEADER_DURING_DELETE, NO_LEADER, BrokerEndPoint, UpdateMetadataRequest

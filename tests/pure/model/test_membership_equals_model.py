@@ -16,7 +16,7 @@ from tests.programs.model.member import member_steps, snapshot
 from tests.programs.model.model_and_server import GROUP, OTHER_TOPIC, TOPIC, ModelAndServer, member_id, tp
 from tests.programs.model.plans import sticky_plan
 from tests.programs.model.values import Configuration, Op, Pc, create, delete
-from zkgroup.assignment.comparison import inputs_digest
+from zkgroup.assignment.strategies import inputs_digest
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Multi, MultiDone
 from zkgroup.runtime.procedures import GuardRefusedError, Procedure

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkgroup.assignment import assign, assignment_diff
-from zkgroup.assignment.comparison import result_digest
-from zkgroup.assignment.order import threads_by_topic
+from zkgroup.assignment.kafka_assignors import threads_by_topic
+from zkgroup.assignment.strategies import result_digest
 from zkgroup.model import EvaluatedMember, TopicPartition
 
 TOPICS = ("a", "b", "c\ue000", "c\U0001f600", "\uff5e", "\U00010000")

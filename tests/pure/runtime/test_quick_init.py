@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass, replace
 
 import pytest
 
-from zkgroup.model.quick_init import quick_init
+from zkgroup.model.values import quick_init
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from functools import lru_cache, wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from zkgroup.assignment import assign, assignment_diff
-from zkgroup.assignment.comparison import inputs_digest
-from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, needs_previous
+from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, inputs_digest, needs_previous
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.audit.findings.cluster import change_at, decoded
 from zkgroup.audit.findings.times import TimeRange, merged, overlaps

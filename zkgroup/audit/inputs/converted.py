@@ -25,8 +25,8 @@ from zkgroup.audit.inputs.source import (
 )
 from zkgroup.audit.inputs.stored_files import operations_in, rows_in, table_in
 from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.model.text import time_text
 from zkgroup.zkfiles.agreement import holes_in
-from zkgroup.zkfiles.dates import time_text
 from zkgroup.zkfiles.tree import Tree
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.errors import ConfigError, NotFoundError
-from zkgroup.zkfiles.dates import time_text
+from zkgroup.model.text import time_text
 from zkgroup.zkfiles.history import History, ZnodeChange
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.zxids import Hole, hole_between

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy, assign
-from zkgroup.assignment.comparison import inputs_digest, result_digest
-from zkgroup.assignment.strategies import needs_previous
+from zkgroup.assignment.strategies import inputs_digest, needs_previous, result_digest
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader, MembershipSnapshot
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
 from zkgroup.consumer.machine.transactions import guard

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from zkgroup.assignment.comparison import result_digest
+from zkgroup.assignment.strategies import result_digest
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import ConfigError
 from zkgroup.history.group.replay import GroupEvidence, ReplayedGroup
