@@ -15,17 +15,19 @@ from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.keys import is_of_groups
 from zkgroup.audit.inputs.source import PointInTime, Source
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.lifetimes import Ephemerals, lifetime_of
 from zkgroup.zkfiles.records import (
     CREATES,
     DELETES,
     SETS,
+    Ephemerals,
     Operation,
     StoredZnode,
     Transaction,
     TransactionType,
+    epoch_of,
+    hole_between,
+    lifetime_of,
 )
-from zkgroup.zkfiles.zxids import epoch_of, hole_between
 from zkgroup.znodes.paths import path_kind
 
 _Note = TypeVar("_Note")

@@ -21,7 +21,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.arrow import Batch
-from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.files import FileBytes
 from zkgroup.zkfiles.records import AclEntry, Operation, StoredZnode, Transaction, TransactionType
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
 

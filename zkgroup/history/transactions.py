@@ -12,10 +12,17 @@ from typing import Final, Literal, TypeVar
 
 from zkgroup.errors import CorruptZnodeError, DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.lifetimes import Ephemerals
-from zkgroup.zkfiles.operations import OVERWRITTEN
-from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
-from zkgroup.zkfiles.zxids import hole_between
+from zkgroup.zkfiles.jute import OVERWRITTEN
+from zkgroup.zkfiles.records import (
+    CREATES,
+    DELETES,
+    SETS,
+    Ephemerals,
+    Operation,
+    Transaction,
+    TransactionType,
+    hole_between,
+)
 
 Action = Literal["create", "set", "delete", "check"]
 ValueT = TypeVar("ValueT")

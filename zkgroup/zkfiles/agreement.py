@@ -16,15 +16,13 @@ import numpy as np
 from zkgroup.zkfiles.arrow import Batch, Numbers
 from zkgroup.zkfiles.columns import PIECE_BYTES, Wanted, batch_of, batches_of
 from zkgroup.zkfiles.ensemble import EnsembleFiles
+from zkgroup.zkfiles.files import ServerFile
 from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk
 from zkgroup.zkfiles.health import SeenRecords
-from zkgroup.zkfiles.jute import JuteError
+from zkgroup.zkfiles.jute import JuteError, transaction_of
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.names import ServerFile
-from zkgroup.zkfiles.operations import transaction_of
-from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.records import Hole, Transaction, hole_between
 from zkgroup.zkfiles.servers import LogOrder, Server
-from zkgroup.zkfiles.zxids import Hole, hole_between
 
 _FEW: Final = 16
 """So many records that servers agree on, between others, are decoded like these."""

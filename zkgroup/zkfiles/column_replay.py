@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from zkgroup.zkfiles.arrow import Batch, Flags, Numbers, acls_of
-from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.records import DELETES, Acl, TransactionType
+from zkgroup.zkfiles.records import DELETES, Acl, TransactionType, lifetime_of
 from zkgroup.zkfiles.tree import Compared, Node, Tree
 
 COLUMNS: Final = (

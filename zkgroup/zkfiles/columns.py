@@ -1,7 +1,7 @@
 """Logs as columns, batch by batch: the table `schemas.LOG`. Snapshots have `znode_columns`.
 
 The compiled kernel fills the columns where it is installed. Where it is not, and for chunks with anything in
-them that it does not decode, they are made of the transactions that `operations` decodes; the values are the
+them that it does not decode, they are made of the transactions that `jute` decodes; the values are the
 same. Needs numpy and pyarrow.
 """
 
@@ -18,9 +18,8 @@ import numpy as np
 
 from zkgroup.zkfiles.arrow import Batch, Records, coded, numbers, of_values, pieces, same
 from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk, kernel
-from zkgroup.zkfiles.jute import OPEN_ACL, JuteError, acl_at
+from zkgroup.zkfiles.jute import OPEN_ACL, JuteError, acl_at, transaction_of
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.operations import transaction_of
 from zkgroup.zkfiles.records import CREATES, Operation, Transaction, TransactionType
 from zkgroup.zkfiles.schemas import LOG, OP_NAMES, Column, LeftOutWrites, select
 

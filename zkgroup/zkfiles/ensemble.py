@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from zkgroup.errors import MixedEnsembleError
-from zkgroup.zkfiles.names import list_files
-from zkgroup.zkfiles.records import Transaction, TransactionType
+from zkgroup.zkfiles.files import list_files
+from zkgroup.zkfiles.records import Hole, Transaction, TransactionType, epoch_of, hole_between
 from zkgroup.zkfiles.servers import Server, same_record
-from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 _NOTED: Final = 1000
 """So many notes of a kind are kept."""

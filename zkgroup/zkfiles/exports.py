@@ -23,7 +23,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError, RefusedError
 from zkgroup.model.requests import STAT_NAMES, ZnodeStat
-from zkgroup.zkfiles.compression import open_regular
+from zkgroup.zkfiles.files import open_regular
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode
 

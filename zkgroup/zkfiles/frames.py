@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from zlib import adler32
 
-from zkgroup.zkfiles.compression import MAX_LOADED_BYTES, MAX_RECORD_BYTES
-from zkgroup.zkfiles.operations import HEADER
+from zkgroup.zkfiles.files import MAX_LOADED_BYTES, MAX_RECORD_BYTES
+from zkgroup.zkfiles.jute import HEADER
 
 FRAME: Final = struct.Struct(">qi")
 """Adler-32 of the entry, its length."""

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from zkgroup.errors import NotZooKeeperFileError
-from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.files import LOG, FileBytes, ServerFile
 from zkgroup.zkfiles.frames import ZXID, Damage, LogChunk, Oversized, RecordsEnd, kernel
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.names import LOG, ServerFile
 
 _NAMED: Final = 3
 

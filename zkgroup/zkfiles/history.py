@@ -12,7 +12,16 @@ from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileErro
 from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.model.text import time_text
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.records import CREATES, DELETES, Acl, Transaction, TransactionType
+from zkgroup.zkfiles.records import (
+    CREATES,
+    DELETES,
+    Acl,
+    Hole,
+    Transaction,
+    TransactionType,
+    follows,
+    hole_between,
+)
 from zkgroup.zkfiles.replay import (
     Base,
     SnapshotCandidate,
@@ -25,7 +34,6 @@ from zkgroup.zkfiles.replay import (
 )
 from zkgroup.zkfiles.tree import Compared, Tree
 from zkgroup.zkfiles.verification import HistoryVerification, verify
-from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 Kind = Literal["added", "removed", "changed"]
 

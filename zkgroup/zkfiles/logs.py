@@ -17,10 +17,9 @@ from typing import Final, NamedTuple
 from zlib import adler32
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.compression import FILE_HEADER, MAX_RECORD_BYTES, PIECE_BYTES, Window
+from zkgroup.zkfiles.files import FILE_HEADER, MAX_RECORD_BYTES, PIECE_BYTES, Window
 from zkgroup.zkfiles.frames import END_MARK, FRAME, Damage, LogChunk, Oversized, RecordsEnd, find
-from zkgroup.zkfiles.jute import JuteError
-from zkgroup.zkfiles.operations import HEADER, transaction_of
+from zkgroup.zkfiles.jute import HEADER, JuteError, transaction_of
 from zkgroup.zkfiles.records import Transaction
 
 MAGIC: Final = b"ZKLG"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from zkgroup.zkfiles.ensemble import EnsembleFiles
+from zkgroup.zkfiles.files import ServerFile, with_following
 from zkgroup.zkfiles.frames import kernel
-from zkgroup.zkfiles.names import ServerFile, with_following
-from zkgroup.zkfiles.operations import DIGEST_VERSION
+from zkgroup.zkfiles.jute import DIGEST_VERSION
 from zkgroup.zkfiles.records import Transaction, TreeDigest
 from zkgroup.zkfiles.schemas import LOG, select
 from zkgroup.zkfiles.snapshots import SnapshotEnd, likely_end, open_snapshot

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFileError
+from zkgroup.zkfiles.files import ServerFile, ServerFiles, with_following
 from zkgroup.zkfiles.frames import ZXID_AND_TIME, ZXID_AT, LogChunk, Oversized
 from zkgroup.zkfiles.health import SeenRecords
-from zkgroup.zkfiles.jute import JuteError
+from zkgroup.zkfiles.jute import OVERWRITTEN, JuteError
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
-from zkgroup.zkfiles.names import ServerFile, ServerFiles, with_following
-from zkgroup.zkfiles.operations import OVERWRITTEN
-from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
-from zkgroup.zkfiles.zxids import epoch_of
+from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, epoch_of
 
 _FRONT_BYTES: Final = 4096
 """Bytes that are read at a time where only the first record of a log is wanted."""

@@ -17,12 +17,18 @@ from typing import Final, NamedTuple, TypeVar
 from zlib import adler32
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.compression import FILE_HEADER, MAX_LOADED_BYTES, MAX_RECORD_BYTES, FileBytes, Window
+from zkgroup.zkfiles.files import (
+    FILE_HEADER,
+    MAX_LOADED_BYTES,
+    MAX_RECORD_BYTES,
+    SNAPSHOT,
+    FileBytes,
+    ServerFile,
+    Window,
+)
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth, oversized_notes
-from zkgroup.zkfiles.jute import INT, LONG, OPEN_ACL, JuteError, acl_at, text_at, text_of
-from zkgroup.zkfiles.names import SNAPSHOT, ServerFile
-from zkgroup.zkfiles.operations import DIGEST
+from zkgroup.zkfiles.jute import DIGEST, INT, LONG, OPEN_ACL, JuteError, acl_at, text_at, text_of
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
 
 _SEAL: Final = rb"\0{4}.{4}\0{3}\x01/"

@@ -25,9 +25,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from zkgroup.model.requests import Znode, ZnodeStat
-from zkgroup.zkfiles.jute import OPEN_ACL
-from zkgroup.zkfiles.lifetimes import lifetime_of, owner_of
-from zkgroup.zkfiles.operations import DIGEST_VERSION
+from zkgroup.zkfiles.jute import DIGEST_VERSION, OPEN_ACL
 from zkgroup.zkfiles.records import (
     CREATES,
     DELETES,
@@ -39,6 +37,8 @@ from zkgroup.zkfiles.records import (
     Transaction,
     TransactionType,
     TreeDigest,
+    lifetime_of,
+    owner_of,
 )
 
 

@@ -17,7 +17,17 @@ from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Operation, Transaction, TransactionType
+from zkgroup.zkfiles.records import (
+    CREATES,
+    DELETES,
+    SETS,
+    Hole,
+    Operation,
+    Transaction,
+    TransactionType,
+    follows,
+    hole_between,
+)
 from zkgroup.zkfiles.replay import (
     Base,
     SnapshotCandidate,
@@ -30,7 +40,6 @@ from zkgroup.zkfiles.replay import (
 )
 from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Compared, Tree, next_version
-from zkgroup.zkfiles.zxids import Hole, follows, hole_between
 
 _KEPT: Final = 100
 """So many doubts are kept, the first ones."""

@@ -23,10 +23,9 @@ import pyarrow.compute as pc
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.arrow import Batch, Flags, Numbers, coded, numbers, pieces, same
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
-from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
+from zkgroup.zkfiles.files import MAX_RECORD_BYTES
 from zkgroup.zkfiles.jute import INT, JuteError, text_of
-from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.records import Acl
+from zkgroup.zkfiles.records import Acl, lifetime_of
 from zkgroup.zkfiles.schemas import SNAPSHOT, Column, select
 from zkgroup.zkfiles.snapshots import (
     STAT,

@@ -20,7 +20,7 @@ from zkgroup.audit.inputs.source import PointInTime, Progress, Source, require_c
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped
-from zkgroup.zkfiles.names import list_files
+from zkgroup.zkfiles.files import list_files
 
 from ...app import Command, shared
 from ...context import connected, target

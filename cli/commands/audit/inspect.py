@@ -10,12 +10,11 @@ import click
 
 from zkgroup.audit.answers.inspection import holes_of, inspected
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.compression import FileBytes, bytes_text
 from zkgroup.zkfiles.exports import EXPORT, is_export
+from zkgroup.zkfiles.files import LOG, SNAPSHOT, FileBytes, ServerFile, bytes_text, list_files
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth
-from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
-from zkgroup.zkfiles.zxids import Hole
+from zkgroup.zkfiles.records import Hole
 
 from ...app import command, fail_check, output
 from ...audit_rows import LastTransaction, document, hex_zxid

@@ -18,7 +18,7 @@ from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
-from zkgroup.zkfiles.names import list_files
+from zkgroup.zkfiles.files import list_files
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 

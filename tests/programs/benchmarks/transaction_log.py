@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkgroup.errors import NotZooKeeperFileError
-from zkgroup.zkfiles.lifetimes import Ephemerals
+from zkgroup.zkfiles.files import ServerFile, list_files
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.names import ServerFile, list_files
-from zkgroup.zkfiles.records import CREATES, DELETES, Operation, Transaction, TransactionType
+from zkgroup.zkfiles.records import CREATES, DELETES, Ephemerals, Operation, Transaction, TransactionType
 
 KINDS: Final[Mapping[int, str]] = {
     **dict.fromkeys(CREATES, "create"),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.programs.benchmarks.report import Line, Plan, Report, median, spread
 from tests.programs.benchmarks.zookeeper_files import FIRST_MS, FIRST_ZXID, write_log, write_snapshot
 from tests.worlds.zkfiles_tables import counted_reads
-from zkgroup.zkfiles.compression import PIECE_BYTES
+from zkgroup.zkfiles.files import PIECE_BYTES
 from zkgroup.zkfiles.history import History
 
 ZNODES = 34_122

@@ -14,7 +14,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.files import FileBytes
 
 PLAIN = bytes(range(256)) * 40 + b"abc" * 5000 + bytes(70_000)
 
@@ -194,7 +194,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     path = tmp_path / "file"
     path.write_bytes(b"x")
-    monkeypatch.setattr("zkgroup.zkfiles.compression.os.open", refusing)
+    monkeypatch.setattr("zkgroup.zkfiles.files.os.open", refusing)
     with pytest.raises(NotZooKeeperFileError, match="Permission denied"):
         FileBytes(path)
 
@@ -209,7 +209,7 @@ def test_a_disk_that_fails_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyP
         def failing(*_: object) -> bytes:
             raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr("zkgroup.zkfiles.compression.os.pread", failing)
+        monkeypatch.setattr("zkgroup.zkfiles.files.os.pread", failing)
         with pytest.raises(DamagedFileError, match="Input/output error") as caught:
             file.read(100)
         monkeypatch.undo()

@@ -11,8 +11,7 @@ from tests.worlds.server_history import ServerHistory
 from tests.worlds.verified import is_right
 from zkgroup.errors import MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.records import Operation, TransactionType
-from zkgroup.zkfiles.zxids import Hole, follows, hole_between
+from zkgroup.zkfiles.records import Hole, Operation, TransactionType, follows, hole_between
 
 EPOCH = 1 << 32
 

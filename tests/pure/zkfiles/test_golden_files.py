@@ -16,10 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.worlds.golden_data import FOLDER
-from zkgroup.zkfiles.compression import FileBytes
+from zkgroup.zkfiles.files import FileBytes, list_files
 from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.snapshots import inspect_snapshot, open_snapshot
 

@@ -12,9 +12,8 @@ from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles import replay
 from zkgroup.zkfiles.history import History, diff_trees
-from zkgroup.zkfiles.records import TreeDigest
+from zkgroup.zkfiles.records import Hole, TreeDigest
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import Hole
 
 QUOTAS = "/zookeeper/"
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
+from zkgroup.zkfiles.files import MAX_RECORD_BYTES
 from zkgroup.zkfiles.frames import RecordsEnd
 from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.logs import LogReader
@@ -248,7 +248,7 @@ def test_a_preallocated_log_is_not_read_whole(tmp_path: Path, monkeypatch: pytes
         read += len(piece)
         return piece
 
-    monkeypatch.setattr("zkgroup.zkfiles.compression.os.pread", counting)
+    monkeypatch.setattr("zkgroup.zkfiles.files.os.pread", counting)
     assert len(list(LogReader(path))) == RECORDS
     assert inspect_log(path).is_exact
     assert read < 2 << 20
@@ -325,7 +325,7 @@ def test_a_record_that_is_written_while_the_bytes_behind_it_are_read(
                     file.write(raw)
         return piece
 
-    monkeypatch.setattr("zkgroup.zkfiles.compression.os.pread", slow)
+    monkeypatch.setattr("zkgroup.zkfiles.files.os.pread", slow)
     reader = LogReader(path)
     found = [transaction.zxid for transaction in reader]
     assert reads >= 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zkgroup.errors import MissingFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.names import LOG, SNAPSHOT, ServerFile, list_files
+from zkgroup.zkfiles.files import LOG, SNAPSHOT, ServerFile, list_files
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.findings.files import oversized_transaction
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.zkfiles.compression import MAX_LOADED_BYTES
+from zkgroup.zkfiles.files import MAX_LOADED_BYTES
 from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.snapshots import inspect_snapshot

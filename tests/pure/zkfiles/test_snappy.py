@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
-from zkgroup.zkfiles.snappy import MAX_BLOCK_BYTES, SnappyError, decompressed
+from zkgroup.zkfiles.files import MAX_BLOCK_BYTES, SnappyError, decompressed
 
 SAMPLES = {
     "text": b"the quick brown fox jumps over the lazy dog, the quick brown fox jumps again " * 40,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.compression import MAX_RECORD_BYTES
+from zkgroup.zkfiles.files import MAX_RECORD_BYTES
 from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode, TreeDigest
 from zkgroup.zkfiles.snapshots import SnapshotEnd, inspect_snapshot, open_snapshot
 

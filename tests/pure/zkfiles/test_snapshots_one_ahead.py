@@ -12,7 +12,7 @@ from tests.worlds.server_history import ServerHistory
 from tests.worlds.verified import digest_verdict, is_right
 from zkgroup.zkfiles import replay
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.zxids import Hole
+from zkgroup.zkfiles.records import Hole
 
 READ = (writer.AclEntry(1, "world", "anyone"),)
 TOLD = 6

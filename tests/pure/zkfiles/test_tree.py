@@ -8,13 +8,15 @@ import pytest
 
 from tests.pure.zkfiles.digests import naive_digest
 from tests.worlds.server_history import OPEN_ACL, START_MS, STEP_MS, ServerHistory, seen_znodes, znodes_of
-from zkgroup.zkfiles.lifetimes import CONTAINER_OWNER, lifetime_of, owner_of
 from zkgroup.zkfiles.records import (
+    CONTAINER_OWNER,
     AclEntry,
     Operation,
     StoredStat,
     Transaction,
     TransactionType,
+    lifetime_of,
+    owner_of,
 )
 from zkgroup.zkfiles.tree import Tree
 

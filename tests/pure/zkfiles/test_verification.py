@@ -15,9 +15,8 @@ from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles import replay, servers
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
+from zkgroup.zkfiles.records import Hole, Operation, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.verification import HistoryVerification
-from zkgroup.zkfiles.zxids import Hole
 
 READ = (writer.AclEntry(1, "world", "anyone"),)
 

@@ -9,9 +9,9 @@ from zlib import adler32
 from tests.worlds.audit_folders import look, places
 from tests.worlds.server_files import Written
 from zkgroup.audit.findings import files
+from zkgroup.zkfiles.files import list_files
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import LogReader
-from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import Transaction
 
 FAULTS = (files.history_hole, files.split_history, files.digest_mismatch, files.clock_step)

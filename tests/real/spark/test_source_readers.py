@@ -29,7 +29,7 @@ from zkgroup.audit.spark.sources import (
 from zkgroup.errors import ConfigError, DamagedFileError
 from zkgroup.zkfiles.arrow import record_batch
 from zkgroup.zkfiles.columns import log_columns
-from zkgroup.zkfiles.names import list_files
+from zkgroup.zkfiles.files import list_files
 from zkgroup.zkfiles.schemas import LOG
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.znode_columns import snapshot_columns

@@ -9,11 +9,11 @@ from pathlib import Path
 from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
+from zkgroup.zkfiles.files import LOG, SNAPSHOT, list_files
 from zkgroup.zkfiles.health import FileHealth, inspect_log
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.names import LOG, SNAPSHOT, list_files
+from zkgroup.zkfiles.records import Hole, hole_between
 from zkgroup.zkfiles.snapshots import inspect_snapshot
-from zkgroup.zkfiles.zxids import Hole, hole_between
 
 _INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
     SNAPSHOT: inspect_snapshot,

@@ -11,11 +11,11 @@ from zkgroup.audit.findings.rules import Bounds, Finding, Severity, WholeRule
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.texts import count_text, duration_text, subtree_text
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.files import ServerFile
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.names import ServerFile
+from zkgroup.zkfiles.records import Hole, epoch_of, hole_between
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.verification import HistoryVerification
-from zkgroup.zkfiles.zxids import Hole, epoch_of, hole_between
 
 
 class _Seen(NamedTuple):

@@ -12,8 +12,7 @@ from zkgroup.audit.inputs.events import SET, SET_ACL, Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_SUBTREE, Key, Keys
 from zkgroup.audit.inputs.texts import count_text, subtree_text, who
-from zkgroup.zkfiles.records import Acl
-from zkgroup.zkfiles.zxids import epoch_of
+from zkgroup.zkfiles.records import Acl, epoch_of
 from zkgroup.znodes.brokers import broker_ids_path, brokers_path, topics_path
 from zkgroup.znodes.consumers import consumers_path, ids_path
 from zkgroup.znodes.controller import ControllerRegistration

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.records import Hole, hole_between
 from zkgroup.zkfiles.servers import same_record
-from zkgroup.zkfiles.zxids import Hole, hole_between
 
 KEPT: Final = 10_000
 """So many notes of a kind are kept, the first ones."""

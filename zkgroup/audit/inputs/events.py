@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from zkgroup.zkfiles.lifetimes import lifetime_of
-from zkgroup.zkfiles.records import Acl, StoredZnode
+from zkgroup.zkfiles.records import Acl, StoredZnode, lifetime_of
 from zkgroup.zkfiles.tree import Tree
 
 OPS: Final = ("create", "delete", "set", "setACL", "check", "createSession", "closeSession", "error")

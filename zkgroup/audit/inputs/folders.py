@@ -22,10 +22,9 @@ from zkgroup.audit.inputs.source import (
 from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.history import Account, History, PastTree
-from zkgroup.zkfiles.records import Transaction
+from zkgroup.zkfiles.records import Transaction, epoch_of
 from zkgroup.zkfiles.schemas import LeftOutWrites
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import epoch_of
 from zkgroup.znodes.consumers import consumers_path, group_path
 
 if TYPE_CHECKING:

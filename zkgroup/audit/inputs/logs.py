@@ -40,10 +40,8 @@ from zkgroup.zkfiles.agreement import Piece, holes_in, pieces
 from zkgroup.zkfiles.arrow import Batch
 from zkgroup.zkfiles.columns import Wanted
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.lifetimes import Ephemerals
-from zkgroup.zkfiles.records import TransactionType
+from zkgroup.zkfiles.records import Ephemerals, Hole, TransactionType
 from zkgroup.zkfiles.schemas import LOG, LeftOutWrites, select
-from zkgroup.zkfiles.zxids import Hole
 
 
 class LoggedRange(NamedTuple):

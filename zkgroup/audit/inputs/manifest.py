@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zkgroup.errors import ConfigError
-from zkgroup.zkfiles.zxids import Hole, hole_between
+from zkgroup.zkfiles.records import Hole, hole_between
 
 OPERATIONS: Final = "operations"
 FACTS: Final = "facts"

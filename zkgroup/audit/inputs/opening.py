@@ -29,8 +29,8 @@ from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportReader, is_export
+from zkgroup.zkfiles.files import list_files
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.names import list_files
 from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.tree import Tree
 

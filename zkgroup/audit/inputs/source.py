@@ -14,8 +14,8 @@ from zkgroup.audit.inputs.facts import Facts
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import time_text
 from zkgroup.zkfiles.history import History, ZnodeChange
+from zkgroup.zkfiles.records import Hole, hole_between
 from zkgroup.zkfiles.tree import Tree
-from zkgroup.zkfiles.zxids import Hole, hole_between
 
 if TYPE_CHECKING:
     from zkgroup.audit.inputs.manifest import Converted

@@ -29,9 +29,9 @@ from zkgroup.audit.spark.decoding import Decoded, LogTask, decode
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import HadoopFolder, in_tasks, reached_by_tasks
 from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.zkfiles.files import DATA_FOLDER, LOG, SNAPSHOT, ServerFile, list_files, with_following
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_index import Hop, has_hop
-from zkgroup.zkfiles.names import DATA_FOLDER, LOG, SNAPSHOT, ServerFile, list_files, with_following
 
 _TASKS_AT_ONCE: Final = 64
 """Where the driver writes what tasks made, so many results are in its memory."""

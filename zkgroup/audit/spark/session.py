@@ -15,7 +15,7 @@ from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.opening import path_of, require_source
 from zkgroup.audit.inputs.source import require_spark
 from zkgroup.errors import ConfigError
-from zkgroup.zkfiles.names import list_files
+from zkgroup.zkfiles.files import list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,12 +28,11 @@ from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.arrow import batch_of_lists, record_batch
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns, parent_of
 from zkgroup.zkfiles.exports import ExportReader
-from zkgroup.zkfiles.lifetimes import lifetime_of
+from zkgroup.zkfiles.files import LOG as LOG_FILE
+from zkgroup.zkfiles.files import SNAPSHOT as SNAPSHOT_FILE
+from zkgroup.zkfiles.files import ServerFile, list_files
 from zkgroup.zkfiles.log_index import Hop, last_record, splits_of
-from zkgroup.zkfiles.names import LOG as LOG_FILE
-from zkgroup.zkfiles.names import SNAPSHOT as SNAPSHOT_FILE
-from zkgroup.zkfiles.names import ServerFile, list_files
-from zkgroup.zkfiles.records import StoredZnode
+from zkgroup.zkfiles.records import StoredZnode, lifetime_of
 from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, Column
 from zkgroup.zkfiles.snapshots import SnapshotReader, open_snapshot
 from zkgroup.zkfiles.znode_columns import snapshot_columns

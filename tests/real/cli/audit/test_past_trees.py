@@ -227,7 +227,7 @@ def test_a_folder_that_may_not_be_read_is_refused(
     def forbidden(path: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("zkgroup.zkfiles.names.os.scandir", forbidden)
+    monkeypatch.setattr("zkgroup.zkfiles.files.os.scandir", forbidden)
 
     ran = lone_shell.run("audit", *command, "--input", str(tmp_path))
 
