@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkgroup.audit.answers.partitions import OwnerLife
-from zkgroup.audit.inputs.texts import session_digits
-from zkgroup.model.requests import hex_session
+from zkgroup.model.text import hex_session, iso_time, session_digits
 
 from .render import ELLIPSIS, Output
 from .schema import COUNT, SESSION, TIME, Document, JsonKey, KeyColumn, Shape, T, given, nullable
-from .units import iso_time
 
 _DAY_MS = 86_400_000
 _OWNER_STYLES = {"deleted_by_other": "bad", "session_end": "warn", "open": "good"}

@@ -8,10 +8,10 @@ from typing import Any
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted
 
 from .schema import JsonEvent, NamedKeys
 from .serving import EventLines
-from .units import counted
 
 _STYLES = {
     "registered": "good",

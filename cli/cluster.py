@@ -19,6 +19,7 @@ from zkgroup.admin.topics.listing import (
     TopicSummary,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted, iso_time
 
 from .render import Cell, Output
 from .schema import (
@@ -39,7 +40,6 @@ from .schema import (
     rows_of,
     word,
 )
-from .units import counted, iso_time
 
 if TYPE_CHECKING:
     from zkgroup.clients.log_ends import LogEnd, LogEnds

@@ -26,10 +26,11 @@ from zkgroup.groups.descriptions import (
     ProblemKind,
     Verification,
 )
+from zkgroup.model.text import counted
 
 from .render import Cell, Output, short_name
 from .schema import COUNT, Document, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
-from .units import age, counted
+from .units import age
 
 _STATE_STYLES = {"stable": "good", "rebalancing": "warn", "inconsistent": "bad", "empty": "dim"}
 _STEP_STYLES = {"moves": "warn", "assigned": "good", "released": "warn"}

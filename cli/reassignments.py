@@ -17,6 +17,7 @@ from zkgroup.admin.reassign.proposals import PhasedPlan
 from zkgroup.admin.reassign.stored_plans import PlanDescription
 from zkgroup.admin.reassign.submission import ReassignmentPlan
 from zkgroup.errors import CorruptZnodeError
+from zkgroup.model.text import counted
 
 from .render import Cell, Output, progress_line
 from .schema import (
@@ -37,7 +38,7 @@ from .schema import (
     rows_of,
     word,
 )
-from .units import counted, size, time_left
+from .units import size, time_left
 
 _PLAN_STYLES = {"running": "warn", "paused": "dim", "done": "good", "cancelled": "dim", "failed": "bad"}
 _STYLES = {"done": "good", "in_progress": "warn", "failed": "bad", "unknown": "bad"}

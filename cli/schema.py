@@ -30,10 +30,9 @@ from typing import (
 
 from zkgroup.groups.as_of import AsOf
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import hex_session
+from zkgroup.model.text import hex_session, iso_time
 
 from .render import Cell, CellValue, Output, TableColumn
-from .units import iso_time
 
 Schema = dict[str, Any]
 

@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from zkgroup.model.text import iso_time
+
 from .render import Output
 from .schema import JsonEvent, NamedKeys
-from .units import iso_time
 
 T = TypeVar("T")
 

@@ -54,15 +54,6 @@ def parse_time_ms(text: str) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def iso_time(epoch_ms: int | None) -> str | None:
-    """ISO-8601 UTC with milliseconds, as every JSON document here has it."""
-    if epoch_ms is None:
-        return None
-    moment = datetime.fromtimestamp(epoch_ms // 1000, UTC)
-    # Not by strftime, which takes four times as long: a document has a time or two in each row.
-    return f"{moment.isoformat()[:19]}.{epoch_ms % 1000:03d}Z"
-
-
 def age(since_ms: int | None, now_ms: int) -> str | None:
     """Returns the age in the one or two largest units: `12s`, `3m12s`, `5h`, `9d`."""
     if since_ms is None:
@@ -75,11 +66,6 @@ def age(since_ms: int | None, now_ms: int) -> str | None:
     if seconds < 86_400:
         return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
     return f"{seconds // 86_400}d"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 member`, `3 members`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)(b|kb|mb|gb|tb|kib|mib|gib|tib)")

@@ -13,7 +13,7 @@ from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.cluster import brokers as admin
 from zkgroup.errors import StoreUnavailableError
 from zkgroup.model import TopicPartition
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, iso_time, named
 
 from ..app import check_read, output, shared
 from ..app import group as make_group
@@ -25,7 +25,7 @@ from ..params import Consent, confirm_options, set_option
 from ..render import Output, echo_err
 from ..schema import INTEGER, Document, KeyColumn, NamedKeys, Shape, given, nullable
 from ..serving import StopSignals, keep_freed_memory, rare_collections
-from ..units import counted, is_whole, iso_time
+from ..units import is_whole
 
 if TYPE_CHECKING:
     from zkgroup.broker.controller_only import ControllerOnly

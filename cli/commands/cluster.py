@@ -6,7 +6,7 @@ import click
 
 from zkgroup.admin.cluster.usage import ClusterUsage, Counts, Estimate, Usage, read_usage
 from zkgroup.errors import PartlyDoneError
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 from zkgroup.zookeeper.four_letter_words import ADMIN_PORT, ServerStatus
 from zkgroup.zookeeper.settings import Address
 
@@ -15,7 +15,6 @@ from ..app import output, shared
 from ..context import connected, target
 from ..render import Cell, Output, echo_err
 from ..schema import Document, KeyColumn, Shape, given, nullable, word
-from ..units import counted
 
 cluster = make_group(
     "cluster",

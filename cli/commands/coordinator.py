@@ -16,6 +16,7 @@ from zkgroup.admin.coordinator import (
     describe_coordinator,
 )
 from zkgroup.errors import PartlyDoneError
+from zkgroup.model.text import counted
 
 from ..app import group as make_group
 from ..app import output
@@ -24,7 +25,6 @@ from ..context import connected
 from ..params import Consent, confirm_options, group_argument
 from ..render import Cell, Output, short_name
 from ..schema import COUNT, INTEGER, Document, KeyColumn, Shape, given, nullable
-from ..units import counted
 
 coordinator = make_group(
     "coordinator",

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zkgroup.model.text import escaped
+from zkgroup.model.text import counted, escaped
 
 from ..app import CONNECTION_OPTIONS, EXIT_CHECK_FAILED, Shared, command, shared
 from ..audit_rows import hex_zxid
 from ..context import client_settings, target
 from ..render import Cell, Output, TableColumn, echo_err
-from ..units import counted
 from .audit.history import show_owners
 from .audit.incident_text import WIDTH
 

@@ -27,6 +27,7 @@ from zkgroup.admin.elections import (
 )
 from zkgroup.admin.files import parse_partitions
 from zkgroup.admin.topics.listing import partitions_named
+from zkgroup.model.text import counted
 
 from ..app import fail_check, output
 from ..app import group as make_group
@@ -48,7 +49,6 @@ from ..schema import (
     nullable,
     word,
 )
-from ..units import counted
 
 elect = make_group(
     "elect",

@@ -24,7 +24,7 @@ from zkgroup.errors import PartlyDoneError
 from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offsets
 from zkgroup.model import TopicPartition
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 
 from .. import groups as shown
 from ..app import check_read, output
@@ -44,7 +44,7 @@ from ..params import (
 )
 from ..render import Output, echo_err
 from ..sources import log_ends, log_positions
-from ..units import counted, parse_iso_duration_ms, parse_time_ms
+from ..units import parse_iso_duration_ms, parse_time_ms
 
 offsets = make_group(
     "offsets",

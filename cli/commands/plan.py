@@ -40,6 +40,7 @@ from zkgroup.admin.reassign.stored_plans import (
 )
 from zkgroup.errors import ConfigError, PlanRefusedError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model.text import counted
 
 from .. import reassignments
 from ..app import Group, check_read, fail_check, output
@@ -49,7 +50,7 @@ from ..context import connected
 from ..param_types import SIZE, TEXT_FILE, Parsed, named_text
 from ..params import Consent, confirm_options, disable_racks_option, wait_options
 from ..render import Output, echo_err
-from ..units import counted, is_whole
+from ..units import is_whole
 
 plan = make_group(
     "plan",

@@ -20,6 +20,7 @@ from zkgroup.errors import (
     RefusedError,
     SourceError,
 )
+from zkgroup.model.text import counted
 
 from ..app import command, output
 from ..context import connected
@@ -27,7 +28,6 @@ from ..param_types import SOME_TIME
 from ..params import complete_topics
 from ..render import Output, echo_err
 from ..schema import Document, KeyColumn, Shape, given, word
-from ..units import counted
 
 if TYPE_CHECKING:
     from zkgroup.admin.cluster.brokers import ClusterReader

@@ -34,6 +34,7 @@ from zkgroup.admin.reassign.submission import plan_reassignment
 from zkgroup.admin.undo import executions
 from zkgroup.errors import ConfigError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model.text import counted
 
 from .. import reassignments
 from ..app import check_read, fail_check, output, shared
@@ -51,7 +52,7 @@ from ..params import (
     wait_options,
 )
 from ..render import Output, echo_err
-from ..units import counted, is_whole
+from ..units import is_whole
 from .config import notify_option
 
 reassign = make_group(

@@ -30,6 +30,7 @@ from zkgroup.admin.status import (
 )
 from zkgroup.admin.topics.listing import MissingBroker
 from zkgroup.errors import PartlyDoneError
+from zkgroup.model.text import counted
 
 from ..app import command, fail_check, output, shared
 from ..confirm import print_result, run_change
@@ -52,7 +53,6 @@ from ..schema import (
     nullable,
     word,
 )
-from ..units import counted
 
 Severity = Literal["error", "warning"]
 

@@ -25,6 +25,7 @@ from zkgroup.admin.topics.deletion import (
 from zkgroup.errors import ConflictError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted
 
 from .. import cluster as shown
 from ..app import check_read, fail_check, output
@@ -42,7 +43,6 @@ from ..params import (
     wait_options,
 )
 from ..render import Output, echo_err, progress_line
-from ..units import counted
 from .config import notify_option
 
 NO_TOPIC = "there is no topic; make one with `zkgroup topic create TOPIC --partitions N`"

@@ -14,6 +14,7 @@ from zkgroup.admin.undo import check_untouched, restoration_change, undo_offsets
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model.text import counted
 
 from ..app import command, output, shared
 from ..confirm import command_text, run_change
@@ -21,7 +22,7 @@ from ..context import connected, target
 from ..params import Consent, confirm_options, force_option, wait_options
 from ..render import Cell, Output, echo_err
 from ..schema import BOOLEAN, Document, JsonKey, KeyColumn, NamedKeys, Shape
-from ..units import age, counted
+from ..units import age
 from .offsets import run_offset_changes
 
 

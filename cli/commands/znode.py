@@ -10,8 +10,8 @@ import click
 
 from zkgroup.admin import znodes as admin
 from zkgroup.model import Znode, ZnodeStat
-from zkgroup.model.requests import STAT_NAMES, hex_session
-from zkgroup.model.text import escaped
+from zkgroup.model.requests import STAT_NAMES
+from zkgroup.model.text import escaped, hex_session, iso_time
 
 from ..app import group as make_group
 from ..app import output
@@ -30,7 +30,6 @@ from ..schema import (
     object_of,
     text_of,
 )
-from ..units import iso_time
 
 znode = make_group(
     "znode",

@@ -10,6 +10,7 @@ import click
 
 from zkgroup.admin.znodes import create_chroot_change, plan_chroot
 from zkgroup.errors import EmbeddedServerError
+from zkgroup.model.text import counted
 
 from ..app import group, output, shared
 from ..confirm import run_at_once
@@ -18,7 +19,6 @@ from ..param_types import size
 from ..render import Output, echo_err
 from ..schema import Document, NamedKeys
 from ..serving import READY, StopSignals
-from ..units import counted
 
 if TYPE_CHECKING:
     from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

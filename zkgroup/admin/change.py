@@ -304,11 +304,6 @@ def zkgroup_text(words: Sequence[str]) -> str:
     return shlex.join(["zkgroup", *words])
 
 
-def counted(count: int, what: str) -> str:
-    """`1 offset`, `2 offsets`."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _user() -> str:
     try:
         return getpass.getuser()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zkgroup.admin.change import AdminChange, ChangePlan, counted
+from zkgroup.admin.change import AdminChange, ChangePlan
 from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.admin.guards import clients_error, write
 from zkgroup.clients import coordinators
@@ -26,6 +26,7 @@ from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
+from zkgroup.model.text import counted
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, SlotOwner, slots_path

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.change import AdminChange, ChangePlan, counted
+from zkgroup.admin.change import AdminChange, ChangePlan
 from zkgroup.admin.cluster.brokers import (
     held_topics,
     is_controller_only,
@@ -40,7 +40,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Create
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 from zkgroup.znodes.admin_requests import (
     PartitionVerdict,
     PreferredElection,

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zkgroup.admin.change import AdminChange, ChangePlan, counted, undo_record
+from zkgroup.admin.change import AdminChange, ChangePlan, undo_record
 from zkgroup.admin.coordinated_groups import delete_stored_group, stored_znodes
 from zkgroup.admin.guards import (
     changed_error,
@@ -37,7 +37,8 @@ from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
-from zkgroup.model.requests import Create, Delete, Operation, SetData, hex_session
+from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.model.text import counted, hex_session
 from zkgroup.znodes.consumers import (
     Offset,
     Registration,

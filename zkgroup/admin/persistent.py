@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, counted, undo_record
+from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, undo_record
 from zkgroup.admin.guards import are_gone, transact
 from zkgroup.errors import ConflictError, OperationRefusedError, PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.reader import group_names, read_permitted_snapshots
 from zkgroup.model import Znode
 from zkgroup.model.requests import Code, Create, Delete, Operation
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.deletions import DELETES_BYTES_MAX, DELETES_MAX, in_transactions
 from zkgroup.znodes.sessions import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from zkgroup.admin.change import AdminChange, counted, undo_record
+from zkgroup.admin.change import AdminChange, undo_record
 from zkgroup.admin.cluster.controller import has_controller
 from zkgroup.admin.configs import ConfigPlan, alter_config_change, entity_named, plan_config
 from zkgroup.admin.files import parse_reassignment
@@ -34,7 +34,7 @@ from zkgroup.groups.reader import snapshot_or_empty
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.config import EntityKind

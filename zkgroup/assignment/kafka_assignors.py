@@ -1,23 +1,18 @@
-"""Java's orders and hashes, which every member of a group must reproduce exactly.
+"""Kafka's strategies `range` and `roundrobin`, and Java's orders and hashes that every member must reproduce.
 
-Nothing here or in the assignors iterates a set or uses `hash()`: Python salts string hashes per process.
+Nothing here or in the other assignors iterates a set or uses `hash()`: Python salts string hashes per
+process. Source: RangeAssignor and RoundRobinAssignor in kafka/consumer/PartitionAssignor.scala@0.8.2.2.
 
-The strategy `range`, Kafka's default: each topic is cut into contiguous blocks, one per thread.
+`range`, Kafka's default, cuts each topic into contiguous blocks, one per thread. For a topic with partitions
+P and threads T, both sorted, let n = |P| div |T| and e = |P| mod |T|. The thread at index i gets k = n + (1
+if i < e else 0) partitions from index n*i + min(i, e) on. For example 10 partitions and 3 threads give 0-3,
+4-6, 7-9. Every topic is cut on its own, so the first threads get the remainders of all topics.
 
-For a topic with partitions P and threads T, both sorted, let n = |P| div |T| and e = |P| mod |T|. The
-thread at index i gets k = n + (1 if i < e else 0) partitions from index n*i + min(i, e) on. For example
-10 partitions and 3 threads give 0-3, 4-6, 7-9. Every topic is cut on its own, so the first threads get the
-remainders of all topics. (RangeAssignor in kafka/consumer/PartitionAssignor.scala@0.8.2.2.)
-
-The strategy `roundrobin`: the partitions of all topics, in the order of a Java hash, to threads in turn.
-
-Precondition: every subscribed topic has the same threads, which means that every member subscribes to the
-same topics with the same number of threads each. (RoundRobinAssignor in
-kafka/consumer/PartitionAssignor.scala@0.8.2.2.)
-
-The hash is that of the text `[topic,partition]`. If two texts have the same hash, the JVM takes them in the
-order of a Scala hash map, which cannot be reproduced. zkgroup members order them by topic and partition, and
-the assignment has a note about it.
+`roundrobin` gives the partitions of all topics, in the order of a Java hash, to threads in turn. Every member
+has to subscribe to the same topics with the same number of threads each. The hash is that of the text
+`[topic,partition]`. If two texts have the same hash, the JVM takes them in the order of a Scala hash map,
+which cannot be reproduced. zkgroup members order them by topic and partition, and the assignment has a note
+about it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The assignment strategies, and which of them a group uses.
+"""The assignment strategies, which of them a group uses, and comparisons of assignments and of their inputs.
 
 A new strategy is a module with its function and a row in `STRATEGIES`: settings, command line, members and
 `zkgroup group verify` take it from there (docs/contributing.md).
 
-Compares assignments: the difference between two of them, and short stable hashes of inputs and results.
-
-Members publish the hashes (views, assignment znode), so that a tool can name the member that disagrees.
-Equal values have equal digests in every process and version; the texts hashed are part of the format.
+Members publish short hashes of inputs and results (views, assignment znode), so that a tool can name the
+member that disagrees. Equal values have equal digests in every process and version; the texts hashed are part
+of the format.
 """
 
 from __future__ import annotations

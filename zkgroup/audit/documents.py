@@ -10,8 +10,7 @@ from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.incident import Cause, FoundIncidents, Incident
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.texts import session_text
-from zkgroup.model import text
+from zkgroup.model.text import hex_session, iso_time
 
 SCHEMA = "zkgroup.audit_findings/1"
 
@@ -50,7 +49,7 @@ def finding_fields(one: Finding) -> dict[str, Any]:
         "group": one.group,
         "topic": one.topic,
         "partition": one.partition,
-        "session": session_text(one.session) if one.session else None,
+        "session": hex_session(one.session) if one.session else None,
         **_times(one),
         "detail": one.detail,
     }
@@ -73,7 +72,7 @@ def cause_fields(cause: Cause) -> dict[str, Any] | None:
     return {
         "kind": cause.kind,
         "what": cause.what,
-        "session": session_text(cause.session) if cause.session else None,
+        "session": hex_session(cause.session) if cause.session else None,
         "zxid": cause.zxid,
         "time": iso_time(cause.time_ms),
     }
@@ -82,8 +81,3 @@ def cause_fields(cause: Cause) -> dict[str, Any] | None:
 def as_of(facts: Facts) -> dict[str, Any]:
     """The last transaction that was read."""
     return {"zxid": max(facts.end_zxid, 0), "time": iso_time(facts.end_ms)}
-
-
-def iso_time(epoch_ms: int | None) -> str | None:
-    """ISO-8601 UTC with milliseconds; None for no time, and for one that no calendar has."""
-    return None if epoch_ms is None else text.iso_time(epoch_ms)

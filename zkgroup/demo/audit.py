@@ -23,7 +23,6 @@ from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Source, require_columns
-from zkgroup.audit.inputs.texts import session_text
 from zkgroup.demo.checks import CheckResult, checked
 from zkgroup.demo.flight_data import TOPIC, decode_lines
 from zkgroup.demo.group import NAMES, GroupRun
@@ -31,7 +30,7 @@ from zkgroup.errors import OperationRefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, SetData
-from zkgroup.model.text import named
+from zkgroup.model.text import hex_session, named
 from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.znodes.consumers import Offset, Owner
 
@@ -191,7 +190,7 @@ class AuditRun(GroupRun):
             if (zxid := one.from_zxid or 0) in known
             and known[zxid] != (one.group, one.topic, one.partition, one.session)
         ]
-        sessions = sorted({session_text(one.session) for one in self.planted})
+        sessions = sorted({hex_session(one.session) for one in self.planted})
         text = (
             f"partitions {', '.join(str(one.partition) for one in self.planted)}; session {named(sessions)}"
         )

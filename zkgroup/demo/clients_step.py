@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkgroup.admin.change import counted
 from zkgroup.demo.checks import CheckResult, checked
 from zkgroup.demo.cluster import REPLICATION, ClusterRun, values_in
 from zkgroup.demo.kafka_clients import ClientRecord, PythonClient
 from zkgroup.demo.kafka_tools import CONSOLE, KafkaTools
 from zkgroup.model import TopicPartition
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 
 TOPIC = "clients"
 """It has one partition, to which all clients produce at once."""

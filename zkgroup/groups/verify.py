@@ -18,7 +18,7 @@ from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
 from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, T
 from zkgroup.model import EvaluatedMember, TopicPartition
-from zkgroup.model.requests import hex_session
+from zkgroup.model.text import hex_session
 from zkgroup.znodes.consumers import Owner, Registration, owners_topic_path
 from zkgroup.znodes.sessions import effect_without_session, is_leftover
 

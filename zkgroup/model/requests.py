@@ -361,8 +361,3 @@ class Znode(NamedTuple):
     """The data; None if the server stores null, which is not the empty string."""
     stat: ZnodeStat
     """Its Stat: versions, zxids and times."""
-
-
-def hex_session(session_id: int) -> str:
-    """A session id as ZooKeeper's own tools print it."""
-    return f"0x{session_id & 0xFFFF_FFFF_FFFF_FFFF:x}"

@@ -1,6 +1,6 @@
-"""Text of others, made harmless for a terminal, a log or a spreadsheet; and lists in messages.
+"""Texts for people and documents: lists, counts, times, durations, sessions.
 
-Times as texts, for documents and errors alike.
+Text of others is made harmless for a terminal, a log or a spreadsheet.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ def named(things: Iterable[object], most: int = NAMED, separator: str = ", ") ->
     return separator.join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def iso_time(epoch_ms: int) -> str | None:
-    """ISO-8601 UTC with milliseconds; None for a time that no calendar has."""
-    text = _second_text(epoch_ms // 1000)
-    return None if text is None else f"{text}.{epoch_ms % 1000:03d}Z"
+def iso_time(epoch_ms: int | None) -> str | None:
+    """ISO-8601 UTC with milliseconds; None for no time, and for one that no calendar has."""
+    if epoch_ms is None or (text := _second_text(epoch_ms // 1000)) is None:
+        return None
+    return f"{text}.{epoch_ms % 1000:03d}Z"
 
 
 @lru_cache(maxsize=1 << 12)
@@ -73,3 +74,30 @@ def _second_text(epoch_s: int) -> str | None:
 def time_text(epoch_ms: int) -> str:
     """The same for an error; milliseconds where no calendar has the time."""
     return iso_time(epoch_ms) or f"{epoch_ms} ms since 1970"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: `1 commit`, `2 commits`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def session_digits(sessions: Iterable[int]) -> int:
+    """The number of last digits, two or more, that differ between all these sessions."""
+    texts = {hex_session(session) for session in sessions}
+    return next((n for n in range(2, 17) if len({text[-n:] for text in texts}) == len(texts)), 16)
+
+
+def duration_text(ms: int) -> str:
+    """A duration in the unit that leaves one to three digits; below 0, after a step of the clock, is 0."""
+    ms = max(ms, 0)
+    if ms < 1_000:
+        return f"{ms} ms"
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min")):
+        if ms >= 2 * size:
+            return f"{ms / size:.1f} {unit}"
+    return f"{ms / 1_000:.1f} s"
+
+
+def hex_session(session_id: int) -> str:
+    """A session id as ZooKeeper's own tools print it."""
+    return f"0x{session_id & 0xFFFF_FFFF_FFFF_FFFF:x}"

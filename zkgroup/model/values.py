@@ -1,6 +1,6 @@
 """Values of consumer groups: partitions, lease grants, subscriptions, members and assignments.
 
-`quick_init`: frozen dataclasses that are made at half the cost.
+`quick_init` makes frozen dataclasses such as these at half the cost.
 """
 
 from __future__ import annotations

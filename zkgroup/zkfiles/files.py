@@ -1,18 +1,14 @@
-"""Finds the files of a folder that are ZooKeeper's, by their names.
+"""The files of a server: found in a folder by their names, and read as bytes, whatever they are packed in.
 
-Source: Util.getZxidFromName and SnapStream.java of ZooKeeper 3.9. A snapshot's name has the last zxid that
-was applied when its dump began, a log's that of its first record; hex, so they are sorted as numbers.
-
-The bytes of a file, whatever it is packed in: plain, gzip, or the JVM's snappy stream.
-
-Sources: SnapStream.java of ZooKeeper 3.9, and SnappyInputStream of xerial's snappy-java, whose stream is not
-the official framing format. Servers compress snapshots only; logs are gzipped by those who
-archive them. The first bytes show what a file is packed in, for copies are renamed.
+A snapshot's name has the last zxid that was applied when its dump began, a log's that of its first record;
+hex, so they are sorted as numbers. Servers compress snapshots only, by gzip or in the stream of xerial's
+snappy-java, which is not the official framing format; logs are gzipped by those who archive them. The first
+bytes show what a file is packed in, for copies are renamed.
 
 Files are read in order and in pieces, not mapped: a server that cuts its log back while it is mapped would
 end this process, and packed files can be read in no other way. Nothing is inflated before it is asked for.
-
-Raw blocks of snappy. Source: format_description.txt of google/snappy.
+Sources: Util.getZxidFromName and SnapStream.java of ZooKeeper 3.9, SnappyInputStream of snappy-java,
+format_description.txt of google/snappy.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""The few types of ZooKeeper's serialisation, read from bytes that may be anything.
+"""ZooKeeper's serialisation, read from bytes that may be anything: its few types, and an entry of a log.
 
-Source: BinaryInputArchive.java of ZooKeeper 3.9: big endian, nothing aligned, nothing tagged; buffers, texts
-and vectors have an int in front, -1 for null. Every length is compared with what is there before it is used.
-The functions `..._at` give a value with the place behind it, which costs half of a call of an object that
-moves. They raise JuteError.
+Everything is big endian, nothing aligned, nothing tagged; buffers, texts and vectors have an int in front, -1
+for null. Every length is compared with what is there before it is used. The functions `..._at` give a value
+with the place behind it, which costs half of a call of an object that moves. They raise JuteError.
 
-One entry of a transaction log as a Transaction.
-
-Sources: zookeeper.jute (TxnHeader and the bodies), SerializeUtils.deserializeTxn and TxnDigest of ZooKeeper
-3.4 to 3.9. A body has no length of its own and no version: what is left behind it shows which sections the
-server wrote, for each can be switched off.
+The body of a transaction has no length of its own and no version: what is left behind it shows which sections
+the server wrote, for each can be switched off. Sources: BinaryInputArchive.java, zookeeper.jute (TxnHeader
+and the bodies), SerializeUtils.deserializeTxn and TxnDigest of ZooKeeper 3.4 to 3.9.
 """
 
 from __future__ import annotations

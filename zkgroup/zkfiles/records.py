@@ -1,16 +1,12 @@
-"""The contents of a transaction log and of a snapshot, as plain values.
+"""The contents of a transaction log and of a snapshot as plain values, with their zxids and lifetimes.
 
-Sources: zookeeper.jute, DataTree.java and FileTxnLog.java of ZooKeeper 3.4 to 3.9.
+A zxid has the leader's epoch in the upper half, a count within it in the lower. A znode's ephemeralOwner says
+how it ends: with a session, as a container, after a time to live, or never. Whether a server took owners from
+0xff00... on for times to live depends on a setting that no file holds (`extendedTypesEnabled`). A session id
+of server 255 has parts of a clock in the 16 bits below the top byte, a time to live has zeros there, so these
+distinguish them. Before 3.6 the record of a session's end does not say what goes with it: `Ephemerals` does.
 
-The end of a znode by its ephemeralOwner: with a session, as a container, after a time to live, or never.
-
-Source: EphemeralType.java@3.9. Whether a server took owners from 0xff00... on for times to live depends on a
-setting that no file holds (`extendedTypesEnabled`). A session id of server 255 has parts of a clock in the 16
-bits below the top byte, a time to live has zeros there, so these distinguish them.
-
-Before 3.6 the record of a session's end does not say what goes with it: `Ephemerals` does.
-
-The parts of a zxid: the leader's epoch in the upper half, a count within it in the lower.
+Sources: zookeeper.jute, DataTree.java and FileTxnLog.java of ZooKeeper 3.4 to 3.9, EphemeralType.java of 3.9.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Names of groups, topics, members and threads, and of sequential znodes.
+"""Names of groups, topics, members and threads, and of sequential znodes; lists of partitions in JSON.
 
 Shapes of kafka/consumer/ZookeeperConsumerConnector.scala@0.8.2.2. A member id is `<group>_<consumer id>`,
 where a generated consumer id is `<host>-<epoch ms>-<8 hex>`; a thread id is `<member id>-<number>`. Group and
 host may contain `_` and `-`, so the known group is removed from the left, and the rest read from the right.
-
-Lists of `{"topic":"orders","partition":0}` in requests and notifications.
 """
 
 from __future__ import annotations

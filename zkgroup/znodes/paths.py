@@ -99,3 +99,8 @@ def _is_number(name: str) -> bool:
 def zkgroup_path() -> str:
     """The parent of zkgroup's znodes that belong to no group."""
     return "/zkgroup"
+
+
+def subtree_text(path: str, depth: int) -> str:
+    """The first names of a path: `/consumers/g` of `/consumers/g/ids` at depth 2."""
+    return "/".join(path.split("/")[: depth + 1]) or "/"

@@ -26,6 +26,7 @@ from zkgroup.audit.inputs.opening import path_of
 from zkgroup.audit.inputs.source import PointInTime, require_columns, require_spark
 from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
+from zkgroup.model.text import counted, iso_time
 
 from ...app import Command, fail_check, output, shared
 from ...audit_rows import SESSION_KEY, SPAN, Brief, LastTransaction, document, hex_zxid
@@ -46,7 +47,6 @@ from ...schema import (
     nullable,
     object_of,
 )
-from ...units import counted, iso_time
 from .incident_text import STYLES, show_incidents
 from .inputs import (
     Inputs,

@@ -20,12 +20,12 @@ from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import require_group
 from zkgroup.audit.inputs.source import PointInTime, is_within
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted
 
 from ...app import fail_check, output
 from ...audit_rows import OWNER, SPAN, Brief, LastTransaction, document, hex_zxid, life_columns, session_text
 from ...render import Cell, Output, echo_err
 from ...schema import COUNT, SESSION, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
-from ...units import counted
 from .inputs import MOMENT, ONE_PARTITION, Inputs, between_options, command, input_options, opened
 
 _SESSION_STYLES = {"expired": "bad", "open": "good"}

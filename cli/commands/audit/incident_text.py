@@ -9,11 +9,10 @@ from zkgroup.audit.documents import counts_of
 from zkgroup.audit.findings.rules import Severity
 from zkgroup.audit.incidents.incident import Incident, cause_text, damage_text
 from zkgroup.audit.incidents.titles import called
-from zkgroup.model.text import escaped
+from zkgroup.model.text import escaped, iso_time
 
 from ...audit_rows import hex_zxid
 from ...render import Output
-from ...units import iso_time
 
 WIDTH = 80
 """Columns of the text where no terminal gives another number."""

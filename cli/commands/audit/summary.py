@@ -9,12 +9,12 @@ from zkgroup.audit.findings.engine import audit
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.incident import SummaryRow, summaries
 from zkgroup.audit.inputs.source import PointInTime
+from zkgroup.model.text import counted, iso_time
 
 from ...app import fail_check, output
 from ...audit_rows import LastTransaction, document
 from ...render import Cell, echo_err
 from ...schema import KeyColumn, NamedKeys, Shape
-from ...units import counted, iso_time
 from .findings import echo_skipped
 from .inputs import Inputs, between_options, command, input_options, opened
 

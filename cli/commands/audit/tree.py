@@ -14,6 +14,7 @@ from zkgroup.audit.inputs.opening import ROUNDS, inconsistency_of, walk
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
+from zkgroup.model.text import counted
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
 from zkgroup.zkfiles.history import State, ZnodeChange
 from zkgroup.zkfiles.tree import Tree
@@ -23,7 +24,7 @@ from ...audit_rows import LastTransaction, document, hex_zxid
 from ...context import connected, target
 from ...render import echo_err
 from ...schema import STRING, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, text_of
-from ...units import counted, size
+from ...units import size
 from ..znode import ZNODE, draw
 from .inputs import MOMENT, Inputs, command, input_options, opened, progress
 

@@ -44,8 +44,8 @@ from zkgroup.audit.findings.times import Interval
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.source import SeenTree
-from zkgroup.audit.inputs.texts import session_text
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import hex_session
 from zkgroup.zkfiles.records import AclEntry, Operation, TransactionType
 from zkgroup.zkfiles.tree import Tree
 
@@ -212,7 +212,7 @@ class History:
         if finding.topic is not None:
             words.append(f"{finding.topic}-{'*' if finding.partition is None else finding.partition}")
         if finding.session is not None:
-            words.append(session_text(finding.session))
+            words.append(hex_session(finding.session))
         return f"{' '.join([*words, *self.time(finding)])}: {finding.detail}"
 
     def time(self, interval: Interval) -> Iterator[str]:
@@ -227,8 +227,8 @@ class History:
 
     def owners(self, events: list[Event], facts: Facts) -> Iterator[Iterable[str]]:
         for life in owners_of(rows_by_partition(events).get(T0_OF_G, []), facts):
-            ender = [] if life.ender is None else [f"by {session_text(life.ender)}"]
-            yield life.thread, session_text(life.session), *self.time(life), life.ended_by, *ender
+            ender = [] if life.ender is None else [f"by {hex_session(life.ender)}"]
+            yield life.thread, hex_session(life.session), *self.time(life), life.ended_by, *ender
 
     def offsets(self, events: list[Event], facts: Facts) -> Iterator[Iterable[str]]:
         for row in offsets_of(rows_by_partition(events).get(T0_OF_G, []), facts, "g"):
@@ -237,7 +237,7 @@ class History:
             )
             owned = {True: "owned", False: "not owned", None: "unknown"}[row.owned]
             yield (
-                *(row.kind, session_text(row.session), *row.members, *self.time(moment)),
+                *(row.kind, hex_session(row.session), *row.members, *self.time(moment)),
                 *(f"{row.previous} -> {row.offset},", owned, f"by {row.owner}", *["rewind"] * row.is_rewind),
             )
 
@@ -250,7 +250,7 @@ class History:
                 *["controller"] * row.was_controller,
             ]
             yield (
-                *(session_text(row.session), f"of {row.server}, {row.timeout_ms} ms", *self.time(row)),
+                *(hex_session(row.session), f"of {row.server}, {row.timeout_ms} ms", *self.time(row)),
                 *(row.ended, f"writes {row.writes}, silent {row.silence_ms} ms,"),
                 *(f"{row.ephemerals} of {row.created} ephemerals", *was),
             )

@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.inputs.facts import server_of
-from zkgroup.audit.inputs.texts import (
-    count_text,
-    duration_text,
-    only_group,
-    session_text,
-    subtree_text,
-    who,
-)
+from zkgroup.audit.inputs.facts import only_group, server_of, who
+from zkgroup.model.text import counted, duration_text, hex_session
+from zkgroup.znodes.paths import subtree_text
 
 
 @pytest.mark.parametrize(
@@ -37,7 +31,7 @@ def test_durations_have_the_unit_that_suits_them(ms: int, text: str) -> None:
 
 def test_sessions_are_unsigned_and_name_their_server() -> None:
     """As ZooKeeper's tools print them; a server's number may set the sign."""
-    assert session_text(-1) == "0xffffffffffffffff"
+    assert hex_session(-1) == "0xffffffffffffffff"
     assert (server_of(-1), server_of(0x0300_0000_0000_0001)) == (255, 3)
 
 
@@ -49,8 +43,8 @@ def test_a_subtree_is_the_first_names_of_a_path() -> None:
 
 def test_counts_agree_with_their_nouns() -> None:
     """Regular ones by themselves."""
-    assert [count_text(number, "commit") for number in (0, 1, 2)] == ["0 commits", "1 commit", "2 commits"]
-    assert [count_text(number, "child", "children") for number in (1, 2)] == ["1 child", "2 children"]
+    assert [counted(number, "commit") for number in (0, 1, 2)] == ["0 commits", "1 commit", "2 commits"]
+    assert [counted(number, "child", "children") for number in (1, 2)] == ["1 child", "2 children"]
 
 
 def test_a_session_is_named_by_what_it_registered() -> None:

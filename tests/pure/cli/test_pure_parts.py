@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from zkgroup_cli.member_events import EventPrinter
 from zkgroup_cli.params import parse_settings
 from zkgroup_cli.render import Cell, Output, TableColumn, render, short_name, shorten
-from zkgroup_cli.units import age, counted, iso_time, parse_duration_ms, parse_iso_duration_ms, parse_time_ms
+from zkgroup_cli.units import age, parse_duration_ms, parse_iso_duration_ms, parse_time_ms
 
 from zkgroup.errors import ConfigError
+from zkgroup.model.text import counted, iso_time
 from zkgroup.settings import GroupSettings
 
 COLUMNS = [

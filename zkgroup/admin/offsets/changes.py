@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from zkgroup.admin.change import AdminChange, ChangeResult, counted, undo_record
+from zkgroup.admin.change import AdminChange, ChangeResult, undo_record
 from zkgroup.admin.files import SavedOffset
 from zkgroup.admin.guards import clients_error, living_group_error
 from zkgroup.admin.offsets.planning import (
@@ -26,7 +26,7 @@ from zkgroup.groups.reader import read_snapshot, snapshot_to_change
 from zkgroup.groups.reads import describe_offsets
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 from zkgroup.znodes.consumers import SubscriptionKind
 
 Selection: TypeAlias = Sequence[tuple[str, Sequence[int]]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, counted, nothing, undo_record
+from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, nothing, undo_record
 from zkgroup.admin.cluster.brokers import readable_topics, topic_names
 from zkgroup.admin.cluster.controller import (
     ZKGROUP_VERSION,
@@ -28,7 +28,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Delete, Operation, SetData
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 from zkgroup.placement import PlannedMove
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic

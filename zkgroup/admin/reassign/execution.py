@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from zkgroup.admin.change import AdminChange, as_they_are, counted, nothing, undo_record
+from zkgroup.admin.change import AdminChange, as_they_are, nothing, undo_record
 from zkgroup.admin.cluster.brokers import topic_names
 from zkgroup.admin.reassign.progress import (
     DONE,
@@ -23,6 +23,7 @@ from zkgroup.admin.reassign.throttles import Throttled, clear_throttles, read_th
 from zkgroup.admin.topics.alteration import NO_LEAVING_BROKERS
 from zkgroup.errors import RefusedError
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model.text import counted
 from zkgroup.znodes.admin_requests import Move
 
 

@@ -12,11 +12,11 @@ from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
 
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, members_of
 from zkgroup.audit.inputs.keys import Key
-from zkgroup.audit.inputs.texts import first_of, members_of
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import named
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, owners_path
 from zkgroup.znodes.paths import path_kind
@@ -53,7 +53,7 @@ def require_partition(partition: TopicPartition, shown: Collection[GroupPartitio
             with suppress(CorruptZnodeError):
                 known |= set(Topic.decode(Topic.path(partition.topic), change.data).partitions)
     if partition.partition not in known:
-        numbers = first_of([*map(str, sorted(known))], most=8) or "none"
+        numbers = named(sorted(known), most=8) or "none"
         raise NotFoundError(f"{partition}: no such partition; those of {partition.topic}: {numbers}")
 
 

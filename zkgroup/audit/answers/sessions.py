@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from zkgroup.audit.inputs.facts import Facts, SessionLife, server_of
-from zkgroup.audit.inputs.texts import brokers_of, members_of
+from zkgroup.audit.inputs.facts import Facts, SessionLife, brokers_of, members_of, server_of
 
 SessionEnd = Literal["closed", "expired", "open"]
 

@@ -20,8 +20,8 @@ from zkgroup.audit.findings.cluster import (
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import REPLICATION, Key
-from zkgroup.audit.inputs.texts import count_text, duration_text, first_of
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.paths import path_kind
 
 _NAMED_MAX: Final = 5
@@ -86,7 +86,7 @@ def _led_text(led: set[TopicPartition]) -> str:
     if not led:
         return "it led nothing"
     topics = sorted({each.topic for each in led})
-    return f"it led {count_text(len(led), 'partition')} of {first_of(topics, _NAMED_MAX)}"
+    return f"it led {counted(len(led), 'partition')} of {named(topics, _NAMED_MAX)}"
 
 
 @Rule(

@@ -17,9 +17,9 @@ from zkgroup.audit.findings.times import Moment
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import DataChange, Facts, Life
 from zkgroup.audit.inputs.keys import BY_TOPIC, Key
-from zkgroup.audit.inputs.texts import session_text
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import hex_session
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -254,7 +254,7 @@ def controller_name(life: Life) -> str:
     """The broker that a `/controller` names, and its session."""
     value = decoded(ControllerRegistration.decode, life.path, life.data)
     broker = "a controller that cannot be read" if value is None else f"broker {value.broker}"
-    return f"{broker} (session {session_text(life.session)})"
+    return f"{broker} (session {hex_session(life.session)})"
 
 
 def absences(
@@ -289,4 +289,4 @@ def ending_text(facts: Facts, life: Life) -> str:
     if session is not None and session.to_zxid == life.to_zxid:
         return "its session expired" if session.expired else "it closed its session"
     ended_by = life.ended_by or 0
-    return "deleted by itself" if ended_by == life.session else f"deleted by session {session_text(ended_by)}"
+    return "deleted by itself" if ended_by == life.session else f"deleted by session {hex_session(ended_by)}"

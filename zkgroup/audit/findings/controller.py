@@ -26,10 +26,10 @@ from zkgroup.audit.findings.cluster import (
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
 from zkgroup.audit.findings.times import is_alive
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.facts import DataChange, Facts, Life
+from zkgroup.audit.inputs.facts import DataChange, Facts, Life, brokers_of, who
 from zkgroup.audit.inputs.keys import ADMIN, BY_DECISION, CONTROLLER, Key
-from zkgroup.audit.inputs.texts import brokers_of, count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -222,7 +222,7 @@ def _decisions(rows: KeyRows) -> Iterator[_Decision]:
                 earlier, asked = asked or {}, _asked_for(event)
                 taken = 0 if asked is None else len(earlier.keys() - asked.keys())
                 if event.op == "set" and taken:
-                    what = f"{count_text(taken, 'entry', 'entries')} taken off {event.path}"
+                    what = f"{counted(taken, 'entry', 'entries')} taken off {event.path}"
             if what is not None and not event.seed:  # tools make requests, and may change them
                 yield _Decision(event, what)
         elif place.kind == "controller_epoch":
@@ -362,8 +362,8 @@ def _stood_long(
         what = "the request names no partition, and Kafka 0.8.2.2 never removes such a one"
     else:
         untouched = [str(move) for move in sorted(targets) if not _was_touched(move, since[move].zxid, facts)]
-        begun = f"; not even begun: {first_of(untouched, _NAMED_MAX)}" if untouched else ""
-        what = f"{count_text(len(targets), 'partition')} to be moved{begun}"
+        begun = f"; not even begun: {named(untouched, _NAMED_MAX)}" if untouched else ""
+        what = f"{counted(len(targets), 'partition')} to be moved{begun}"
     detail = f"{what}; {'stood' if done else 'has stood'} for {duration_text(stood_ms)}"
     yield change_finding("stuck_reassignment", "warning", made, done, detail)
 

@@ -9,13 +9,14 @@ from typing import NamedTuple
 from zkgroup.audit.findings.record_checks import disagreements, record_checks_of
 from zkgroup.audit.findings.rules import Bounds, Finding, Severity, WholeRule
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.texts import count_text, duration_text, subtree_text
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.model.text import counted, duration_text
 from zkgroup.zkfiles.files import ServerFile
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Hole, epoch_of, hole_between
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.verification import HistoryVerification
+from zkgroup.znodes.paths import subtree_text
 
 
 class _Seen(NamedTuple):
@@ -76,10 +77,10 @@ def _compared(before: _Seen, after: _Seen, depth: int) -> Iterator[Finding]:
     changed = by_subtree(path for path, mzxid in new.items() if old.get(path, mzxid) != mzxid)
     had, has = by_subtree(old), by_subtree(new)
     for subtree in sorted(added | removed | changed):
-        sizes = [count_text(seen.sizes[subtree], "byte") for seen in (before, after)]
+        sizes = [counted(seen.sizes[subtree], "byte") for seen in (before, after)]
         detail = (
             f"{subtree}: {added[subtree]} added, {removed[subtree]} removed, {changed[subtree]} changed;"
-            f" {count_text(had[subtree], 'znode')}, {sizes[0]} of data -> {has[subtree]}, {sizes[1]}"
+            f" {counted(had[subtree], 'znode')}, {sizes[0]} of data -> {has[subtree]}, {sizes[1]}"
         )
         zxids, times = (before.zxid, after.zxid), (before.latest_ms or None, after.latest_ms or None)
         yield Finding("growth", "info", None, None, None, None, *zxids, *times, detail)
@@ -101,7 +102,7 @@ def ensemble_election(history: History, facts: Facts, bounds: Bounds) -> Iterato
         before, after = epoch_of(step.from_zxid), epoch_of(step.to_zxid)
         silence = duration_text(step.to_ms - step.from_ms)
         idle = after - before - 1
-        more = f"; {count_text(idle, 'epoch')} between them without a write" if idle > 0 else ""
+        more = f"; {counted(idle, 'epoch')} between them without a write" if idle > 0 else ""
         detail = f"epoch {before} -> {after}, no write for {silence}{more}"
         yield Finding.during("ensemble_election", "info", step, detail)
 
@@ -138,7 +139,7 @@ def history_hole(history: History, facts: Facts, bounds: Bounds) -> Iterator[Fin
     for (lowest, highest), from_ms, to_ms, where in holes:
         how_many = "zxids are"
         if epoch_of(lowest) == epoch_of(highest):
-            how_many = count_text(highest - lowest + 1, "zxid is", how_many)
+            how_many = counted(highest - lowest + 1, "zxid is", how_many)
         ends = (lowest, highest, from_ms, to_ms)
         detail = f"{how_many} in no file, {where}"
         yield Finding("history_hole", "error", None, None, None, None, *ends, detail)
@@ -186,7 +187,7 @@ def split_history(history: History, facts: Facts, bounds: Bounds) -> Iterator[Fi
     """
     for each in disagreements(history):
         if not each.is_of_digests_only:
-            how_many = count_text(each.size, "record is", "records are")
+            how_many = counted(each.size, "record is", "records are")
             detail = f"{how_many} not the same on all servers: {each.sides}"
             yield Finding.during("split_history", "error", each, detail)
 
@@ -252,7 +253,7 @@ def _mismatches(history: History, verification: HistoryVerification) -> Iterator
             yield severity, check.zxid, check.zxid, f"{check.path.name}: {detail}"
     for each in disagreements(history):
         if each.is_of_digests_only:
-            how_many = count_text(each.size, "digest is", "digests are")
+            how_many = counted(each.size, "digest is", "digests are")
             detail = f"{how_many} not the same on all servers: {each.sides}"
             yield "error", each.from_zxid, each.to_zxid, detail
 
@@ -268,8 +269,8 @@ def _coverage(history: History, verification: HistoryVerification) -> Iterator[_
         why = f" to all: digests begin at {checks.first_digest:#x}"
     detail = (
         f"not_applicable{why}; compared instead were what {checks.without_digest} records say of the tree"
-        f" before them, and {count_text(compared, 'snapshot')} with the tree replayed"
+        f" before them, and {counted(compared, 'snapshot')} with the tree replayed"
     )
     if verification.unchecked:
-        detail += f"; {count_text(verification.unchecked, 'record')} could not be compared with anything"
+        detail += f"; {counted(verification.unchecked, 'record')} could not be compared with anything"
     yield "info", None, None, detail

@@ -27,8 +27,8 @@ from zkgroup.audit.findings.membership import (
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import DataChange, Facts, Life
 from zkgroup.audit.inputs.keys import Key
-from zkgroup.audit.inputs.texts import session_text
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import hex_session
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
 from zkgroup.znodes.paths import PathKind, partition_of, path_kind
@@ -310,7 +310,7 @@ class _Rebalances:
             if not is_session_end(self._facts, event):
                 current.released[tp] = claim
             return
-        thief = session_text(event.session)
+        thief = hex_session(event.session)
         if ("stolen claim", thief) not in {(trigger.cause, trigger.what) for trigger in current.triggers}:
             current.triggers.append(Trigger("stolen claim", thief, event.zxid, event.time_ms))
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.inputs.events import SET, SET_ACL, Event
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, who
 from zkgroup.audit.inputs.keys import BY_SUBTREE, Key, Keys
-from zkgroup.audit.inputs.texts import count_text, subtree_text, who
+from zkgroup.model.text import counted
 from zkgroup.zkfiles.records import Acl, epoch_of
 from zkgroup.znodes.brokers import broker_ids_path, brokers_path, topics_path
 from zkgroup.znodes.consumers import consumers_path, ids_path
 from zkgroup.znodes.controller import ControllerRegistration
-from zkgroup.znodes.paths import path_kind
+from zkgroup.znodes.paths import path_kind, subtree_text
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import ScreenTables
@@ -125,14 +125,14 @@ def _large_subtrees(sizes: Mapping[str, int], depth: int, enough: float) -> Iter
             wide = f"; the widest is {widest} with {_children_text(children[widest])}" if widest else ""
             data = sum(sizes[path] for path in paths)
             detail = (
-                f"{subtree}: {count_text(len(paths), 'znode')} with {data} bytes of data;"
+                f"{subtree}: {counted(len(paths), 'znode')} with {data} bytes of data;"
                 f" the largest is {largest} with {sizes[largest]}{wide}"
             )
             yield Finding("znode_bloat", "info", detail=detail)
 
 
 def _children_text(number: int) -> str:
-    return count_text(number, "child", "children")
+    return counted(number, "child", "children")
 
 
 @Rule(
@@ -165,8 +165,8 @@ def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
     most, minus_zxid = max((watchers, -event.zxid) for watchers, event in woken)
     wakings = sum(watchers for watchers, _ in woken)
     detail = (
-        f"{count_text(len(woken), 'change')} of {key[0]} woke"
-        f" {count_text(wakings, 'watcher')}, at most {most} at once (zxid 0x{-minus_zxid:x})"
+        f"{counted(len(woken), 'change')} of {key[0]} woke"
+        f" {counted(wakings, 'watcher')}, at most {most} at once (zxid 0x{-minus_zxid:x})"
     )
     yield Finding.between("herd_size", "warning", first, last, detail, (group, None, None))
 
@@ -209,9 +209,9 @@ def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
                 share = len(part) / (last.zxid - first.zxid + 1)
                 more = f"; {share:.0%} of all transactions in that time"
         detail = (
-            f"{area}: {count_text(len(part), 'operation')},"
-            f" {count_text(int(tables.sizes(part).sum()), 'byte')} in the busiest minute, {most} of them by"
-            f" {who(tables.facts, session)}; {count_text(hot, 'minute')} like it{more}"
+            f"{area}: {counted(len(part), 'operation')},"
+            f" {counted(int(tables.sizes(part).sum()), 'byte')} in the busiest minute, {most} of them by"
+            f" {who(tables.facts, session)}; {counted(hot, 'minute')} like it{more}"
         )
         group = path_kind(area).name if area.startswith(f"{consumers_path()}/") else None
         yield Finding.between(
@@ -251,8 +251,8 @@ def open_acl(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
         lacking += f" such as {min(missing)};"
     changes = "changes of ACLs are in logs only"
     if tables.facts.has_log:
-        changes = f"{count_text(len(changers), 'change')} of ACLs"
-        changes += f" by {count_text(len(set(changers)), 'session')}"
+        changes = f"{counted(len(changers), 'change')} of ACLs"
+        changes += f" by {counted(len(set(changers)), 'session')}"
     example = f", such as {min(opened)}" if opened and closed else ""
     detail = (
         f"any client may change {len(opened)} of {len(living)} znodes below"

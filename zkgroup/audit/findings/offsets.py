@@ -11,9 +11,9 @@ from zkgroup.audit.findings.cluster import decoded
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, partitions_with
 from zkgroup.audit.findings.times import TimeRange
 from zkgroup.audit.inputs.events import CHECK, CREATE, DELETE, Event
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, is_member, members_of, who
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
-from zkgroup.audit.inputs.texts import count_text, duration_text, is_member, members_of, who
+from zkgroup.model.text import counted, duration_text
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
 
@@ -217,7 +217,7 @@ def commit_rate(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
         writers = len(set(columns.session[rows].tolist()))
         busiest = equal_runs(columns.time_ms[rows] // _MINUTE_MS)[1].max()
         detail = (
-            f"{count_text(len(rows), 'commit')} by {count_text(writers, 'session')},"
+            f"{counted(len(rows), 'commit')} by {counted(writers, 'session')},"
             f" {len(rows) / seconds:.2f}/s, {repeats:.0f} % of them repeat the offset;"
             f" at most {busiest} in one minute"
         )
@@ -266,10 +266,10 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
     if not offsets or facts.end_ms - last_ms <= bounds["idle_ms"]:
         return
     lives = facts.members.get(key[0], ())
-    seen = count_text(len(lives), "registration") if lives else "none"
+    seen = counted(len(lives), "registration") if lives else "none"
     detail = (
         f"no member ({seen} in this history) and no write for"
-        f" {duration_text(facts.end_ms - last_ms)}; {count_text(len(znodes), 'znode')}, {offsets}"
+        f" {duration_text(facts.end_ms - last_ms)}; {counted(len(znodes), 'znode')}, {offsets}"
         " of them offsets"
     )
     yield Finding("dead_group", "info", key[0], from_zxid=zxid, from_ms=last_ms, detail=detail)
@@ -318,7 +318,7 @@ def _why_missing(key: Key, facts: Facts) -> str | None:
     partitions = _partitions(data)
     if partitions is None or partition in partitions:
         return None
-    return f"the topic has {count_text(len(partitions), 'partition')}"
+    return f"the topic has {counted(len(partitions), 'partition')}"
 
 
 @lru_cache(maxsize=1 << 10)

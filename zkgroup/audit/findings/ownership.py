@@ -18,10 +18,10 @@ from zkgroup.audit.findings.membership import (
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, partitions_with
 from zkgroup.audit.findings.times import TimeRange, gaps, is_alive, merged, overlaps
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.facts import Facts, Life, who
 from zkgroup.audit.inputs.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key, partition_of
-from zkgroup.audit.inputs.texts import count_text, duration_text, session_text, who
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted, duration_text, hex_session
 
 
 def _is_known(facts: Facts, session: int) -> bool:
@@ -74,7 +74,7 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
             since = TimeRange(lives[-1].to_zxid or 0, lives[-1].to_ms or 0)
         severity: Severity = "error" if since.ms(facts) > bounds["grace_ms"] else "info"
         detail = (
-            f"owner {owner.thread!r} of session {session_text(owner.session)} stands without a"
+            f"owner {owner.thread!r} of session {hex_session(owner.session)} stands without a"
             f" registration of its member, for {duration_text(since.ms(facts))} at the end"
         )
         yield Finding.during("orphan_owner", severity, since, detail, partition_of(key), owner.session)
@@ -149,10 +149,10 @@ def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
 
 def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life]) -> str:
     """The session that claimed, and what it was; `lives` are all its registrations in the group."""
-    claim = f"{owner.thread!r} was claimed by session {session_text(owner.session)}"
+    claim = f"{owner.thread!r} was claimed by session {hex_session(owner.session)}"
     named = [life for life in there if owner.is_of(member_of(life))]
     if named:
-        return f"{claim}, but {member_of(named[-1])} is registered in {session_text(named[-1].session)}"
+        return f"{claim}, but {member_of(named[-1])} is registered in {hex_session(named[-1].session)}"
     mine = sorted({member_of(life) for life in there if life.session == owner.session})
     if mine:
         return f"{claim}, which is registered as {', '.join(mine)}"
@@ -223,8 +223,8 @@ def _names_of_sessions(facts: Facts, group: str) -> Callable[[int], str]:
         name = member_of(life)
         # Of members that share a client the files do not show which one wrote.
         is_shared = names.get(life.session, name) != name
-        names[life.session] = session_text(life.session) if is_shared else name
-    return lambda session: names.get(session) or session_text(session)
+        names[life.session] = hex_session(life.session) if is_shared else name
+    return lambda session: names.get(session) or hex_session(session)
 
 
 def _overlap_findings(
@@ -237,7 +237,7 @@ def _overlap_findings(
         time = TimeRange(new.from_zxid, new.from_ms, last.zxid, last.time_ms)
         detail = (
             f"{put_out[name].thread!r} committed {times}, up to {duration_text(last.time_ms - new.from_ms)}"
-            f" after {new.thread!r} of session {session_text(new.session)} had claimed"
+            f" after {new.thread!r} of session {hex_session(new.session)} had claimed"
         )
         yield Finding.during("double_ownership", "error", time, detail, partition_of(key), commits[0].session)
 
@@ -367,7 +367,7 @@ def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
     if foreign:
         since = TimeRange(min(each.from_zxid for each in foreign), min(each.from_ms for each in foreign))
         detail = (
-            f"{count_text(len(foreign), 'owner is', 'owners are')} the id of a consumer alone, without"
+            f"{counted(len(foreign), 'owner is', 'owners are')} the id of a consumer alone, without"
             " a thread: the format of another client (kazoo-go, kafka-node)"
         )
         yield Finding.during("foreign_owner_format", "info", since, detail, (key[0], None, None))

@@ -14,10 +14,10 @@ from zkgroup.audit.findings.membership import ExpectedOwners
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.findings.times import Occurrence, TimeRange, full_windows
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.facts import Facts, Life, who
 from zkgroup.audit.inputs.keys import BY_GROUP, BY_MEMBERSHIP, Key
-from zkgroup.audit.inputs.texts import count_text, duration_text, first_of, who
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.paths import path_kind
 
 _HOUR_MS: Final = 3_600_000
@@ -52,10 +52,10 @@ def _of_rebalance(name: str, severity: Severity, about: Rebalance, detail: str) 
 def _rebalance_text(about: Rebalance) -> str:
     causes = [f"{trigger.cause} ({trigger.what})" for trigger in about.triggers]
     parts = [
-        first_of(causes, _TRIGGERS_NAMED) if causes else _NO_CAUSE,
+        named(causes, _TRIGGERS_NAMED) if causes else _NO_CAUSE,
         duration_text(about.to_ms - about.from_ms),
-        f"{count_text(about.members, 'member')} then",
-        f"{count_text(len(about.changes), 'partition')} touched, {_moves_text(about)}",
+        f"{counted(about.members, 'member')} then",
+        f"{counted(len(about.changes), 'partition')} touched, {_moves_text(about)}",
     ]
     if any(change.down_ms for change in about.changes):
         parts.append(f"without owner up to {duration_text(about.down_ms_max)}")
@@ -92,8 +92,8 @@ def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
 
     for first, last, times in full_windows(begins(), most + 1, _HOUR_MS):
         often = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
-        named = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
-        detail = f"{times} rebalances, more than {most} an hour; among their causes: {named}"
+        most_often = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
+        detail = f"{times} rebalances, more than {most} an hour; among their causes: {most_often}"
         yield Finding.between("rebalance_storm", "warning", first, last, detail, (key[0], None, None))
         causes.clear()
 
@@ -164,7 +164,7 @@ def _judge_shares(
     """A warning for what the plan did not mean, info for a plan that is uneven by itself."""
     idle = [member for member, count in owned.items() if not count and meant[member]]
     if idle:
-        return "warning", f"idle, though the plan has partitions for them: {first_of(idle)}"
+        return "warning", f"idle, though the plan has partitions for them: {named(idle, 3)}"
     if _spread(owned) > max(_spread(meant), 1):
         return "warning", f"{_extremes(owned)}; by the plan they would differ by {_spread(meant)}"
     same = len({tuple(sorted(member.threads.items())) for member in plan.members}) == 1
@@ -282,7 +282,7 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
             to_zxid, to_ms = claim.zxid, claim.time_ms
     detail = (
         f"{who(facts, ended.session, group)} {how}{silence} with"
-        f" {count_text(ended.partitions, 'partition')}; {then}"
+        f" {counted(ended.partitions, 'partition')}; {then}"
     )
     time = TimeRange(ended.zxid, ended.time_ms, to_zxid, None if to_zxid is None else to_ms)
     return Finding.during("handover_time", "info", time, detail, (group, None, None), ended.session)

@@ -23,8 +23,8 @@ from zkgroup.audit.findings.cluster import (
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_TOPIC, REPLICATION, Key
-from zkgroup.audit.inputs.texts import count_text, duration_text
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted, duration_text
 from zkgroup.znodes.brokers import NO_LEADER
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
@@ -143,8 +143,8 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
         ends = [stretch.to for stretch in away_in if stretch.to is not None]
         until = max(ends) if len(ends) == len(away_in) else None
         detail = (
-            f"broker {broker} was not in sync in {count_text(len(partitions), 'partition')}"
-            f" of {count_text(len(topics), 'topic')}, for {duration_text(_somewhere_ms(away_in, facts))}"
+            f"broker {broker} was not in sync in {counted(len(partitions), 'partition')}"
+            f" of {counted(len(topics), 'topic')}, for {duration_text(_somewhere_ms(away_in, facts))}"
         )
         since = min(stretch.since for stretch in away_in)
         yield Finding.between("under_replicated", "warning", since, until, detail)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.findings.times import FullWindow, full_windows
 from zkgroup.audit.inputs.events import SINGLE, Event
-from zkgroup.audit.inputs.facts import Facts, server_of
+from zkgroup.audit.inputs.facts import Facts, members_of, only_group, server_of, who
 from zkgroup.audit.inputs.keys import BY_SESSION, Key, Keys
-from zkgroup.audit.inputs.texts import count_text, duration_text, members_of, only_group, session_text, who
+from zkgroup.model.text import counted, duration_text, hex_session
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
 from zkgroup.znodes.sessions import effect_without_session, lacks_session
@@ -69,7 +69,7 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
         silence = f" {duration_text(close.time_ms - last.time_ms)} after its last write{timeout}"
     detail = (
         f"{who(facts, session)} {'closed' if close.cxid else 'expired'}{silence};"
-        f" {count_text(lost, 'ephemeral')} went with it"
+        f" {counted(lost, 'ephemeral')} went with it"
     )
     back_ms = None if close.cxid else _back_after_ms(facts, close)
     if back_ms is not None:
@@ -122,9 +122,9 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
         return
     session = int(key[0])
     server = server_of(session)
-    of_server = count_text(facts.open_by_server.get(server, 0), "open session")
+    of_server = counted(facts.open_by_server.get(server, 0), "open session")
     detail = (
-        f"session {session_text(session)}, issued by server {server} ({of_server} of it),"
+        f"session {hex_session(session)}, issued by server {server} ({of_server} of it),"
         f" has no ephemeral and wrote nothing for {duration_text(idle_ms)}"
         f"{' at least' if last is None else ''}"
     )
@@ -195,7 +195,7 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     if life.to_ms - life.from_ms < bounds["short_ms"]:
         detail = (
             f"{who(facts, session)} lived for {duration_text(life.to_ms - life.from_ms)} and made"
-            f" {count_text(created, 'ephemeral')}"
+            f" {counted(created, 'ephemeral')}"
         )
         place = (only_group(facts, session), None, None)
         yield Finding.during("ephemeral_churn", "info", life, detail, place, session)

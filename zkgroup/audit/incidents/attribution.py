@@ -21,8 +21,7 @@ from zkgroup.audit.incidents.incident import (
     length_ms,
 )
 from zkgroup.audit.incidents.titles import title_of
-from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.texts import is_member
+from zkgroup.audit.inputs.facts import Facts, is_member
 
 APART_MS = 600_000
 """Findings with one cause that are further apart are two incidents."""

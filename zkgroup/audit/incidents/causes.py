@@ -13,8 +13,7 @@ from zkgroup.audit.findings.cluster import life_at
 from zkgroup.audit.findings.membership import member_of, registration_of
 from zkgroup.audit.findings.rules import Finding, runs
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause
-from zkgroup.audit.inputs.facts import Facts, Life, SessionLife
-from zkgroup.audit.inputs.texts import members_of
+from zkgroup.audit.inputs.facts import Facts, Life, SessionLife, members_of
 
 TOGETHER_MS = 15_000
 """Brokers that left within such a time of each other left together."""

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from zkgroup.audit.findings.engine import Skipped
 from zkgroup.audit.findings.rules import SEVERITIES, Finding, Severity
 from zkgroup.audit.inputs.facts import Facts, Life
-from zkgroup.audit.inputs.texts import duration_text, first_of, session_text
+from zkgroup.model.text import duration_text, hex_session, named
 from zkgroup.znodes.controller import ControllerRegistration
 
 CONTROLLER = ControllerRegistration.path()
@@ -112,7 +112,7 @@ def cause_text(cause: Cause) -> str:
     if cause.kind in ("state", "note"):
         return ""
     what = f" ({cause.what})" if cause.what else ""
-    session = f" by session {session_text(cause.session)}" if cause.session else ""
+    session = f" by session {hex_session(cause.session)}" if cause.session else ""
     return f"{cause.kind}{what}{session}" + (f" at zxid {cause.zxid:#x}" if cause.zxid is not None else "")
 
 
@@ -129,7 +129,7 @@ def damage_text(damage: Sequence[PartitionDamage]) -> str:
         if most:
             places = [f"{place} {text(value)}" for value, place in most]
             total = text(sum(value for value, _ in most))
-            parts.append(f"{total} {what} ({first_of(places, _PLACES_MAX)})")
+            parts.append(f"{total} {what} ({named(places, _PLACES_MAX)})")
     return "; ".join(parts)
 
 

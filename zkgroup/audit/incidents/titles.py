@@ -9,15 +9,8 @@ from datetime import UTC, datetime
 
 from zkgroup.audit.findings.rules import Finding, runs
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause, PartitionDamage, length_ms, rewind_of
-from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.texts import (
-    count_text,
-    duration_text,
-    first_of,
-    members_of,
-    session_digits,
-    session_text,
-)
+from zkgroup.audit.inputs.facts import Facts, members_of
+from zkgroup.model.text import counted, duration_text, hex_session, named, session_digits
 from zkgroup.znodes.consumers import Owner
 
 NOTES: Mapping[str, str] = {
@@ -200,12 +193,12 @@ class _Told:
     def _foreign_controller(self) -> str:
         elections, writes = self._named("controller_election"), self._named("deposed_controller_write")
         own = [one for one in elections if one.session == self._cause.session]
-        more = f", while the former controller went on ({count_text(len(writes), 'write')})" if writes else ""
+        more = f", while the former controller went on ({counted(len(writes), 'write')})" if writes else ""
         if own:
             held = duration_text(sum(length_ms(one, self._facts) for one in own))
             return f"{self._who}, which is no broker's, held /controller for {held}{more}"
         times = f" {len(elections)} times" if len(elections) > 1 else ""
-        elected = f": {count_text(len(elections), 'election')}" if elections else ""
+        elected = f": {counted(len(elections), 'election')}" if elections else ""
         return f"{self._who}, which is not the controller's, deleted /controller{times}{elected}{more}"
 
     def _went_on(self, pronoun: str = "") -> str:
@@ -245,8 +238,8 @@ class _Told:
 
     def _slow(self) -> str:
         places = {(one.topic, one.partition) for one in self._findings if one.topic is not None}
-        partitions = count_text(len(places), "partition")
-        topics = count_text(len({topic for topic, _ in places}), "topic")
+        partitions = counted(len(places), "partition")
+        topics = counted(len({topic for topic, _ in places}), "topic")
         flaps = len(self._named("isr_flapping"))
         times = f", {flaps} times for less than a minute" if flaps else ""
         return f"followers fell behind in {partitions} of {topics}{times}"
@@ -275,7 +268,7 @@ class _Told:
         digits = self._facts.derived.get(("digits",))
         if digits is None:
             digits = self._facts.derived["digits",] = session_digits(self._facts.sessions)
-        return f"session …{session_text(session)[2:][-digits:]}" if session else "a session"
+        return f"session …{hex_session(session)[2:][-digits:]}" if session else "a session"
 
     def _members(self, group: str | None, session: int | None) -> str:
         """The members that a session ever was in a group."""
@@ -314,7 +307,7 @@ def _places(places: Iterable[tuple[str, int]]) -> str:
     ]
     if len(texts) > _NAMED_MAX:
         count = sum(map(len, numbers.values()))
-        return f"{count_text(count, 'partition')} of {count_text(len(numbers), 'topic')}"
+        return f"{counted(count, 'partition')} of {counted(len(numbers), 'topic')}"
     return ", ".join(texts)
 
 
@@ -351,4 +344,4 @@ def _waited(damage: Sequence[PartitionDamage]) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    return first_of(names, _NAMED_MAX)
+    return named(names, _NAMED_MAX)

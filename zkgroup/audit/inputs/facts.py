@@ -7,7 +7,7 @@ Spark they are collected and sent to each worker. Nothing that grows with commit
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from zkgroup.audit.inputs.events import Event
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import hex_session, named
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.coordinated_groups import SlotConfig
 from zkgroup.znodes.paths import Kind, PathKind, path_kind
@@ -258,3 +259,46 @@ def _moves(requests: Iterable[DataChange]) -> dict[str, tuple[Requested, ...]]:
     for (topic, number), since in asked.items():
         moves[topic].append(Requested(number, since))
     return {topic: tuple(of_topic) for topic, of_topic in moves.items()}
+
+
+def members_of(facts: Facts, session: int, group: str | None = None) -> tuple[tuple[str, str], ...]:
+    """Group and member id of what a session ever registered, there or anywhere, in order, each once."""
+    known = _registered(facts, "members", facts.members).get(session, ())
+    return tuple((name, path_kind(path).member) for name, path in known if group in (None, name))
+
+
+def brokers_of(facts: Facts, session: int) -> tuple[str, ...]:
+    """The ids of brokers that a session registered."""
+    return tuple(name for name, _ in _registered(facts, "brokers", facts.brokers).get(session, ()))
+
+
+def _registered(
+    facts: Facts, what: str, lives_of: Mapping[str, Sequence[Life]]
+) -> dict[int, dict[tuple[str, str], None]]:
+    """By session the registrations that it ever made: the name that they are of, and their path."""
+    known: dict[int, dict[tuple[str, str], None]] | None = facts.derived.get((what,))
+    if known is None:
+        known = facts.derived[what,] = {}
+        for name, lives in lives_of.items():
+            for life in lives:
+                known.setdefault(life.session, {})[name, life.path] = None
+    return known
+
+
+def only_group(facts: Facts, session: int) -> str | None:
+    """The group that a session's members are in; None where there are several, or none."""
+    groups = {group for group, _ in members_of(facts, session)}
+    return groups.pop() if len(groups) == 1 else None
+
+
+def is_member(facts: Facts, group: str, session: int) -> bool:
+    """True if a session ever registered in a group."""
+    return bool(members_of(facts, session, group))
+
+
+def who(facts: Facts, session: int, group: str | None = None) -> str:
+    """A session by what it registered: its members (of this group where one is named), brokers, number."""
+    names = [f"member {member}" for _, member in members_of(facts, session, group)]
+    names += [f"broker {name}" for name in brokers_of(facts, session)]
+    number = f"session {hex_session(session)}"
+    return f"{named(names, 3)} ({number})" if names else number

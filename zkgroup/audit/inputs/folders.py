@@ -19,8 +19,8 @@ from zkgroup.audit.inputs.source import (
     quiet,
     standing_text,
 )
-from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import NotFoundError
+from zkgroup.model.text import named
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.records import Transaction, epoch_of
 from zkgroup.zkfiles.schemas import LeftOutWrites
@@ -138,7 +138,7 @@ class Folders(Source):
                 f"servers have different records at {_some(decided)}; what most of them have is taken"
             )
         if undecided:
-            taken = first_of([*map(str, dict.fromkeys(chain(*undecided.values())))], 5)
+            taken = named(dict.fromkeys(chain(*undecided.values())))
             found.append(
                 f"servers have different records at {_some(undecided)}, and none is that of most; "
                 f"what {taken} has, which goes furthest, is taken"
@@ -222,4 +222,4 @@ def _seen(past: PastTree) -> SeenTree:
 
 
 def _some(zxids: Iterable[int]) -> str:
-    return first_of([f"{zxid:#x}" for zxid in sorted(zxids)], 5)
+    return named(f"{zxid:#x}" for zxid in sorted(zxids))

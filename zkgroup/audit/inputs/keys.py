@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import NotFoundError
+from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.paths import Kind, PathKind, path_kind
@@ -108,5 +108,5 @@ def require_group(group: str | None, groups: Iterable[str]) -> None:
     """Raises NotFoundError where a group was asked for and is not among those that were."""
     names = sorted(set(groups))
     if group is not None and group not in names:
-        known = first_of(names, most=8) or "none"
+        known = named(names, most=8) or "none"
         raise NotFoundError(f"{group_path(group)}: there was no such group; those that were: {known}")

@@ -25,9 +25,9 @@ from zkgroup.audit.inputs.source import (
     quiet,
     require_columns,
 )
-from zkgroup.audit.inputs.texts import first_of
 from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
+from zkgroup.model.text import named
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportReader, is_export
 from zkgroup.zkfiles.files import list_files
 from zkgroup.zkfiles.history import History
@@ -84,9 +84,9 @@ def inconsistency_of(header: ExportHeader) -> str:
     found, changed, unreadable = [], header.changed, header.unreadable
     if changed:
         until = f"while it was read, up to {header.zxid_after:#x}"
-        found.append(f"{len(changed)} paths changed {until}: {first_of(changed, 5)}")
+        found.append(f"{len(changed)} paths changed {until}: {named(changed)}")
     if unreadable:
-        found.append(f"{len(unreadable)} paths could not be read: {first_of(unreadable, 5)}")
+        found.append(f"{len(unreadable)} paths could not be read: {named(unreadable)}")
     return "; ".join(found)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import Numbers
-from zkgroup.audit.inputs.texts import session_text
+from zkgroup.model.text import hex_session
 
 Item = TypeVar("Item")
 
@@ -99,7 +99,7 @@ class Names:
 
     def session(self, session: int | None) -> int:
         """The number of its hexadecimal digits; NOBODY for none."""
-        return self.of(session_text(session)) if session else NOBODY
+        return self.of(hex_session(session)) if session else NOBODY
 
     def zxids(self, first: int, last: int | None) -> tuple[int | str | None, int | str | None]:
         """The first one from that of the history on, the last one from the first one on.

@@ -13,9 +13,8 @@ import pyarrow as pa
 from zkgroup.audit.answers.partitions import OffsetKind
 from zkgroup.audit.findings.tables import ScreenTables, begins
 from zkgroup.audit.inputs.events import DELETE, SET
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, members_of
 from zkgroup.audit.inputs.rows import Flags, Numbers
-from zkgroup.audit.inputs.texts import count_text, duration_text, members_of
 from zkgroup.audit.report.keeping import Names, ReportLimits, Thinned, hex_zxid, number
 from zkgroup.audit.report.tables import (
     Partition,
@@ -25,6 +24,7 @@ from zkgroup.audit.report.tables import (
     session_column,
     texts_of,
 )
+from zkgroup.model.text import counted, duration_text
 from zkgroup.zkfiles.arrow import moments
 
 _SIZE: Final = 50_000
@@ -183,14 +183,14 @@ class AllOffsets:
         notes = []
         refused, left_out = len(self._used) - len(self._numbers), self._marked - len(self._marks)
         if refused:
-            notes.append(f"{count_text(refused, 'partition')} more did not fit and have no curve.")
+            notes.append(f"{counted(refused, 'partition')} more did not fit and have no curve.")
         if self._points.grain_ms:
             notes.append(
                 f"Curves have the last offset of each {duration_text(self._points.grain_ms)}, and both sides"
                 " of falls: there were too many commits to draw."
             )
         if left_out:
-            notes.append(f"{count_text(left_out, 'mark')} of least weight were left out.")
+            notes.append(f"{counted(left_out, 'mark')} of least weight were left out.")
         points = self._points.by_row()
         rows = [
             [names.of(row[0]), names.of(row[1]), row[2], self._commits[place], *_curve(points[place], names)]

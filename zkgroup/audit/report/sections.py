@@ -38,11 +38,11 @@ from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.keys import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.inputs.rows import Columns, Flags, first_places
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.inputs.texts import count_text, session_text
 from zkgroup.audit.report import timelines
 from zkgroup.audit.report.keeping import Names, ReportLimits, hex_zxid, shown, weightiest
 from zkgroup.audit.report.offsets import AllOffsets
 from zkgroup.audit.report.tables import ORDER, TABLES, Give, Partition, rebalance_table, session_table
+from zkgroup.model.text import counted, hex_session
 from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.znodes.consumers import Owner
@@ -262,7 +262,7 @@ class WriteLoad:
             series.append((_OTHER, sum((counts[area] for area in rest), Counter())))
         notes = []
         if len(areas) > _TABLE_MAX:
-            notes.append(f"{count_text(len(areas) - _TABLE_MAX, 'subtree')} more are not in the table.")
+            notes.append(f"{counted(len(areas) - _TABLE_MAX, 'subtree')} more are not in the table.")
         return {
             "notes": notes,
             "step_ms": self._step_ms,
@@ -280,9 +280,7 @@ def _rebalances(
     changes = max(limits.changes // max(len(kept), 1), 1)
     notes = []
     if left_out:
-        notes.append(
-            f"{count_text(left_out, 'rebalance')} more, those that moved and cost least, are left out."
-        )
+        notes.append(f"{counted(left_out, 'rebalance')} more, those that moved and cost least, are left out.")
     if any(len(each.changes) > changes for each in kept):
         notes.append(
             f"Of a rebalance the {changes} partitions that were longest without an owner are named; the"
@@ -347,14 +345,14 @@ def _sessions(rows: Sequence[SessionRow], names: Names, limits: ReportLimits) ->
     kept = weightiest(rows, limits.sessions, _session_weight)
     notes = []
     if len(rows) > len(kept):
-        notes.append(f"{count_text(len(rows) - len(kept), 'session')} that did least are left out.")
+        notes.append(f"{counted(len(rows) - len(kept), 'session')} that did least are left out.")
     ends = Counter(row.ended for row in rows)
     return {
         "notes": notes,
         "counts": [ends["open"], ends["closed"], ends["expired"]],
         "rows": [
             [
-                *(names.of(session_text(row.session)), row.server, row.timeout_ms, row.from_ms, row.to_ms),
+                *(names.of(hex_session(row.session)), row.server, row.timeout_ms, row.from_ms, row.to_ms),
                 *(hex_zxid(row.from_zxid), hex_zxid(row.to_zxid), row.ended, row.writes, row.silence_ms),
                 *(row.ephemerals, names.of(_role(row))),
             ]

@@ -18,7 +18,7 @@ from zkgroup.audit.findings.group_rebalances import Rebalance
 from zkgroup.audit.findings.tables import PartitionTable
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding
 from zkgroup.audit.inputs.rows import Numbers
-from zkgroup.audit.inputs.texts import session_text
+from zkgroup.model.text import hex_session
 from zkgroup.zkfiles.arrow import batch_of_lists, record_batch, schema
 from zkgroup.zkfiles.schemas import Column
 
@@ -167,7 +167,7 @@ def texts_of(data: pa.Array, rows: Numbers) -> list[str]:
 def session_column(sessions: Numbers) -> Any:
     """Sessions in hex; null for 0."""
     different, codes = np.unique(sessions, return_inverse=True)
-    return coded([session_text(one) if one else None for one in different.tolist()], codes)
+    return coded([hex_session(one) if one else None for one in different.tolist()], codes)
 
 
 def table_of(columns: Sequence[Column], rows: Sequence[Any], **given: Callable[[Any], Any]) -> Any:
@@ -231,4 +231,4 @@ def incident_table(incidents: Sequence[Incident]) -> Any:
 
 
 def _session(row: Any) -> str | None:
-    return session_text(row.session) if row.session else None
+    return hex_session(row.session) if row.session else None

@@ -19,9 +19,9 @@ from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import CREATE
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.rows import Flags, Numbers
-from zkgroup.audit.inputs.texts import count_text, duration_text
 from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned, hex_zxid
 from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
+from zkgroup.model.text import counted, duration_text
 from zkgroup.zkfiles.arrow import moments
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -61,7 +61,7 @@ class Timeline(Generic[Row]):
         """As the page reads it; `one` is what a row is."""
         notes = []
         if self._refused:
-            notes.append(f"{count_text(self._refused, one)} more did not fit and are not drawn.")
+            notes.append(f"{counted(self._refused, one)} more did not fit and are not drawn.")
         if self._spans.grain_ms:
             notes.append(
                 f"Spans that follow each other within {duration_text(self._spans.grain_ms)} are drawn as one,"
