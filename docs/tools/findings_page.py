@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs.tools import markdown
-from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import ALL_RULES
 from zkgroup.audit.findings.rules import AnyRule, WholeRule
 
 NEEDS = {

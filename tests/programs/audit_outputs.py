@@ -19,10 +19,9 @@ from typing import Any
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import histories
-from zkgroup.audit.documents import finding_fields, findings_document
-from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, RULES, audit
 from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.incidents.incident import finding_fields, findings_document
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime

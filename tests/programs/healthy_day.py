@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.programs.benchmarks.group_days import GROUPS, write_logs
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.inputs.opening import open_source
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from tests.worlds.golden_data import FOLDER, lines
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.findings.rules import Finding, WholeRule
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.opening import open_source

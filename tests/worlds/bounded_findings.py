@@ -14,8 +14,8 @@ from tests.worlds.record_by_record import groups_of, sessions_of
 from tests.worlds.screened_findings import whole_columns
 from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.answers.reading import partition_rows, session_views
-from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.buckets import AuditedRows, RowLimits, find_screened
+from zkgroup.audit.findings.engine import RULES
 from zkgroup.audit.findings.rules import Bounds
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.rows import facts_in

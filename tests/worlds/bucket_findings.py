@@ -12,10 +12,9 @@ from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import history_of
 from tests.worlds.record_by_record import rows_from
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.documents import findings_document
-from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.engine import Found, audit
+from zkgroup.audit.findings.engine import RULES, Found, audit
 from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.incidents.incident import findings_document
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime

@@ -12,8 +12,7 @@ from typing import Any
 from tests.worlds.audit_log import AuditLog
 from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import rows_of_events
-from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.engine import Found
+from zkgroup.audit.findings.engine import RULES, Found
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.source import Rows, SeenTree

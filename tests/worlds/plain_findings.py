@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from zkgroup.audit.findings.engine import bounds_of, order
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
 from zkgroup.audit.findings.tables import ScreenTables
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.events import Event, Key
 from zkgroup.audit.inputs.facts import Facts, facts_of
-from zkgroup.audit.inputs.keys import Key
 from zkgroup.audit.inputs.rows import columns_of
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
-from zkgroup.audit.findings.record_checks import KEPT, RecordChecks, Step
-from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, inside_path, seed_of
+from zkgroup.audit.findings.files import KEPT, RecordChecks, Step
+from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, inside_path, is_of_groups, seed_of
 from zkgroup.audit.inputs.facts import Facts, SessionLife
-from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.keys import is_of_groups
+from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime, Source
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import (

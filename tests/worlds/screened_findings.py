@@ -10,9 +10,8 @@ from operator import attrgetter
 from typing import Final
 
 from tests.worlds.plain_findings import find_all
-from zkgroup.audit.findings.all_rules import RULES
 from zkgroup.audit.findings.buckets import find_screened
-from zkgroup.audit.findings.engine import bounds_of
+from zkgroup.audit.findings.engine import RULES, bounds_of
 from zkgroup.audit.findings.rules import Bounds
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import facts_of

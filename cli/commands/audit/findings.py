@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zkgroup.audit.documents import cause_fields, counts_of, findings_document
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import Found, Skipped, audit
+from zkgroup.audit.findings.engine import ALL_RULES, Found, Skipped, audit
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Severity
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.incidents.incident import (
@@ -20,6 +18,9 @@ from zkgroup.audit.incidents.incident import (
     Incident,
     NumberedFinding,
     PartitionDamage,
+    cause_fields,
+    counts_of,
+    findings_document,
 )
 from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.opening import path_of

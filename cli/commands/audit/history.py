@@ -16,8 +16,8 @@ from zkgroup.audit.answers.partitions import (
     require_partition,
 )
 from zkgroup.audit.answers.sessions import SessionRow
+from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import require_group
 from zkgroup.audit.inputs.source import PointInTime, is_within
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted

@@ -5,9 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from zkgroup.audit.documents import counts_of
 from zkgroup.audit.findings.rules import Severity
-from zkgroup.audit.incidents.incident import Incident, cause_text, damage_text
+from zkgroup.audit.incidents.incident import Incident, cause_text, counts_of, damage_text
 from zkgroup.audit.incidents.titles import called
 from zkgroup.model.text import escaped, iso_time
 

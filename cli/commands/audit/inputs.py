@@ -15,7 +15,8 @@ from typing import Any
 import click
 
 from zkgroup.audit.inputs.manifest import is_converted
-from zkgroup.audit.inputs.opening import OneTree, open_source, path_of, require_source
+from zkgroup.audit.inputs.one_tree import OneTree
+from zkgroup.audit.inputs.opening import open_source, path_of, require_source
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, require_columns, without_collector
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
@@ -235,7 +236,7 @@ def _live(inputs: Inputs, report: Progress) -> Source:
         asked = target(shared())
     except click.UsageError as error:
         raise click.UsageError(f"name folders with --input, or a live ensemble: {error.message}") from None
-    from zkgroup.audit.inputs.opening import walk
+    from zkgroup.audit.inputs.one_tree import walk
 
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=report)

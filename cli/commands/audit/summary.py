@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.incident import SummaryRow, summaries
 from zkgroup.audit.inputs.source import PointInTime

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import click
 
 from zkgroup.admin.znodes import check_path
-from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.opening import ROUNDS, inconsistency_of, walk
+from zkgroup.audit.inputs.one_tree import ROUNDS, inconsistency_of, walk
+from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode

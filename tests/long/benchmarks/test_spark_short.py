@@ -14,8 +14,7 @@ from tests.programs.benchmarks.group_days import write_logs
 from tests.programs.benchmarks.process_tree import usage
 from tests.programs.benchmarks.spark_measurements import fillable
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import RULES, audit
 from zkgroup.audit.inputs.opening import open_source
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"

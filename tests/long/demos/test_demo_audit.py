@@ -13,8 +13,7 @@ from zkgroup_cli.schemas import SCHEMAS
 from tests.long.demos.demo_runs import demo
 from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.processes import violations
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.demo.audit import AuditRun
 from zkgroup.demo.run import DemoOptions, ProgressEvent

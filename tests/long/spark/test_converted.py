@@ -13,8 +13,7 @@ from tests.long.spark.spark import NAMES
 from tests.worlds.audit_folders import INCIDENTS, findings, folder
 from tests.worlds.screened_findings import events_in
 from tests.worlds.shell import Shell
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.findings.rules import WholeRule
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.opening import open_source

@@ -14,8 +14,7 @@ from tests.long.spark.spark import NAMES
 from tests.worlds.audit_folders import INCIDENTS, findings, folder, source
 from tests.worlds.bucket_findings import assert_same
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, RULES, audit
 from zkgroup.audit.findings.rules import WholeRule
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.source import PointInTime

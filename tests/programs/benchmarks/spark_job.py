@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.programs.benchmarks.process_tree import Usage, cpu_of_parts, usage
-from zkgroup.audit.documents import findings_document
-from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import RULES, audit
 from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.incidents.incident import findings_document
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import without_collector
 from zkgroup.audit.spark.job import run

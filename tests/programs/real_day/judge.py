@@ -15,8 +15,7 @@ from tests.programs.real_day.member import GROUP
 from tests.worlds.audit_agreement import Tally, deeds_of_rows, sessions_of, tally_of_checker, tally_of_rows
 from tests.worlds.screened_findings import events_in
 from zkgroup.audit.answers.partitions import OffsetWrite
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.history import (

@@ -38,9 +38,8 @@ from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.answers.partitions import GroupPartition, offsets_of, owners_of, rows_by_partition
 from zkgroup.audit.answers.reading import session_views
-from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
-from zkgroup.audit.findings.rules import Finding
-from zkgroup.audit.findings.times import Interval
+from zkgroup.audit.findings.engine import ALL_RULES, RULES
+from zkgroup.audit.findings.rules import Finding, Interval
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.source import SeenTree

@@ -17,11 +17,10 @@ from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.bounded_findings import TIGHT, assert_same, rows_of
 from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import bounds_for, events_in
-from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings import buckets
 from zkgroup.audit.findings.buckets import AuditedRows, RowLimits
-from zkgroup.audit.findings.engine import bounds_of
+from zkgroup.audit.findings.engine import RULES, bounds_of
 from zkgroup.audit.findings.rules import Bounds
-from zkgroup.audit.inputs import buckets
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.rows import columns_of

@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.record_by_record import exact_rows
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.record_checks import record_checks_of
+from zkgroup.audit.findings.files import record_checks_of
 from zkgroup.audit.inputs.events import DELETE
 from zkgroup.audit.inputs.logs import record_facts, with_ends
 from zkgroup.audit.inputs.opening import open_source

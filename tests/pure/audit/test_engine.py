@@ -11,13 +11,13 @@ import pytest
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder, source
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
 from zkgroup.audit.findings.buckets import AuditedRows
-from zkgroup.audit.findings.engine import audit, bounds_of
+from zkgroup.audit.findings.engine import ALL_RULES, RULES, audit, bounds_of
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, WholeRule
+from zkgroup.audit.inputs.events import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
-from zkgroup.audit.inputs.opening import OneTree, open_source
+from zkgroup.audit.inputs.one_tree import OneTree
+from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.exports import ExportHeader

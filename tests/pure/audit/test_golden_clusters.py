@@ -12,7 +12,7 @@ from tests.worlds.golden_data import data_of, lines
 from tests.worlds.plain_findings import find
 from tests.worlds.record_by_record import events_of
 from tests.worlds.screened_findings import events_in
-from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.engine import RULES
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.source import PointInTime

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.inputs.events import Event, Op
-from zkgroup.audit.inputs.keys import Keys
+from zkgroup.audit.findings.engine import RULES
+from zkgroup.audit.inputs.events import Event, Keys, Op
 from zkgroup.znodes.paths import path_kind
 
 PATHS = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.audit.inputs.opening import LiveTree, walk
+from zkgroup.audit.inputs.one_tree import LiveTree, walk
 from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import (
     Create,

@@ -15,7 +15,7 @@ from zkgroup.audit.findings.membership import (
     registration_of,
     topics_wanted,
 )
-from zkgroup.audit.findings.times import TimeRange, gaps, merged, overlaps
+from zkgroup.audit.findings.rules import TimeRange, gaps, merged, overlaps
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pure.audit.histories import History
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, group_rebalances
-from zkgroup.audit.inputs.keys import BY_MEMBERSHIP
+from zkgroup.audit.inputs.events import BY_MEMBERSHIP
 
 SHARED = """topic t 4; come g g_a 1; 4 times (claim g t-{n} g_a-0 1); +10000; come g g_b 2;
     4 times (release g t-{n} 1); +300; 2 times (claim g t-{n} g_a-0 1); 2 times (claim g t-{n+2} g_b-0 2)"""

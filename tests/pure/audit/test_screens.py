@@ -11,8 +11,7 @@ from tests.worlds.golden_data import FOLDER
 from tests.worlds.random_histories import histories, history_of
 from tests.worlds.record_by_record import exact_rows
 from tests.worlds.screened_findings import assert_same, bounds_for, events_in
-from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.engine import bounds_of
+from zkgroup.audit.findings.engine import RULES, bounds_of
 from zkgroup.audit.inputs.opening import open_source
 
 SCREENED = sorted(rule.name for rule in RULES if rule.screen is not None)

@@ -21,7 +21,7 @@ from tests.worlds.screened_findings import whole_columns
 from tests.worlds.zkfiles_tables import needs_kernel
 from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.answers.reading import partition_rows, session_views
-from zkgroup.audit.findings.record_checks import record_checks_of
+from zkgroup.audit.findings.files import record_checks_of
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.manifest import Converted, ConvertedLog

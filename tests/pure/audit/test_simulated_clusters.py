@@ -10,7 +10,7 @@ from tests.pure.audit.simulated import events_of_log
 from tests.simulation.cluster import ClusterSimulation
 from tests.simulation.cluster.foreign_writers import NO_BROKER
 from tests.worlds.plain_findings import find
-from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.engine import RULES
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import facts_of

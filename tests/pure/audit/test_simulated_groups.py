@@ -14,7 +14,7 @@ from tests.simulation.group.setup import GROUP
 from tests.simulation.group.world import BROKER
 from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from tests.worlds.plain_findings import find
-from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.engine import RULES
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.events import Event
 from zkgroup.testing.memory_zookeeper.leader import server_transactions

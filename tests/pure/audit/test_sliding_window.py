@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkgroup.audit.findings.times import FullWindow, Occurrence, full_windows
+from zkgroup.audit.findings.rules import FullWindow, Occurrence, full_windows
 
 
 def windows_of(times: list[int], *, enough: int, window_ms: int) -> list[FullWindow]:

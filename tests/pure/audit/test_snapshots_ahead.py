@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.inputs.folders import Folders
+from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles.history import History, diff_trees

@@ -15,8 +15,8 @@ from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import seen_znodes
-from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.opening import OneTree, open_source
+from zkgroup.audit.inputs.one_tree import OneTree
+from zkgroup.audit.inputs.opening import Folders, open_source
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export

@@ -15,11 +15,10 @@ from zkgroup_cli.render import Output
 from zkgroup_cli.schemas import EVENTS, SCHEMAS
 
 from tests.worlds.processes import violations
-from zkgroup.audit.documents import findings_document
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import Found, Skipped
+from zkgroup.audit.findings.engine import ALL_RULES, Found, Skipped
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.incidents.incident import findings_document
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import Znode, ZnodeStat

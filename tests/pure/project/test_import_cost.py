@@ -99,7 +99,7 @@ UNUSED_BY_HISTORY = (
     "pyarrow",
     "numpy",
     "zkgroup.zookeeper",
-    "zkgroup.audit.findings.all_rules",
+    "zkgroup.audit.findings.engine",
 )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.worlds.plain_findings import find
 from tests.worlds.record_by_record import events_of
-from zkgroup.audit.findings.all_rules import RULES
+from zkgroup.audit.findings.engine import RULES
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.zkfiles.records import Operation, StoredStat, StoredZnode, Transaction, TransactionType
 

@@ -13,8 +13,7 @@ from tests.worlds.audit_agreement import tally_of_checker, tally_of_rows
 from tests.worlds.other_clients import kazoo_on
 from tests.worlds.screened_findings import events_in
 from zkgroup import GroupMember, GroupSettings, TopicPartition
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.history import read_transactions
 from zkgroup.testing.plugin import ServerTree

@@ -7,7 +7,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from zkgroup.audit.inputs.opening import LiveTree, walk
+from zkgroup.audit.inputs.one_tree import LiveTree, walk
 from zkgroup.model import Znode
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Acl

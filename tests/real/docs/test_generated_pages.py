@@ -21,7 +21,7 @@ from docs.tools import (
 )
 from docs.tools.generate import DOCS, PAGES
 from tests.project import files_below
-from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import ALL_RULES
 from zkgroup.settings import GroupSettings
 from zkgroup.zkfiles import schemas
 

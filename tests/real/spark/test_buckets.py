@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from tests.worlds.bucket_findings import assert_same
 from tests.worlds.random_histories import histories
-from zkgroup.audit.findings.all_rules import RULES
-from zkgroup.audit.findings.buckets import SPANNING
-from zkgroup.audit.inputs.buckets import CLUSTER, bucket_of_group, count_for, names_of, numbers_of
+from zkgroup.audit.findings.buckets import CLUSTER, SPANNING, bucket_of_group, count_for, names_of, numbers_of
+from zkgroup.audit.findings.engine import RULES
 
 BUCKETS = 7
 HISTORIES = 2

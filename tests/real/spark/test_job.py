@@ -14,10 +14,9 @@ from tests.worlds.bucket_findings import lists_of
 from tests.worlds.history_files import PlayedSpark
 from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.documents import findings_document
-from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, RULES, audit
 from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.incidents.incident import findings_document
 from zkgroup.audit.inputs.manifest import FACTS, OPERATIONS, Folder, OutputFolder, StoredFile
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime

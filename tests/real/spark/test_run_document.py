@@ -9,8 +9,7 @@ from zkgroup_cli.commands.audit.findings import RUN, EnsembleFinding, EnsembleIn
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.worlds.processes import violations
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import Found, Skipped
+from zkgroup.audit.findings.engine import ALL_RULES, Found, Skipped
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.facts import Facts

@@ -11,9 +11,8 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
 
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.events import Event, Key
 from zkgroup.audit.inputs.facts import Facts, members_of
-from zkgroup.audit.inputs.keys import Key
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named

@@ -9,9 +9,8 @@ import numpy as np
 
 from zkgroup.audit.answers.partitions import GroupPartition, rows_by_partition
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
-from zkgroup.audit.inputs.events import CLOSE_SESSION, CREATE, DELETE, OF_SESSION, Event
+from zkgroup.audit.inputs.events import CLOSE_SESSION, CREATE, DELETE, OF_SESSION, Event, require_group
 from zkgroup.audit.inputs.facts import Facts, SessionLife
-from zkgroup.audit.inputs.keys import require_group
 from zkgroup.audit.inputs.logs import Ends
 from zkgroup.audit.inputs.rows import (
     ROWS_PER_PART,

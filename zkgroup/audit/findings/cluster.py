@@ -12,11 +12,9 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple, TypeVar
 
-from zkgroup.audit.findings.rules import Finding, Severity
-from zkgroup.audit.findings.times import Moment
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.findings.rules import Finding, Moment, Severity
+from zkgroup.audit.inputs.events import BY_TOPIC, Event, Key
 from zkgroup.audit.inputs.facts import DataChange, Facts, Life
-from zkgroup.audit.inputs.keys import BY_TOPIC, Key
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import hex_session

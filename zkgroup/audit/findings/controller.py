@@ -23,11 +23,9 @@ from zkgroup.audit.findings.cluster import (
     state_of,
     topic_of,
 )
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
-from zkgroup.audit.findings.times import is_alive
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, is_alive, runs
+from zkgroup.audit.inputs.events import ADMIN, BY_DECISION, CONTROLLER, Event, Key
 from zkgroup.audit.inputs.facts import DataChange, Facts, Life, brokers_of, who
-from zkgroup.audit.inputs.keys import ADMIN, BY_DECISION, CONTROLLER, Key
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion

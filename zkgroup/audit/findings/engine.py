@@ -1,4 +1,7 @@
-"""Asks the rules of an audit in one process; what this decides, the job on Spark decides by it, too."""
+"""The findings, a module a theme; here in the order of the interface.
+
+Asks the rules of an audit in one process; what this decides, the job on Spark decides by it, too.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,72 @@ from contextlib import closing
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
+from zkgroup.audit.findings import controller, files, load, offsets, ownership, rebalances, replicas, sessions
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
+from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import require_group
 from zkgroup.audit.inputs.source import PointInTime, Source, require_columns
 from zkgroup.errors import ConfigError
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.buckets import AuditedRows
+
+
+ALL_RULES: tuple[AnyRule, ...] = (
+    ownership.orphan_owner,
+    ownership.orphan_owner_interval,
+    ownership.owner_session_mismatch,
+    ownership.double_ownership,
+    ownership.claim_stolen,
+    ownership.unowned_interval,
+    ownership.never_owned,
+    sessions.persistent_znode,
+    ownership.foreign_owner_format,
+    rebalances.rebalance,
+    rebalances.rebalance_storm,
+    rebalances.needless_move,
+    rebalances.skew,
+    sessions.failed_claims,
+    rebalances.handover_time,
+    sessions.session_end,
+    rebalances.member_flapping,
+    offsets.offset_regression,
+    offsets.zombie_commit,
+    offsets.no_commit_at_handover,
+    offsets.stalled_offset,
+    offsets.commit_rate,
+    offsets.dead_group,
+    offsets.offset_of_missing_partition,
+    controller.controller_election,
+    controller.controller_epoch_gap,
+    controller.deposed_controller_write,
+    replicas.leader_not_in_isr,
+    replicas.isr_outside_assignment,
+    replicas.under_replicated,
+    replicas.offline_partition,
+    replicas.unclean_election,
+    replicas.leader_epoch_not_rising,
+    replicas.isr_flapping,
+    replicas.broker_flapping,
+    controller.stuck_reassignment,
+    replicas.preferred_leader_imbalance,
+    controller.stuck_topic_deletion,
+    load.znode_bloat,
+    files.growth,
+    sessions.ephemeral_churn,
+    load.herd_size,
+    load.write_hot_spot,
+    files.ensemble_election,
+    files.history_hole,
+    files.oversized_transaction,
+    files.split_history,
+    files.clock_step,
+    files.digest_mismatch,
+    sessions.session_leak,
+    load.open_acl,
+)
+RULES: tuple[Rule, ...] = tuple(rule for rule in ALL_RULES if isinstance(rule, Rule))
+"""Those about the rows of a key."""
 
 
 class Skipped(NamedTuple):

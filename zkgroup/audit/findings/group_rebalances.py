@@ -24,9 +24,8 @@ from zkgroup.audit.findings.membership import (
     registration_of,
     topics_wanted,
 )
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.events import Event, Key
 from zkgroup.audit.inputs.facts import DataChange, Facts, Life
-from zkgroup.audit.inputs.keys import Key
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import hex_session
 from zkgroup.znodes.consumers import Registration

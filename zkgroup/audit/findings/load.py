@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
-from zkgroup.audit.inputs.events import SET, SET_ACL, Event
+from zkgroup.audit.inputs.events import BY_SUBTREE, SET, SET_ACL, Event, Key, Keys
 from zkgroup.audit.inputs.facts import Facts, who
-from zkgroup.audit.inputs.keys import BY_SUBTREE, Key, Keys
 from zkgroup.model.text import counted
 from zkgroup.zkfiles.records import Acl, epoch_of
 from zkgroup.znodes.brokers import broker_ids_path, brokers_path, topics_path

@@ -10,7 +10,7 @@ from zkgroup.assignment import assign, assignment_diff
 from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, inputs_digest, needs_previous
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.audit.findings.cluster import change_at, decoded
-from zkgroup.audit.findings.times import TimeRange, merged, overlaps
+from zkgroup.audit.findings.rules import TimeRange, merged, overlaps
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, StaticSubscription, TopicPartition

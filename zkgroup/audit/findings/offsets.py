@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, PartitionStep, partition_steps
 from zkgroup.audit.findings.cluster import decoded
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, partitions_with
-from zkgroup.audit.findings.times import TimeRange
-from zkgroup.audit.inputs.events import CHECK, CREATE, DELETE, Event
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, TimeRange, partitions_with
+from zkgroup.audit.inputs.events import (
+    BY_GROUP,
+    BY_GROUP_PARTITION,
+    CHECK,
+    CREATE,
+    DELETE,
+    Event,
+    Key,
+    partition_of,
+)
 from zkgroup.audit.inputs.facts import Facts, is_member, members_of, who
-from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, Key, partition_of
 from zkgroup.model.text import counted, duration_text
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path

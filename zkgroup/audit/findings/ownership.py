@@ -15,11 +15,28 @@ from zkgroup.audit.findings.membership import (
     partitions_at,
     topics_wanted,
 )
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, partitions_with
-from zkgroup.audit.findings.times import TimeRange, gaps, is_alive, merged, overlaps
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.findings.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Rule,
+    Severity,
+    TimeRange,
+    gaps,
+    is_alive,
+    merged,
+    overlaps,
+    partitions_with,
+)
+from zkgroup.audit.inputs.events import (
+    BY_GROUP_PARTITION,
+    BY_MEMBERSHIP,
+    BY_OWNED_PARTITION,
+    Event,
+    Key,
+    partition_of,
+)
 from zkgroup.audit.inputs.facts import Facts, Life, who
-from zkgroup.audit.inputs.keys import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Key, partition_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, hex_session
 

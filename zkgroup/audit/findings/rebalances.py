@@ -11,11 +11,18 @@ from typing import Final
 from zkgroup.audit.answers.partitions import member_of_thread
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
 from zkgroup.audit.findings.membership import ExpectedOwners
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
-from zkgroup.audit.findings.times import Occurrence, TimeRange, full_windows
-from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.findings.rules import (
+    Bounds,
+    Finding,
+    KeyRows,
+    Occurrence,
+    Rule,
+    Severity,
+    TimeRange,
+    full_windows,
+)
+from zkgroup.audit.inputs.events import BY_GROUP, BY_MEMBERSHIP, Event, Key
 from zkgroup.audit.inputs.facts import Facts, Life, who
-from zkgroup.audit.inputs.keys import BY_GROUP, BY_MEMBERSHIP, Key
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.paths import path_kind

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
-from zkgroup.audit.findings.times import FullWindow, full_windows
-from zkgroup.audit.inputs.events import SINGLE, Event
+from zkgroup.audit.findings.rules import Bounds, Finding, FullWindow, KeyRows, Rule, Severity, full_windows
+from zkgroup.audit.inputs.events import BY_SESSION, SINGLE, Event, Key, Keys
 from zkgroup.audit.inputs.facts import Facts, members_of, only_group, server_of, who
-from zkgroup.audit.inputs.keys import BY_SESSION, Key, Keys
 from zkgroup.model.text import counted, duration_text, hex_session
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind

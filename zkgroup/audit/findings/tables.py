@@ -14,13 +14,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zkgroup.audit.findings.cluster import decoded
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule
-from zkgroup.audit.findings.times import Occurrence
-from zkgroup.audit.inputs.buckets import known_rows
-from zkgroup.audit.inputs.events import CREATE, DELETE, OF_SESSION, OPS, SET, Event
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Occurrence, Rule
+from zkgroup.audit.inputs.events import (
+    BY_GROUP,
+    BY_GROUP_PARTITION,
+    BY_SESSION,
+    CLOSE_SESSION,
+    CREATE,
+    CREATE_SESSION,
+    DELETE,
+    ERROR,
+    OF_SESSION,
+    OPS,
+    SET,
+    Event,
+    Key,
+    Keys,
+)
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key, Keys
-from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, last_of_paths, stable_order
+from zkgroup.audit.inputs.rows import (
+    Columns,
+    Flags,
+    Numbers,
+    fact_rows,
+    last_of_paths,
+    stable_order,
+)
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.paths import Kind, path_kind
 
@@ -384,3 +403,33 @@ def equal_runs(values: Numbers) -> tuple[Numbers, Numbers]:
     """Where equal values begin that follow each other, and how many these are."""
     starts = np.flatnonzero(np.append([True], values[1:] != values[:-1])[: len(values)])
     return starts, np.diff(np.append(starts, len(values)))
+
+
+_NODE_EXISTS: Final = -110
+
+
+def known_rows(columns: Columns) -> Numbers:
+    """The rows of a part that make its facts, or that a rule about sessions cannot do without.
+
+    Parts follow each other in time. Rules about sessions ask for the rows of ephemerals, what a session wrote
+    last, requests that failed because a znode was there, and the row of the session before each of these.
+    """
+    matters: Flags = np.zeros(len(columns), np.bool_)
+    matters[fact_rows(columns)] = True
+    op = columns.op
+    makes = (op == CREATE) & (columns.ephemeral == OF_SESSION)
+    matters |= columns.applied & (makes | (op == DELETE))
+    matters |= (op == CREATE_SESSION) | (op == CLOSE_SESSION)
+    sessions = pa.array(columns.session).dictionary_encode().indices.to_numpy()
+    order = stable_order(sessions)
+    session = sessions[order]
+    is_next = np.append([False], session[1:] == session[:-1])[: len(order)]
+    errors: Numbers = columns.error.fill_null(0).to_numpy(zero_copy_only=False)
+    contended = ((op == ERROR) & (errors == _NODE_EXISTS))[order]
+    matters[order[contended]] = True
+    matters[order[np.flatnonzero(contended & is_next) - 1]] = True
+    is_closing = np.isin(columns.zxid, columns.zxid[op == CLOSE_SESSION])[order]
+    for some in (order, order[~is_closing]):
+        session = sessions[some]
+        matters[some[np.append(session[1:] != session[:-1], True)[: len(some)]]] = True
+    return np.flatnonzero(matters)

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import Found, order
+from zkgroup.audit.findings.engine import ALL_RULES, Found, order
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Rule, Severity
 from zkgroup.audit.incidents.causes import Causes
 from zkgroup.audit.incidents.incident import (

@@ -190,7 +190,7 @@ def _needed_places(session: Numbers, time_ms: Numbers) -> Numbers:
 
 
 class RecordFacts(NamedTuple):
-    """A place for each record, by zxid: what `record_checks` looks at."""
+    """A place for each record, by zxid: what the checks of all records look at."""
 
     zxid: Numbers
     time_ms: Numbers

@@ -1,22 +1,24 @@
-"""Opens what an audit reads: the folders of servers, one tree, or Parquet of `audit run`; walks a live tree.
+"""Opens what an audit reads: the folders of servers, one tree, or Parquet of `audit run`.
 
-Every znode of a living ensemble is read, then the Stat of each is read again. A znode with the same Stat both
-times did not change between the two reads, so all of these together are the tree at the zxid between the two
-passes. A znode that differs is read again, until it stays the same or the rounds are over; it is of some
-later moment.
+The folders of one ensemble's servers as a source: trees, rows, and what is wrong with the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.manifest import Folder, OutputFolder, is_converted
+from zkgroup.audit.inputs.one_tree import (
+    OneTree,
+)
 from zkgroup.audit.inputs.source import (
     Covered,
+    Difference,
     PointInTime,
     Progress,
     Rows,
@@ -24,70 +26,20 @@ from zkgroup.audit.inputs.source import (
     Source,
     quiet,
     require_columns,
+    standing_text,
 )
-from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError
-from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
+from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import named
-from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportReader, is_export
+from zkgroup.zkfiles.exports import ExportReader, is_export
 from zkgroup.zkfiles.files import list_files
-from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.records import StoredZnode
+from zkgroup.zkfiles.history import Account, History, PastTree
+from zkgroup.zkfiles.records import Transaction, epoch_of
+from zkgroup.zkfiles.schemas import LeftOutWrites
 from zkgroup.zkfiles.tree import Tree
+from zkgroup.znodes.consumers import consumers_path, group_path
 
 if TYPE_CHECKING:
     from zkgroup.audit.inputs.rows import Columns
-    from zkgroup.zookeeper.blocking import Blocking
-
-
-class OneTree(Source):
-    """One tree: an export, or what a walk found."""
-
-    def __init__(
-        self, header: ExportHeader, znodes: Callable[[], Iterable[StoredZnode]], chroot: str = ""
-    ) -> None:
-        super().__init__(chroot)
-        self._header, self._znodes = header, znodes
-        self._details |= dict.fromkeys(filter(None, [inconsistency_of(header)]))
-
-    def tree(self, at: PointInTime | None = None) -> SeenTree:
-        header, zxid = self._header, self._header.zxid_before
-        if at is not None and at.zxid != zxid:
-            raise NotFoundError(
-                f"nothing but the tree at zxid {zxid:#x} is known; other moments need the folders of servers"
-            )
-        tree = Tree.from_znodes(self._znodes(), zxid=zxid, digests=False)
-        return SeenTree(tree, zxid, header.time_ms, header.is_exact, False, inconsistency_of(header))
-
-    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        self.zxids(start, end)
-        seen = self.tree()
-        self._note_chroot(is_empty=not seen.tree.paths(self.chroot))
-
-        def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
-            from zkgroup.audit.inputs.rows import columns_of
-
-            yield columns_of(seeds_of(seen.tree, self.chroot))
-
-        return Rows(parts, seen, None, is_one_tree=True)
-
-    def zxid_at(self, time_ms: int) -> int:
-        return self._header.zxid_before
-
-    def _covered(self) -> Covered:
-        raise ConfigError("one tree has no history: --since and --until are for the folders of servers")
-
-
-def inconsistency_of(header: ExportHeader) -> str:
-    """The reasons why a tree is not exact; empty where it is."""
-    if header.detail:
-        return header.detail
-    found, changed, unreadable = [], header.changed, header.unreadable
-    if changed:
-        until = f"while it was read, up to {header.zxid_after:#x}"
-        found.append(f"{len(changed)} paths changed {until}: {named(changed)}")
-    if unreadable:
-        found.append(f"{len(unreadable)} paths could not be read: {named(unreadable)}")
-    return "; ".join(found)
 
 
 def path_of(text: str) -> Path:
@@ -137,191 +89,196 @@ def open_source(
     return OneTree(reader.header, reader.znodes, chroot)
 
 
-PATHS_AT_ONCE = 5000
-ROUNDS = 5
 _EVERY = 1000
-_Reply = TypeVar("_Reply")
 
 
-class LiveTree(NamedTuple):
-    """A walked tree; the first four are as of `ExportHeader`."""
+class Folders(Source):
+    """Servers of one ensemble."""
 
-    zxid_before: int
-    zxid_after: int
-    changed: tuple[str, ...]
-    unreadable: tuple[str, ...]
-    znodes: tuple[ExportedZnode, ...]
-    """Depth first, parents before children, children by name."""
+    def __init__(self, history: History, chroot: str = "", progress: Progress = quiet) -> None:
+        super().__init__(chroot, progress)
+        self.history: History = history
+        self._lost: dict[str, None] = {}
 
-    def header(self, time_ms: int, zookeeper: str) -> ExportHeader:
-        """Of an export of it; when and where it was walked."""
-        from zkgroup.zookeeper.settings import Address
+    def tree(self, at: PointInTime | None = None) -> SeenTree:
+        self._note_outside(None, at)
+        at = at or PointInTime()
+        past = self.history.tree_at(zxid=at.zxid, time_ms=at.time_ms)
+        self._note_skipped(past.account)
+        return _seen(past)
 
-        address = Address.parse(zookeeper)
-        return ExportHeader(
-            time_ms=time_ms,
-            source=address.servers,
-            chroot=address.chroot,
-            zxid_before=self.zxid_before,
-            zxid_after=self.zxid_after,
-            changed=self.changed,
-            unreadable=self.unreadable,
-        )
+    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
+        from_zxid, to_zxid = zxids = self.zxids(start, end)
+        self.note_unlogged(self.history.ensemble, zxids, end)
+        # Where all that follows is read anyway, the end of the newest log is enough, if it shows a record.
+        servers = self.history.ensemble.servers if to_zxid is None else ()
+        if not any(server.about_last_zxid() for server in servers) and not self.history.last_zxid:
+            self._details["the files have no transaction and no tree, so nothing was searched"] = None
+        try:
+            past = self._before(from_zxid, to_zxid)
+        except NotFoundError as error:
+            first = self.history.ensemble.first_logged
+            if first is None or from_zxid > 1:
+                raise
+            return self._log_alone(first - 1, to_zxid, str(error))
+        self._note(past.account)
+        return self._rows(_seen(past), to_zxid, is_whole=past.account.is_whole)
 
+    def _rows(self, seen: SeenTree, to_zxid: int | None, *, is_whole: bool) -> Rows:
+        """The rows behind a tree; `is_whole` where it has all that stood then."""
 
-def walk(
-    zk: Blocking,
-    *,
-    rounds: int = ROUNDS,
-    paths_at_once: int = PATHS_AT_ONCE,
-    progress: Progress = quiet,
-) -> LiveTree:
-    """Reads the whole tree below the chroot. `rounds`: so often what changed is read again, at most.
+        def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
+            from zkgroup.audit.inputs.logs import Ends, LoggedRange
+            from zkgroup.audit.inputs.rows import columns_of
 
-    Raises `AccessDeniedError` where not even the root may be read, and what `Blocking` raises.
-    """
-    zk.sync("/")
-    found = _Found(zk, paths_at_once, progress)
-    found.read(("/",))
-    if "/" in found.unreadable:
-        raise AccessDeniedError(
-            "/: expected the right to read the tree, found an ACL that does not allow this user"
-        )
-    zk.sync("/")
-    before = zk.last_zxid
-    found.compare(tuple(found.znodes))
-    unsettled = set(found.unsettled)
-    for _ in range(rounds):
-        if not found.unsettled:
-            break
-        unsettled |= found.settle()
-    zk.sync("/")
-    return LiveTree(
-        zxid_before=before,
-        zxid_after=zk.last_zxid,
-        znodes=tuple(found.exported()),
-        changed=tuple(sorted(path for path in unsettled if found.may_be_newer(path, before))),
-        unreadable=tuple(sorted(found.unreadable)),
-    )
+            # In a tree that lacks something a group may be known by a set alone.
+            left_out = _offsets_of_others(groups, self.chroot) if is_whole and groups is not None else None
+            before = columns_of(seeds_of(seen.tree, self.chroot))
+            log = LoggedRange(self.history, seen.zxid, to_zxid, self.chroot, self.progress, self._holes)
+            ends, has_paths = Ends(), False
+            for part in chain([before], log.parts(rows_per_part, left_out)):
+                has_paths = has_paths or any(part.paths)
+                yield ends.added(part)
+            self._note_chroot(is_empty=not has_paths)
 
+        return Rows(parts, seen, to_zxid, self.progress)
 
-class _Found:
-    def __init__(self, zk: Blocking, paths_at_once: int, progress: Progress) -> None:
-        self.znodes: dict[str, Znode] = {}
-        self.unreadable: set[str] = set()
-        self.unsettled: set[str] = set()
-        """What was seen to differ, or to be gone, since it was read; and the parents of what is gone."""
-        self._zk = zk
-        self._paths_at_once = paths_at_once
-        self._progress = progress
-        self._acls: dict[str, tuple[AclEntry, ...]] = {}
-        self._children: dict[str, tuple[str, ...]] = {}
+    def zxid_at(self, time_ms: int) -> int:
+        return self.history.zxid_at(time_ms)
 
-    def settle(self) -> set[str]:
-        """Reads again what differs, and compares it once more. Returns every path that may have changed."""
-        moved, self.unsettled = self.unsettled, set()
-        touched = moved | self.read([path for path in moved if path in self.znodes])
-        self.compare([path for path in touched if path in self.znodes])
-        return touched | self.unsettled
+    def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
+        """The changes at and below a path (of the servers) between two moments, in either order.
 
-    def read(self, paths: Sequence[str]) -> set[str]:
-        """Reads these, and below them what is not known yet. Returns the paths that were not known.
-
-        Data and Stat first, then the names of the children, so that a child that comes between is seen in
-        the parent's Stat when that is read again.
+        The range is replayed once, in one tree. Raises NotFoundError where the files begin later.
         """
-        fresh: set[str] = set()
-        while paths:
-            parents = []
-            for path, one in self._each(self._zk.read_each, paths):
-                if isinstance(one, Znode):
-                    if path not in self.znodes:
-                        fresh.add(path)
-                    self.znodes[path] = one
-                    parents.append(path)
-                else:
-                    self._drop(path, one)
-                if len(self.znodes) % _EVERY == 0:
-                    self._progress("reading", len(self.znodes))
-            paths = self._list([path for path in parents if path in self.znodes])
-        return fresh
+        for moment in (start, end):
+            self._note_outside(None, moment)
+        zxids = self.zxid_of(start), self.zxid_of(end)
+        first, last = min(zxids), max(zxids)
+        found = self.history.compared(first, last, below, through=lambda each: self._shown(each, last))
+        for account in found.accounts:
+            self._note(account)
+        if len(found.accounts) > 1:
+            self._details["the logs do not lead from one tree to the other, so both were compared"] = None
+        if found.first_bad_zxid is not None:
+            text = f"the tree's digest is another than the servers' from {found.first_bad_zxid:#x} on"
+            self._lost[text] = None
+        behind = [
+            hole
+            for moment, zxid in zip((start, end), zxids, strict=True)
+            if moment.zxid is None and (hole := self.history.unlogged_behind(zxid)) is not None
+        ]
+        self._holes |= dict.fromkeys(behind)
+        is_decided = not any(first < zxid <= last for zxid in self.history.ensemble.undecided)
+        is_known = last <= self.history.last_zxid and is_decided and not behind
+        is_exact = found.first_bad_zxid is None and all(each.is_exact for each in found.accounts)
+        changes = found.changes if zxids[0] <= zxids[1] else [each.reversed() for each in found.changes]
+        return Difference(changes, *zxids, found.time_ms, is_exact and is_known)
 
-    def _list(self, parents: Sequence[str]) -> list[str]:
-        """Lists the children; drops those that are gone. Gives the ones that are not known."""
-        unknown: list[str] = []
-        with_children = [path for path in parents if self.znodes[path].stat.children_count]
-        listed: dict[str, tuple[str, ...] | Code | None] = dict.fromkeys(parents, ())
-        listed |= self._each(self._zk.list_each, with_children)
-        for parent, names in listed.items():
-            if not isinstance(names, tuple):
-                self._drop(parent, names)
-                continue
-            for gone in set(self._children.get(parent, ())) - set(names):
-                self._drop(join(parent, gone), None)
-            if parent in self.znodes:
-                self._children[parent] = names
-                unknown += [path for name in names if (path := join(parent, name)) not in self.znodes]
-        return unknown
+    def damages(self) -> list[str]:
+        found = [
+            f"{damage.path}, byte {damage.offset}: expected {damage.expected}, found {damage.found}"
+            for server in self.history.ensemble.servers
+            for damage in server.damages.values()
+        ]
+        return [*found, *super().damages(), *self._lost]
 
-    def compare(self, paths: Sequence[str]) -> None:
-        """Reads the ACLs, and the Stat with them: where it is not that of the data, the path is unsettled."""
-        for done, (path, one) in enumerate(self._each(self._zk.acl_each, paths)):
-            if isinstance(one, ZnodeAcl) and path in self.znodes:
-                self._acls[path] = one.acl
-                if one.stat != self.znodes[path].stat:
-                    self.unsettled.add(path)
-            else:
-                self._drop(path, one if isinstance(one, Code) else None)
-            if done % _EVERY == 0:
-                self._progress("looking again at", done)
+    def notes(self) -> list[str]:
+        ensemble = self.history.ensemble
+        found = [
+            f"{path}: records from {zxid:#x} on stand in an earlier log too, and count once"
+            for server in ensemble.servers
+            for path, zxid in server.overlaps.items()
+        ]
+        undecided = {zxid: ensemble.splits[zxid][0] for zxid in ensemble.undecided}
+        decided = ensemble.splits.keys() - undecided.keys()
+        if decided:
+            found.append(
+                f"servers have different records at {_some(decided)}; what most of them have is taken"
+            )
+        if undecided:
+            taken = named(dict.fromkeys(chain(*undecided.values())))
+            found.append(
+                f"servers have different records at {_some(undecided)}, and none is that of most; "
+                f"what {taken} has, which goes furthest, is taken"
+            )
+        if ensemble.rolled_back:
+            found.append(f"the ensemble went on without {_some(ensemble.rolled_back)}, so they are left out")
+        return [*found, *super().notes()]
 
-    def _drop(self, path: str, why: Code | None) -> None:
-        """This and everything below it is gone, or may not be read."""
-        if why is None:
-            self.unsettled |= {path, parent_of(path)}
+    def _note_skipped(self, account: Account) -> None:
+        """Of a tree that is not exact, notes which snapshots could not be used, and why."""
+        if not account.is_exact:
+            self._details |= {f"not used: {why}": None for why in account.skipped}
+
+    def _note(self, account: Account) -> None:
+        """Notes that the tree that other answers stand on is not exact."""
+        self._note_skipped(account)
+        if not account.is_exact:
+            self._holes |= dict.fromkeys(account.holes)
+            notes = self._lost if account.is_damaged and not account.holes else self._details
+            notes[standing_text(account.zxid, account.detail)] = None
+
+    def _covered(self) -> Covered:
+        history = self.history
+        first, last = history.ensemble.first_logged, history.last_zxid
+        ends = [() if zxid is None else history.transactions(zxid, zxid) for zxid in (first, last)]
+        first_ms, last_ms = (next((each.time_ms for each in end), None) for end in ends)
+        return Covered(first, first_ms, last, last_ms)
+
+    def _log_alone(self, before: int, to_zxid: int | None, why: str) -> Rows:
+        """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
+        detail = "what stood before the first record is not known"
+        if any(server.files.snapshots for server in self.history.ensemble.servers):
+            self._lost[why] = None
         else:
-            self.unreadable.add(path)
-        waiting = [path]
-        while waiting:
-            one = waiting.pop()
-            if self.znodes.pop(one, None) is not None and why is None:
-                self.unsettled.add(one)
-            self._acls.pop(one, None)
-            waiting += [join(one, name) for name in self._children.pop(one, ())]
+            detail += ", as there is no snapshot"
+        nothing = Tree.from_znodes((), zxid=before, digests=False)
+        self._details[standing_text(before, detail)] = None
+        return self._rows(SeenTree(nothing, before, None, False, False, detail), to_zxid, is_whole=False)
 
-    def may_be_newer(self, path: str, zxid: int) -> bool:
-        """True if what became of this path came after that zxid, or may have."""
-        if path in self.unreadable:
-            return False
-        while path not in self.znodes:
-            if path == "/" or path in self.unsettled:
-                return True
-            path = parent_of(path)
-            if path in self.znodes:
-                return self.znodes[path].stat.pzxid > zxid
-        stat = self.znodes[path].stat
-        newest = max(stat.czxid, stat.mzxid, stat.pzxid)
-        return path in self.unsettled or stat.aversion > 0 or newest > zxid
+    def _before(self, from_zxid: int, to_zxid: int | None) -> PastTree:
+        """The tree before a transaction, or the first one that is known to be of one moment.
 
-    def exported(self) -> Iterator[ExportedZnode]:
-        """Depth first, children by name."""
-        for path in sorted(self.znodes, key=lambda path: path.strip("/").split("/")):
-            _, data, stat = self.znodes[path]
-            yield ExportedZnode(path, data, self._acls.get(path), stat)
+        Where no record comes after it, it is the last one that is asked for.
+        """
+        ensemble = self.history.ensemble
+        if not any(log.zxid >= from_zxid for server in ensemble.servers for log in server.files.logs):
+            last = ensemble.last_record  # where names tell, nothing is read
+            if last is None or last < from_zxid:
+                return self.history.tree_at(zxid=to_zxid)
+        if from_zxid > 1:
+            with suppress(NotFoundError):
+                past = self.history.tree_at(zxid=from_zxid - 1)
+                if past.account.is_whole:
+                    return past
+        return self.history.beginning()
 
-    def _each(
-        self, ask: Callable[[Sequence[str]], Mapping[str, _Reply]], paths: Sequence[str]
-    ) -> Iterator[tuple[str, _Reply]]:
-        """Each path with the reply, which is asked for some at a time."""
-        for start in range(0, len(paths), self._paths_at_once):
-            yield from ask(paths[start : start + self._paths_at_once]).items()
+    def _shown(self, transactions: Iterator[Transaction], to_zxid: int | None) -> Iterator[Transaction]:
+        """The same transactions; how many were read is reported."""
+        for count, transaction in enumerate(transactions):
+            if count % _EVERY == 0:
+                end = min(self.history.last_zxid, to_zxid or self.history.last_zxid)
+                is_known = count > 0 and epoch_of(end) == epoch_of(transaction.zxid)
+                left = end - transaction.zxid + 1
+                self.progress("reading transactions", count, count + left if is_known else None)
+            yield transaction
 
 
-def parent_of(path: str) -> str:
-    """Path of the parent; that of `/` is itself."""
-    return path.rpartition("/")[0] or "/"
+def _offsets_of_others(groups: Collection[str], chroot: str) -> LeftOutWrites:
+    """The writes that a question about one group, or about none, does without: commits of the others.
+
+    They are nine tenths of a log. Facts and the names of groups are those of all rows: only what was applied
+    is left out, for a row that stays made the znode above, and what is below `/offsets/`, where no facts are.
+    """
+    but = next((f"{chroot}{group_path(group)}/" for group in groups), None)
+    return LeftOutWrites(f"{chroot}{consumers_path()}/", "/offsets/", but)
 
 
-def join(parent: str, name: str) -> str:
-    """The path of a child; the root has no second slash."""
-    return f"{parent.rstrip('/')}/{name}"
+def _seen(past: PastTree) -> SeenTree:
+    tree, of = past
+    return SeenTree(tree, of.zxid, of.time_ms, of.is_exact, of.is_damaged, of.detail)
+
+
+def _some(zxids: Iterable[int]) -> str:
+    return named(f"{zxid:#x}" for zxid in sorted(zxids))

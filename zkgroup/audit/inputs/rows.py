@@ -29,9 +29,9 @@ from zkgroup.audit.inputs.events import (
     SINGLE,
     Event,
     inside_path,
+    is_of_groups,
 )
 from zkgroup.audit.inputs.facts import Facts, facts_of, is_fact_path
-from zkgroup.audit.inputs.keys import is_of_groups
 from zkgroup.zkfiles.arrow import acls_of, schema
 from zkgroup.zkfiles.records import Acl, AclEntry
 from zkgroup.zkfiles.schemas import Column, ColumnType

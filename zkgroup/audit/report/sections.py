@@ -21,21 +21,23 @@ import pyarrow as pa
 
 from zkgroup.audit.answers.reading import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.documents import counts_of
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits
+from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits, TemporaryTables, by_code
 from zkgroup.audit.findings.cluster import partition_stretches
-from zkgroup.audit.findings.engine import Found
+from zkgroup.audit.findings.engine import ALL_RULES, Found
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
-from zkgroup.audit.findings.rules import SEVERITIES
+from zkgroup.audit.findings.rules import SEVERITIES, TimeRange, merged
 from zkgroup.audit.findings.tables import ScreenTables
-from zkgroup.audit.findings.times import TimeRange, merged
-from zkgroup.audit.incidents.incident import FoundIncidents, NumberedFinding, cause_text, damage_text
+from zkgroup.audit.incidents.incident import (
+    FoundIncidents,
+    NumberedFinding,
+    cause_text,
+    counts_of,
+    damage_text,
+)
 from zkgroup.audit.incidents.titles import called
-from zkgroup.audit.inputs.buckets import TemporaryTables, by_code
+from zkgroup.audit.inputs.events import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.keys import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.inputs.rows import Columns, Flags, first_places
 from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.report import timelines

@@ -15,11 +15,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow.parquet as pq
 
 from zkgroup.audit.answers.inspection import health_of
-from zkgroup.audit.documents import findings_document
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import Found, audit_rows
+from zkgroup.audit.findings.engine import ALL_RULES, Found, audit_rows
 from zkgroup.audit.incidents.attribution import numbered
-from zkgroup.audit.incidents.incident import FoundIncidents
+from zkgroup.audit.incidents.incident import FoundIncidents, findings_document
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.sections import ColumnsDrawing

@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.inputs.buckets import count_for, known_rows, names_of, numbers_of
+from zkgroup.audit.findings.buckets import count_for, names_of, numbers_of
+from zkgroup.audit.findings.tables import known_rows
 from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.folders import Folders
 from zkgroup.audit.inputs.manifest import FACTS, SEEDS, Converted, ConvertedLog, OutputFolder, StoredFile
+from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.rows import columns_of, inside, table_of
 from zkgroup.audit.inputs.source import Progress, SeenTree, quiet
 from zkgroup.audit.inputs.stored_files import parquet_of

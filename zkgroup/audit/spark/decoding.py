@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.inputs.buckets import by_code, known_rows, names_of, numbers_of
+from zkgroup.audit.findings.buckets import by_code, names_of, numbers_of
+from zkgroup.audit.findings.tables import known_rows
 from zkgroup.audit.inputs.manifest import FACTS, OPERATIONS, Converted, ConvertedLog, Folder, StoredFile
 from zkgroup.audit.inputs.rows import (
     OPERATION_COLUMNS,

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
-from zkgroup.audit.findings.buckets import find_in_bucket, find_screened
-from zkgroup.audit.findings.engine import Found, Skipped, bounds_of, order, reason_to_skip
+from zkgroup.audit.findings.buckets import CLUSTER, find_in_bucket, find_screened, names_of
+from zkgroup.audit.findings.engine import ALL_RULES, RULES, Found, Skipped, bounds_of, order, reason_to_skip
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.inputs.buckets import CLUSTER, known_rows, names_of
+from zkgroup.audit.findings.tables import known_rows
 from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.logs import with_ends

@@ -11,16 +11,14 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.answers.inspection import health_of
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.buckets import find_in_sessions, find_in_tree
-from zkgroup.audit.findings.engine import bounds_of, within
+from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, find_in_sessions, find_in_tree
+from zkgroup.audit.findings.engine import ALL_RULES, bounds_of, within
 from zkgroup.audit.findings.rules import AnyRule, WholeRule
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
-from zkgroup.audit.inputs.buckets import CLUSTER, bucket_of_group
 from zkgroup.audit.inputs.converted import ConvertedSource
-from zkgroup.audit.inputs.folders import Folders
-from zkgroup.audit.inputs.keys import require_group
+from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.manifest import OutputFolder, StoredFile, StoredState, newest_manifest
+from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.rows import Columns, closes_in, columns_of_rows, facts_in, table_of
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, without_collector
 from zkgroup.audit.report.tables import Give, nowhere

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from zkgroup.audit.documents import as_of, finding_fields, incident_fields
 from zkgroup.audit.findings.engine import Found
-from zkgroup.audit.incidents.incident import FoundIncidents
+from zkgroup.audit.incidents.incident import FoundIncidents, as_of, finding_fields, incident_fields
 from zkgroup.audit.inputs.manifest import Folder
 from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.audit.report.tables import ENSEMBLE, finding_table, incident_table

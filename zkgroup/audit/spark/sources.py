@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from zkgroup.audit.inputs.opening import walk
+from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.audit.spark.options import Options, require_types, selected, struct_of
 from zkgroup.audit.spark.session import PUSHDOWN
 from zkgroup.errors import ConfigError

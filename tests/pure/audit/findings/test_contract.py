@@ -9,7 +9,7 @@ say when a session wrote.
 
 from __future__ import annotations
 
-from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import ALL_RULES
 from zkgroup.audit.findings.rules import WholeRule
 
 CONTRACT = """

@@ -11,7 +11,7 @@ from tests.pure.audit.histories import Case, History, cases
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.audit_folders import calm, look
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.all_rules import ALL_RULES
+from zkgroup.audit.findings.engine import ALL_RULES
 from zkgroup.audit.findings.rules import WholeRule
 from zkgroup.zkfiles.records import TreeDigest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.worlds.audit_log import AuditLog, registration
 from tests.worlds.plain_findings import find
-from zkgroup.audit.findings.all_rules import ALL_RULES, RULES
+from zkgroup.audit.findings.engine import ALL_RULES, RULES
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.attribution import APART_MS, REBALANCE_MS, incidents_of
 from zkgroup.audit.incidents.causes import Causes

@@ -6,8 +6,7 @@ import pytest
 
 from tests.worlds.audit_folders import INCIDENTS, Incident, findings, incidents, source
 from zkgroup.audit import incidents as package
-from zkgroup.audit.findings.all_rules import ALL_RULES
-from zkgroup.audit.findings.engine import audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.incidents.attribution import incidents_of, numbered, only_of, with_causes
 from zkgroup.audit.incidents.incident import Incident as Told
 from zkgroup.audit.inputs.facts import Facts

@@ -10,7 +10,7 @@ import pytest
 from tests.real.cli.audit.golden import V394, copy, damaged_copy
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from zkgroup.audit.inputs.opening import walk
+from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.model.requests import Create
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, write_export

@@ -1,0 +1,274 @@
+"""One tree as a source: an export, or that of a living ensemble, which is walked.
+
+Every znode of a living ensemble is read, then the Stat of each is read again. A znode with the same Stat both
+times did not change between the two reads, so all of these together are the tree at the zxid between the two
+passes. A znode that differs is read again, until it stays the same or the rounds are over; it is of some
+later moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from zkgroup.audit.inputs.events import seeds_of
+from zkgroup.audit.inputs.source import (
+    Covered,
+    PointInTime,
+    Progress,
+    Rows,
+    SeenTree,
+    Source,
+    quiet,
+)
+from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError
+from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
+from zkgroup.model.text import named
+from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader
+from zkgroup.zkfiles.records import StoredZnode
+from zkgroup.zkfiles.tree import Tree
+
+if TYPE_CHECKING:
+    from zkgroup.audit.inputs.rows import Columns
+    from zkgroup.zookeeper.blocking import Blocking
+
+
+class OneTree(Source):
+    """One tree: an export, or what a walk found."""
+
+    def __init__(
+        self, header: ExportHeader, znodes: Callable[[], Iterable[StoredZnode]], chroot: str = ""
+    ) -> None:
+        super().__init__(chroot)
+        self._header, self._znodes = header, znodes
+        self._details |= dict.fromkeys(filter(None, [inconsistency_of(header)]))
+
+    def tree(self, at: PointInTime | None = None) -> SeenTree:
+        header, zxid = self._header, self._header.zxid_before
+        if at is not None and at.zxid != zxid:
+            raise NotFoundError(
+                f"nothing but the tree at zxid {zxid:#x} is known; other moments need the folders of servers"
+            )
+        tree = Tree.from_znodes(self._znodes(), zxid=zxid, digests=False)
+        return SeenTree(tree, zxid, header.time_ms, header.is_exact, False, inconsistency_of(header))
+
+    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
+        self.zxids(start, end)
+        seen = self.tree()
+        self._note_chroot(is_empty=not seen.tree.paths(self.chroot))
+
+        def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
+            from zkgroup.audit.inputs.rows import columns_of
+
+            yield columns_of(seeds_of(seen.tree, self.chroot))
+
+        return Rows(parts, seen, None, is_one_tree=True)
+
+    def zxid_at(self, time_ms: int) -> int:
+        return self._header.zxid_before
+
+    def _covered(self) -> Covered:
+        raise ConfigError("one tree has no history: --since and --until are for the folders of servers")
+
+
+def inconsistency_of(header: ExportHeader) -> str:
+    """The reasons why a tree is not exact; empty where it is."""
+    if header.detail:
+        return header.detail
+    found, changed, unreadable = [], header.changed, header.unreadable
+    if changed:
+        until = f"while it was read, up to {header.zxid_after:#x}"
+        found.append(f"{len(changed)} paths changed {until}: {named(changed)}")
+    if unreadable:
+        found.append(f"{len(unreadable)} paths could not be read: {named(unreadable)}")
+    return "; ".join(found)
+
+
+PATHS_AT_ONCE = 5000
+ROUNDS = 5
+_EVERY = 1000
+_Reply = TypeVar("_Reply")
+
+
+class LiveTree(NamedTuple):
+    """A walked tree; the first four are as of `ExportHeader`."""
+
+    zxid_before: int
+    zxid_after: int
+    changed: tuple[str, ...]
+    unreadable: tuple[str, ...]
+    znodes: tuple[ExportedZnode, ...]
+    """Depth first, parents before children, children by name."""
+
+    def header(self, time_ms: int, zookeeper: str) -> ExportHeader:
+        """Of an export of it; when and where it was walked."""
+        from zkgroup.zookeeper.settings import Address
+
+        address = Address.parse(zookeeper)
+        return ExportHeader(
+            time_ms=time_ms,
+            source=address.servers,
+            chroot=address.chroot,
+            zxid_before=self.zxid_before,
+            zxid_after=self.zxid_after,
+            changed=self.changed,
+            unreadable=self.unreadable,
+        )
+
+
+def walk(
+    zk: Blocking,
+    *,
+    rounds: int = ROUNDS,
+    paths_at_once: int = PATHS_AT_ONCE,
+    progress: Progress = quiet,
+) -> LiveTree:
+    """Reads the whole tree below the chroot. `rounds`: so often what changed is read again, at most.
+
+    Raises `AccessDeniedError` where not even the root may be read, and what `Blocking` raises.
+    """
+    zk.sync("/")
+    found = _Found(zk, paths_at_once, progress)
+    found.read(("/",))
+    if "/" in found.unreadable:
+        raise AccessDeniedError(
+            "/: expected the right to read the tree, found an ACL that does not allow this user"
+        )
+    zk.sync("/")
+    before = zk.last_zxid
+    found.compare(tuple(found.znodes))
+    unsettled = set(found.unsettled)
+    for _ in range(rounds):
+        if not found.unsettled:
+            break
+        unsettled |= found.settle()
+    zk.sync("/")
+    return LiveTree(
+        zxid_before=before,
+        zxid_after=zk.last_zxid,
+        znodes=tuple(found.exported()),
+        changed=tuple(sorted(path for path in unsettled if found.may_be_newer(path, before))),
+        unreadable=tuple(sorted(found.unreadable)),
+    )
+
+
+class _Found:
+    def __init__(self, zk: Blocking, paths_at_once: int, progress: Progress) -> None:
+        self.znodes: dict[str, Znode] = {}
+        self.unreadable: set[str] = set()
+        self.unsettled: set[str] = set()
+        """What was seen to differ, or to be gone, since it was read; and the parents of what is gone."""
+        self._zk = zk
+        self._paths_at_once = paths_at_once
+        self._progress = progress
+        self._acls: dict[str, tuple[AclEntry, ...]] = {}
+        self._children: dict[str, tuple[str, ...]] = {}
+
+    def settle(self) -> set[str]:
+        """Reads again what differs, and compares it once more. Returns every path that may have changed."""
+        moved, self.unsettled = self.unsettled, set()
+        touched = moved | self.read([path for path in moved if path in self.znodes])
+        self.compare([path for path in touched if path in self.znodes])
+        return touched | self.unsettled
+
+    def read(self, paths: Sequence[str]) -> set[str]:
+        """Reads these, and below them what is not known yet. Returns the paths that were not known.
+
+        Data and Stat first, then the names of the children, so that a child that comes between is seen in
+        the parent's Stat when that is read again.
+        """
+        fresh: set[str] = set()
+        while paths:
+            parents = []
+            for path, one in self._each(self._zk.read_each, paths):
+                if isinstance(one, Znode):
+                    if path not in self.znodes:
+                        fresh.add(path)
+                    self.znodes[path] = one
+                    parents.append(path)
+                else:
+                    self._drop(path, one)
+                if len(self.znodes) % _EVERY == 0:
+                    self._progress("reading", len(self.znodes))
+            paths = self._list([path for path in parents if path in self.znodes])
+        return fresh
+
+    def _list(self, parents: Sequence[str]) -> list[str]:
+        """Lists the children; drops those that are gone. Gives the ones that are not known."""
+        unknown: list[str] = []
+        with_children = [path for path in parents if self.znodes[path].stat.children_count]
+        listed: dict[str, tuple[str, ...] | Code | None] = dict.fromkeys(parents, ())
+        listed |= self._each(self._zk.list_each, with_children)
+        for parent, names in listed.items():
+            if not isinstance(names, tuple):
+                self._drop(parent, names)
+                continue
+            for gone in set(self._children.get(parent, ())) - set(names):
+                self._drop(join(parent, gone), None)
+            if parent in self.znodes:
+                self._children[parent] = names
+                unknown += [path for name in names if (path := join(parent, name)) not in self.znodes]
+        return unknown
+
+    def compare(self, paths: Sequence[str]) -> None:
+        """Reads the ACLs, and the Stat with them: where it is not that of the data, the path is unsettled."""
+        for done, (path, one) in enumerate(self._each(self._zk.acl_each, paths)):
+            if isinstance(one, ZnodeAcl) and path in self.znodes:
+                self._acls[path] = one.acl
+                if one.stat != self.znodes[path].stat:
+                    self.unsettled.add(path)
+            else:
+                self._drop(path, one if isinstance(one, Code) else None)
+            if done % _EVERY == 0:
+                self._progress("looking again at", done)
+
+    def _drop(self, path: str, why: Code | None) -> None:
+        """This and everything below it is gone, or may not be read."""
+        if why is None:
+            self.unsettled |= {path, parent_of(path)}
+        else:
+            self.unreadable.add(path)
+        waiting = [path]
+        while waiting:
+            one = waiting.pop()
+            if self.znodes.pop(one, None) is not None and why is None:
+                self.unsettled.add(one)
+            self._acls.pop(one, None)
+            waiting += [join(one, name) for name in self._children.pop(one, ())]
+
+    def may_be_newer(self, path: str, zxid: int) -> bool:
+        """True if what became of this path came after that zxid, or may have."""
+        if path in self.unreadable:
+            return False
+        while path not in self.znodes:
+            if path == "/" or path in self.unsettled:
+                return True
+            path = parent_of(path)
+            if path in self.znodes:
+                return self.znodes[path].stat.pzxid > zxid
+        stat = self.znodes[path].stat
+        newest = max(stat.czxid, stat.mzxid, stat.pzxid)
+        return path in self.unsettled or stat.aversion > 0 or newest > zxid
+
+    def exported(self) -> Iterator[ExportedZnode]:
+        """Depth first, children by name."""
+        for path in sorted(self.znodes, key=lambda path: path.strip("/").split("/")):
+            _, data, stat = self.znodes[path]
+            yield ExportedZnode(path, data, self._acls.get(path), stat)
+
+    def _each(
+        self, ask: Callable[[Sequence[str]], Mapping[str, _Reply]], paths: Sequence[str]
+    ) -> Iterator[tuple[str, _Reply]]:
+        """Each path with the reply, which is asked for some at a time."""
+        for start in range(0, len(paths), self._paths_at_once):
+            yield from ask(paths[start : start + self._paths_at_once]).items()
+
+
+def parent_of(path: str) -> str:
+    """Path of the parent; that of `/` is itself."""
+    return path.rpartition("/")[0] or "/"
+
+
+def join(parent: str, name: str) -> str:
+    """The path of a child; the root has no second slash."""
+    return f"{parent.rstrip('/')}/{name}"
