@@ -22,9 +22,8 @@ from zkgroup.audit.incidents.incident import (
     counts_of,
     findings_document,
 )
-from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.opening import path_of
-from zkgroup.audit.inputs.source import PointInTime, require_columns, require_spark
+from zkgroup.audit.inputs.source import PointInTime, is_converted, require_columns, require_spark
 from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 from zkgroup.model.text import counted, iso_time

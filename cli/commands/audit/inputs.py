@@ -14,10 +14,16 @@ from typing import Any
 
 import click
 
-from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.one_tree import OneTree
 from zkgroup.audit.inputs.opening import open_source, path_of, require_source
-from zkgroup.audit.inputs.source import PointInTime, Progress, Source, require_columns, without_collector
+from zkgroup.audit.inputs.source import (
+    PointInTime,
+    Progress,
+    Source,
+    is_converted,
+    require_columns,
+    without_collector,
+)
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped

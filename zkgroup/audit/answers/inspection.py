@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from zkgroup.audit.inputs.manifest import is_converted
+from zkgroup.audit.inputs.source import is_converted
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
 from zkgroup.zkfiles.files import LOG, SNAPSHOT, list_files

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from zkgroup.audit.inputs.source import MANIFESTS
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.records import Hole, hole_between
 
@@ -29,7 +30,6 @@ OPERATIONS: Final = "operations"
 FACTS: Final = "facts"
 SEEDS: Final = "seeds"
 STATES: Final = "states"
-_MANIFESTS: Final = "manifest"
 _VERSION: Final = 2
 _ANEW: Final = "convert the folders again, into another output"
 
@@ -247,20 +247,12 @@ class OutputFolder:
 
 def newest_manifest(folder: Folder) -> str | None:
     """The name of the manifest that holds; None where there is none: nothing was converted to the folder."""
-    names = [name for name in folder.sizes(_MANIFESTS) if name.endswith(".json")]
-    return f"{_MANIFESTS}/{max(names)}" if names else None
-
-
-def is_converted(path: Path) -> bool:
-    """True if `audit run` wrote to a folder. Raises nothing."""
-    try:
-        return newest_manifest(Folder(str(path))) is not None
-    except ConfigError:
-        return False
+    names = [name for name in folder.sizes(MANIFESTS) if name.endswith(".json")]
+    return f"{MANIFESTS}/{max(names)}" if names else None
 
 
 def _manifest_name(number: int) -> str:
-    return f"{_MANIFESTS}/{number:010}.json"
+    return f"{MANIFESTS}/{number:010}.json"
 
 
 def _list_name(batch: int) -> str:

@@ -5,6 +5,7 @@ The folders of one ensemble's servers as a source: trees, rows, and what is wron
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.manifest import Folder, OutputFolder, is_converted
+from zkgroup.audit.inputs.manifest import Folder, OutputFolder
 from zkgroup.audit.inputs.one_tree import (
     OneTree,
 )
@@ -24,6 +25,7 @@ from zkgroup.audit.inputs.source import (
     Rows,
     SeenTree,
     Source,
+    is_converted,
     quiet,
     require_columns,
     standing_text,
@@ -80,7 +82,7 @@ def open_source(
         return ConvertedSource(output, output.named(ensemble), chroot, progress or quiet)
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
-    exports = [path for path in paths if is_export(path)]
+    exports = [path for path in paths if not os.path.isdir(path) and is_export(path)]  # noqa: PTH112 - raises nothing
     if not exports:
         return Folders(History(*paths), chroot, progress or quiet)
     if len(paths) > 1:

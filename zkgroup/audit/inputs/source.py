@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.errors import ConfigError, NotFoundError
@@ -18,9 +19,7 @@ from zkgroup.zkfiles.records import Hole, hole_between
 from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
-    from zkgroup.audit.inputs.manifest import Converted
     from zkgroup.audit.inputs.rows import Columns
-    from zkgroup.zkfiles.ensemble import EnsembleFiles
 
 
 class Progress(Protocol):
@@ -53,6 +52,18 @@ def require_spark() -> None:
         raise ConfigError(
             f"Spark needs {', '.join(missing)}, not installed here: pip install 'zkgroup[spark]'"
         )
+
+
+MANIFESTS: Final = "manifest"
+"""The folder below an output of `audit run` whose newest file says what counts in it."""
+
+
+def is_converted(path: Path) -> bool:
+    """True if `audit run` wrote to a folder. Raises nothing."""
+    try:
+        return any(each.suffix == ".json" and each.is_file() for each in (path / MANIFESTS).iterdir())
+    except OSError:
+        return False
 
 
 class PointInTime(NamedTuple):
@@ -170,6 +181,17 @@ class Rows(NamedTuple):
         )
 
 
+class Recorded(Protocol):
+    """Logs, as folders and Parquet have them."""
+
+    @property
+    def last_record(self) -> int | None: ...
+    @property
+    def unlogged(self) -> Hole | None:
+        """Zxids behind the last record that the newest snapshot shows to have been; None for none."""
+        ...
+
+
 class Source(ABC):
     """A source of which the questions are asked."""
 
@@ -239,9 +261,7 @@ class Source(ABC):
         if start is not None or end is not None:
             self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
 
-    def note_unlogged(
-        self, known: EnsembleFiles | Converted, zxids: tuple[int, int | None], end: PointInTime | None
-    ) -> None:
+    def note_unlogged(self, known: Recorded, zxids: tuple[int, int | None], end: PointInTime | None) -> None:
         """Notes what is asked for and in no log, though a snapshot is later."""
         unlogged, (from_zxid, to_zxid) = known.unlogged, zxids
         if unlogged is None:
