@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkgroup.audit.answers.partitions import OwnerLife
-from zkgroup.model.text import hex_session, iso_time, session_digits
+from zkgroup.model.text import hex_session, hex_zxid, iso_time, session_digits
 
 from .render import ELLIPSIS, Output
 from .schema import COUNT, SESSION, TIME, Document, JsonKey, KeyColumn, Shape, T, given, nullable
@@ -53,11 +53,6 @@ SPAN = (
     JsonKey("from", nullable(TIME), lambda row: iso_time(row.from_ms)),
     "to_ms",
 )
-
-
-def hex_zxid(zxid: int | None) -> str | None:
-    """As ZooKeeper's own tools write it."""
-    return None if zxid is None else f"0x{zxid:x}"
 
 
 def life_columns(life: Callable[[Any], OwnerLife]) -> Sequence[str | KeyColumn]:

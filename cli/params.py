@@ -12,13 +12,15 @@ import click
 from click.shell_completion import CompletionItem
 
 from zkgroup.errors import ConfigError
-from zkgroup.settings import GroupSettings
 
 from .param_types import DURATION, TOPIC_AND_PARTITIONS, name_value, nearest
 from .units import is_whole, parse_duration_ms
 
 if TYPE_CHECKING:
+    from zkgroup.broker.settings import BrokerSettings
     from zkgroup.groups.ensemble import Ensemble
+    from zkgroup.settings import GroupSettings
+
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -218,16 +220,13 @@ def _names(
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-if TYPE_CHECKING:
-    from zkgroup.broker.settings import BrokerSettings
-
 _SECONDS = ".seconds"
 """End of Kafka's names for settings that are milliseconds here."""
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def parse_settings(
-    pairs: Iterable[tuple[str, str]], kind: type[GroupSettings | BrokerSettings] = GroupSettings
+    pairs: Iterable[tuple[str, str]], kind: type[GroupSettings | BrokerSettings]
 ) -> dict[str, Any]:
     """Names and values as given; Kafka's dotted names are understood, times may carry units.
 

@@ -30,8 +30,6 @@ import click
 
 from zkgroup.model.text import csv_cell, escaped
 
-from .units import is_whole
-
 FORMATS = ("table", "json", "csv", "ndjson")
 
 _STYLES: Mapping[str, Mapping[str, Any]] = {
@@ -70,7 +68,7 @@ class Output:
         if terminal:
             width: int | None = shutil.get_terminal_size().columns
         else:
-            width = int(columns) if is_whole(columns) and int(columns) > 0 else None
+            width = int(columns) if columns.isdecimal() and int(columns) > 0 else None
         return cls(output_format, color, width, indent=2 if terminal else None)
 
     @property

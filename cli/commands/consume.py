@@ -245,7 +245,7 @@ def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delive
         "session_timeout": "session_timeout_ms",
         "commit_interval": "auto_commit_interval_ms",
     }
-    values = parse_settings(pairs)
+    values = parse_settings(pairs, GroupSettings)
     for option, name in names.items():
         if short[option] is not None:
             if name in values:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zkgroup.model.text import counted, escaped
+from zkgroup.model.text import counted, escaped, hex_zxid
 
 from ..app import CONNECTION_OPTIONS, EXIT_CHECK_FAILED, Shared, command, shared
-from ..audit_rows import hex_zxid
 from ..context import client_settings, target
 from ..render import Cell, Output, TableColumn, echo_err
+from .audit.findings import WIDTH
 from .audit.history import show_owners
-from .audit.incident_text import WIDTH
 
 if TYPE_CHECKING:
     from zkgroup.demo.audit import AuditRun, Planted

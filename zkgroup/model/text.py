@@ -101,3 +101,8 @@ def duration_text(ms: int) -> str:
 def hex_session(session_id: int) -> str:
     """A session id as ZooKeeper's own tools print it."""
     return f"0x{session_id & 0xFFFF_FFFF_FFFF_FFFF:x}"
+
+
+def hex_zxid(zxid: int | None) -> str | None:
+    """As ZooKeeper's own tools write it."""
+    return None if zxid is None else f"0x{zxid:x}"

@@ -1,10 +1,10 @@
-"""`zkgroup audit findings`, `report` and `run`: the findings as text, as a page, and of many folders."""
+"""`zkgroup audit findings` and `report`: the findings as text, and with what happened as a page."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,24 +19,24 @@ from zkgroup.audit.incidents.incident import (
     NumberedFinding,
     PartitionDamage,
     cause_fields,
+    cause_text,
     counts_of,
+    damage_text,
     findings_document,
 )
-from zkgroup.audit.inputs.opening import path_of
-from zkgroup.audit.inputs.source import PointInTime, is_converted, require_columns, require_spark
-from zkgroup.audit.spark.session import require_inputs, require_output, session
-from zkgroup.errors import ConfigError, MixedEnsembleError
-from zkgroup.model.text import counted, iso_time
+from zkgroup.audit.incidents.titles import called
+from zkgroup.audit.inputs.source import PointInTime, require_columns, require_spark
+from zkgroup.audit.spark.session import require_inputs, session
+from zkgroup.model.text import counted, escaped, hex_zxid, iso_time
 
-from ...app import Command, fail_check, output, shared
-from ...audit_rows import SESSION_KEY, SPAN, Brief, LastTransaction, document, hex_zxid
+from ...app import fail_check, output, shared
+from ...audit_rows import SESSION_KEY, SPAN, Brief, LastTransaction, document
 from ...param_types import Parsed, name_value, nearest
-from ...render import echo_err
+from ...render import Output, echo_err
 from ...schema import (
     COUNT,
     STRING,
     TIME,
-    Document,
     Inline,
     JsonKey,
     KeyColumn,
@@ -47,11 +47,9 @@ from ...schema import (
     nullable,
     object_of,
 )
-from .incident_text import STYLES, show_incidents
 from .inputs import (
     Inputs,
     between_options,
-    chroot_given,
     command,
     echo_notes,
     input_options,
@@ -62,9 +60,9 @@ from .inputs import (
 
 if TYPE_CHECKING:
     from zkgroup.audit.report.writing import AuditReport, ReportPlace
-    from zkgroup.audit.spark.results import Audited
 
 
+STYLES: dict[Severity, str] = {"error": "bad", "warning": "warn", "info": "dim"}
 _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 
 
@@ -117,43 +115,6 @@ REPORT = document(
 )
 
 
-class EnsembleIncident(NamedTuple):
-    """An incident of `audit run`, which reads several ensembles; numbers are those within its ensemble."""
-
-    ensemble: str
-    incident: Incident
-
-
-class EnsembleFinding(NamedTuple):
-    """A finding of `audit run`, and the number of its incident in its ensemble."""
-
-    ensemble: str
-    finding: NumberedFinding
-
-
-class EnsembleRun(NamedTuple):
-    """An ensemble of `audit run`, beside its findings; `damage` has damaged or missing files, in words."""
-
-    ensemble: str
-    as_of: LastTransaction
-    skipped: Sequence[Skipped]
-    damage: Sequence[str]
-
-
-ENSEMBLE_INCIDENT = Shape(EnsembleIncident, "ensemble", Inline("incident", INCIDENT))
-ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", NUMBERED_FINDING))
-ENSEMBLE_RUN = Shape(EnsembleRun)
-RUN = Document(
-    "audit_run",
-    NamedKeys(
-        ensembles=Sequence[EnsembleRun],
-        incidents=Sequence[EnsembleIncident],
-        findings=Sequence[EnsembleFinding],
-    ),
-    as_of=None,  # each ensemble has its own moment
-)
-
-
 def _rules(text: str) -> tuple[AnyRule, ...]:
     """`NAME,...`: names of findings."""
     known = {rule.name: rule for rule in ALL_RULES}
@@ -168,8 +129,8 @@ def _rules(text: str) -> tuple[AnyRule, ...]:
     return tuple(rule for rule in ALL_RULES if rule.name in names)
 
 
-_RULES = Parsed("name,...", _rules)
-_bound_option = click.option(
+RULES = Parsed("name,...", _rules)
+bound_option = click.option(
     "--bound",
     "bounds",
     multiple=True,
@@ -177,19 +138,19 @@ _bound_option = click.option(
     metavar="FINDING.BOUND=N",
     help="Override a bound of a finding; may be repeated.",
 )
-_group_option = click.option("--group", metavar="GROUP", help="Only what is about this group.")
+group_option = click.option("--group", metavar="GROUP", help="Only what is about this group.")
 
 
 @command()
 @input_options(more=True, converted=True)
 @click.option(
     "--only",
-    type=_RULES,
+    type=RULES,
     metavar="NAME,...",
     help="Only these findings, and the incidents that have one; `reference/findings` has all.",
 )
-@_group_option
-@_bound_option
+@group_option
+@bound_option
 @click.option(
     "--severity",
     type=click.Choice(SEVERITIES),
@@ -303,7 +264,7 @@ def echo_skipped(found: Found) -> None:
 @command()
 @click.argument("page", metavar="OUTPUT.html", type=click.Path(path_type=Path, dir_okay=False))
 @input_options(more=False, converted=True)
-@_group_option
+@group_option
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -420,127 +381,52 @@ def _with_spark(
     return made, written
 
 
-@click.command(cls=Command)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    required=True,
-    metavar="[NAME=]DIR|URI",
-    help="A server's version-2 folder or the folder above it, on a path that all workers have, or any Hadoop "
-    "URI; or what an earlier run wrote. Repeat it for more: one NAME is for the servers of one ensemble.",
-)
-@click.option(
-    "--output",
-    "target",
-    required=True,
-    metavar="DIR|URI",
-    help="A folder of its own for Parquet and findings; what is converted there already is not read again.",
-)
-@spark_options
-@click.option("--only", type=_RULES, metavar="NAME,...", help="Only these findings.")
-@_bound_option
-@click.option(
-    "--chroot",
-    default="",
-    callback=chroot_given,
-    metavar="PATH",
-    help="The path that clients have as their root, as behind the servers of -z.",
-)
-@_group_option
-@between_options
-def run(
-    inputs: Sequence[str],
-    target: str,
-    master: str | None,
-    settings: Sequence[tuple[str, str]],
-    only: tuple[AnyRule, ...] | None,
-    bounds: Sequence[tuple[str, str]],
-    chroot: str,
-    group: str | None,
-    start: PointInTime | None,
-    end: PointInTime | None,
-) -> None:
-    """Convert many folders to Parquet and find what went wrong.
+WIDTH = 80
+"""Columns of the text where no terminal gives another number."""
+_LEAST, _MOST = 50, 110
+_INDENT = 9
 
-    With Spark, for days of logs of many ensembles, on this machine or on a cluster; a small folder is
-    answered sooner by `audit findings`, with the same findings and incidents. With --since the
-    state at that moment is kept in the output, so that each new day reads that day only. Exit code 3 where
-    there is an error, or a file is damaged.
 
-    \b
-    Example:
-      zkgroup audit run --input east=copies/east --output parquet --master local[4]
-    """
-    out = output()
-    chosen = bounds_given(bounds)
-    require_spark()
-    require_inputs(inputs)
-    require_output(target, inputs)
-    from zkgroup.audit.report.writing import JSON
-    from zkgroup.audit.spark import job, results
-
-    with _names_in_errors(), progress() as report, session(master, dict(settings)) as spark:
-        audited = job.run(
-            spark,
-            inputs,
-            target,
-            rules=only or ALL_RULES,
-            bounds=chosen,
-            chroot=chroot,
-            start=start,
-            end=end,
-            group=group,
-            progress=report,
+def show_incidents(out: Output, incidents: Sequence[Incident]) -> None:
+    """Errors and warnings as blocks; notes as a line each."""
+    width = min(max(out.width or WIDTH, _LEAST), _MOST)
+    for at, one in enumerate(incidents):
+        is_block = one.severity != "info"
+        if at and (is_block or incidents[at - 1].severity != "info"):
+            out.line()
+        head, *rest = _wrapped(f"{one.number}. {one.title}", width)
+        out.line(
+            f"{out.paint(one.severity, STYLES[one.severity])}{' ' * (_INDENT - len(one.severity))}{head}"
         )
-    if out.is_table:
-        _RUN_ROW.table(out, [_RunRow.of(one) for one in audited])
-        echo_err(f"incidents and findings: {target.rstrip('/')}/{JSON}")
-        is_of_all = not (only or chosen or chroot or group or start or end)
-        if is_of_all and is_converted(path_of(target)):
-            which = "" if len(audited) == 1 else " --ensemble NAME"
-            echo_err(f"incidents as text: zkgroup audit findings --input {target}{which}")
-    else:
-        out.document(results.document(audited), "findings", ENSEMBLE_FINDING.keys)
-    for each in audited:
-        echo_notes(_notes_of(each, chroot), each.damages)
-    if any(each.damages or _RunRow.of(each).errors for each in audited):
-        fail_check()
+        for line in rest:
+            out.line(" " * _INDENT + line)
+        for name, text in _rows(one) if is_block else ():
+            for place, line in enumerate(_wrapped(text, width - _INDENT + 1)):
+                label = out.paint(name, "dim") + " " * (8 - len(name)) if place == 0 else " " * 8
+                out.line(f"{' ' * _INDENT}{label}{line}")
 
 
-def _notes_of(audited: Audited, chroot: str) -> list[str]:
-    """Returns doubts about the question: a chroot in which there was nothing may be misspelt."""
-    facts = audited.found.facts
-    if not chroot or facts.topics or facts.members or facts.brokers or facts.controllers:
-        return []
-    return [f"{audited.ensemble}: no topic, member, broker or controller is below the chroot {chroot}"]
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(escaped(text), width - _INDENT, break_on_hyphens=False) or [""]
 
 
-@contextmanager
-def _names_in_errors() -> Iterator[None]:
-    """Folders that are not of one ensemble can be read in one job, under two names."""
-    try:
-        yield
-    except MixedEnsembleError as error:
-        raise ConfigError(f"{error}, or give each ensemble a NAME of its own: --input NAME=FOLDER") from error
+def _rows(one: Incident) -> Iterator[tuple[str, str]]:
+    yield "when", _when(one)
+    cause = cause_text(one.cause)
+    if cause:
+        yield "cause", cause
+    damage = damage_text(one.damage)
+    if damage:
+        yield "damage", damage
+    counts = counts_of(one.findings)
+    yield "found", ", ".join(f"{count} {called(name, count)}" for name, count in counts.items())
+    yield "to do", one.act
 
 
-class _RunRow(NamedTuple):
-    """An ensemble in the table of `audit run`."""
-
-    ensemble: str
-    errors: int
-    warnings: int
-    notes: int
-    incidents: int
-    not_searched_for: int
-
-    @classmethod
-    def of(cls, one: Audited) -> _RunRow:
-        counts = Counter(finding.severity for finding in one.found.findings)
-        errors, warnings, notes = (counts[severity] for severity in SEVERITIES)
-        incidents, skipped = one.incidents.incidents, one.found.skipped
-        return cls(one.ensemble, errors, warnings, notes, len(incidents), len(skipped))
-
-
-_RUN_ROW = Shape(_RunRow, columns=_RunRow._fields)
+def _when(one: Incident) -> str:
+    if one.from_zxid is None:
+        return "at the end of the history"
+    times = [iso_time(one.from_ms), "the end" if one.to_zxid is None else iso_time(one.to_ms)]
+    zxids = [hex_zxid(one.from_zxid), "" if one.to_zxid is None else hex_zxid(one.to_zxid)]
+    time, zxid = (" to ".join(dict.fromkeys(text for text in each if text)) for each in (times, zxids))
+    return ", ".join(text for text in (time, f"zxid {zxid}") if text)

@@ -20,10 +20,10 @@ from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.source import PointInTime, is_within
 from zkgroup.model import TopicPartition
-from zkgroup.model.text import counted
+from zkgroup.model.text import counted, hex_zxid
 
 from ...app import fail_check, output
-from ...audit_rows import OWNER, SPAN, Brief, LastTransaction, document, hex_zxid, life_columns, session_text
+from ...audit_rows import OWNER, SPAN, Brief, LastTransaction, document, life_columns, session_text
 from ...render import Cell, Output, echo_err
 from ...schema import COUNT, SESSION, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
 from .inputs import MOMENT, ONE_PARTITION, Inputs, between_options, command, input_options, opened

@@ -10,7 +10,7 @@ import click
 
 from zkgroup.audit.answers.inspection import holes_of, inspected
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
-from zkgroup.model.text import counted
+from zkgroup.model.text import counted, hex_zxid
 from zkgroup.zkfiles.exports import EXPORT, is_export
 from zkgroup.zkfiles.files import LOG, SNAPSHOT, FileBytes, ServerFile, bytes_text, list_files
 from zkgroup.zkfiles.frames import Oversized
@@ -18,7 +18,7 @@ from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.records import Hole
 
 from ...app import command, fail_check, output
-from ...audit_rows import LastTransaction, document, hex_zxid
+from ...audit_rows import LastTransaction, document
 from ...render import Cell, echo_err
 from ...schema import STRING, JsonKey, KeyColumn, NamedKeys, Shape, given, nullable, word
 from .inputs import progress

@@ -14,13 +14,13 @@ from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import NotFoundError
 from zkgroup.model import Znode
-from zkgroup.model.text import counted
+from zkgroup.model.text import counted, hex_zxid
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
 from zkgroup.zkfiles.history import State, ZnodeChange
 from zkgroup.zkfiles.tree import Tree
 
 from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, fail_check, output, shared
-from ...audit_rows import LastTransaction, document, hex_zxid
+from ...audit_rows import LastTransaction, document
 from ...context import connected, target
 from ...render import echo_err
 from ...schema import STRING, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, text_of

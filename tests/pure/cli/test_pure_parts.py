@@ -184,7 +184,8 @@ def test_settings_are_parsed_by_their_type() -> None:
             ("rebalance_max_retries", "none"),
             ("consumer_timeout_ms", "-1"),
             ("partition.assignment.strategy", "sticky"),
-        ]
+        ],
+        GroupSettings,
     )
 
     assert values == {
@@ -213,13 +214,13 @@ def test_settings_are_parsed_by_their_type() -> None:
 def test_settings_that_cannot_be_are_refused(name: str, value: str, message: str) -> None:
     """The name, what was expected, what was found."""
     with pytest.raises(ConfigError, match=message):
-        parse_settings([(name, value)])
+        parse_settings([(name, value)], GroupSettings)
 
 
 def test_a_setting_given_twice_is_refused() -> None:
     """Which one would count?"""
     with pytest.raises(ConfigError, match="twice"):
-        parse_settings([("settle_ms", "1"), ("settle-ms", "2")])
+        parse_settings([("settle_ms", "1"), ("settle-ms", "2")], GroupSettings)
 
 
 def test_a_release_of_nothing_read_is_no_commit(capsys: pytest.CaptureFixture[str]) -> None:

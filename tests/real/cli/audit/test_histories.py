@@ -472,7 +472,8 @@ def test_wrong_inputs_and_outputs_are_refused_before_spark_starts(
     def session(*_: object) -> NoReturn:
         raise AssertionError("started")
 
-    monkeypatch.setattr("zkgroup_cli.commands.audit.findings.session", session)
+    for module in ("findings", "run"):
+        monkeypatch.setattr(f"zkgroup_cli.commands.audit.{module}.session", session)
     monkeypatch.chdir(tmp_path)
     copy(V394, tmp_path / "in")
     (tmp_path / "file").touch()

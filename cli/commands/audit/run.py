@@ -1,0 +1,205 @@
+"""`zkgroup audit run`: the findings of many folders, by Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from zkgroup.audit.findings.engine import ALL_RULES, Skipped
+from zkgroup.audit.findings.rules import SEVERITIES, AnyRule
+from zkgroup.audit.incidents.incident import (
+    Incident,
+    NumberedFinding,
+)
+from zkgroup.audit.inputs.opening import path_of
+from zkgroup.audit.inputs.source import PointInTime, is_converted, require_spark
+from zkgroup.audit.spark.session import require_inputs, require_output, session
+from zkgroup.errors import ConfigError, MixedEnsembleError
+
+from ...app import Command, fail_check, output
+from ...audit_rows import LastTransaction
+from ...render import echo_err
+from ...schema import (
+    Document,
+    Inline,
+    NamedKeys,
+    Shape,
+)
+from .findings import INCIDENT, NUMBERED_FINDING, RULES, bound_option, bounds_given, group_option
+from .inputs import (
+    between_options,
+    chroot_given,
+    echo_notes,
+    progress,
+    spark_options,
+)
+
+if TYPE_CHECKING:
+    from zkgroup.audit.spark.results import Audited
+
+
+class EnsembleIncident(NamedTuple):
+    """An incident of `audit run`, which reads several ensembles; numbers are those within its ensemble."""
+
+    ensemble: str
+    incident: Incident
+
+
+class EnsembleFinding(NamedTuple):
+    """A finding of `audit run`, and the number of its incident in its ensemble."""
+
+    ensemble: str
+    finding: NumberedFinding
+
+
+class EnsembleRun(NamedTuple):
+    """An ensemble of `audit run`, beside its findings; `damage` has damaged or missing files, in words."""
+
+    ensemble: str
+    as_of: LastTransaction
+    skipped: Sequence[Skipped]
+    damage: Sequence[str]
+
+
+ENSEMBLE_INCIDENT = Shape(EnsembleIncident, "ensemble", Inline("incident", INCIDENT))
+ENSEMBLE_FINDING = Shape(EnsembleFinding, "ensemble", Inline("finding", NUMBERED_FINDING))
+ENSEMBLE_RUN = Shape(EnsembleRun)
+RUN = Document(
+    "audit_run",
+    NamedKeys(
+        ensembles=Sequence[EnsembleRun],
+        incidents=Sequence[EnsembleIncident],
+        findings=Sequence[EnsembleFinding],
+    ),
+    as_of=None,  # each ensemble has its own moment
+)
+
+
+@click.command(cls=Command)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    required=True,
+    metavar="[NAME=]DIR|URI",
+    help="A server's version-2 folder or the folder above it, on a path that all workers have, or any Hadoop "
+    "URI; or what an earlier run wrote. Repeat it for more: one NAME is for the servers of one ensemble.",
+)
+@click.option(
+    "--output",
+    "target",
+    required=True,
+    metavar="DIR|URI",
+    help="A folder of its own for Parquet and findings; what is converted there already is not read again.",
+)
+@spark_options
+@click.option("--only", type=RULES, metavar="NAME,...", help="Only these findings.")
+@bound_option
+@click.option(
+    "--chroot",
+    default="",
+    callback=chroot_given,
+    metavar="PATH",
+    help="The path that clients have as their root, as behind the servers of -z.",
+)
+@group_option
+@between_options
+def run(
+    inputs: Sequence[str],
+    target: str,
+    master: str | None,
+    settings: Sequence[tuple[str, str]],
+    only: tuple[AnyRule, ...] | None,
+    bounds: Sequence[tuple[str, str]],
+    chroot: str,
+    group: str | None,
+    start: PointInTime | None,
+    end: PointInTime | None,
+) -> None:
+    """Convert many folders to Parquet and find what went wrong.
+
+    With Spark, for days of logs of many ensembles, on this machine or on a cluster; a small folder is
+    answered sooner by `audit findings`, with the same findings and incidents. With --since the
+    state at that moment is kept in the output, so that each new day reads that day only. Exit code 3 where
+    there is an error, or a file is damaged.
+
+    \b
+    Example:
+      zkgroup audit run --input east=copies/east --output parquet --master local[4]
+    """
+    out = output()
+    chosen = bounds_given(bounds)
+    require_spark()
+    require_inputs(inputs)
+    require_output(target, inputs)
+    from zkgroup.audit.report.writing import JSON
+    from zkgroup.audit.spark import job, results
+
+    with _names_in_errors(), progress() as report, session(master, dict(settings)) as spark:
+        audited = job.run(
+            spark,
+            inputs,
+            target,
+            rules=only or ALL_RULES,
+            bounds=chosen,
+            chroot=chroot,
+            start=start,
+            end=end,
+            group=group,
+            progress=report,
+        )
+    if out.is_table:
+        _RUN_ROW.table(out, [_RunRow.of(one) for one in audited])
+        echo_err(f"incidents and findings: {target.rstrip('/')}/{JSON}")
+        is_of_all = not (only or chosen or chroot or group or start or end)
+        if is_of_all and is_converted(path_of(target)):
+            which = "" if len(audited) == 1 else " --ensemble NAME"
+            echo_err(f"incidents as text: zkgroup audit findings --input {target}{which}")
+    else:
+        out.document(results.document(audited), "findings", ENSEMBLE_FINDING.keys)
+    for each in audited:
+        echo_notes(_notes_of(each, chroot), each.damages)
+    if any(each.damages or _RunRow.of(each).errors for each in audited):
+        fail_check()
+
+
+def _notes_of(audited: Audited, chroot: str) -> list[str]:
+    """Returns doubts about the question: a chroot in which there was nothing may be misspelt."""
+    facts = audited.found.facts
+    if not chroot or facts.topics or facts.members or facts.brokers or facts.controllers:
+        return []
+    return [f"{audited.ensemble}: no topic, member, broker or controller is below the chroot {chroot}"]
+
+
+@contextmanager
+def _names_in_errors() -> Iterator[None]:
+    """Folders that are not of one ensemble can be read in one job, under two names."""
+    try:
+        yield
+    except MixedEnsembleError as error:
+        raise ConfigError(f"{error}, or give each ensemble a NAME of its own: --input NAME=FOLDER") from error
+
+
+class _RunRow(NamedTuple):
+    """An ensemble in the table of `audit run`."""
+
+    ensemble: str
+    errors: int
+    warnings: int
+    notes: int
+    incidents: int
+    not_searched_for: int
+
+    @classmethod
+    def of(cls, one: Audited) -> _RunRow:
+        counts = Counter(finding.severity for finding in one.found.findings)
+        errors, warnings, notes = (counts[severity] for severity in SEVERITIES)
+        incidents, skipped = one.incidents.incidents, one.found.skipped
+        return cls(one.ensemble, errors, warnings, notes, len(incidents), len(skipped))
+
+
+_RUN_ROW = Shape(_RunRow, columns=_RunRow._fields)
