@@ -181,7 +181,7 @@ class Rows(NamedTuple):
         )
 
 
-class Recorded(Protocol):
+class KnownLogs(Protocol):
     """Logs, as folders and Parquet have them."""
 
     @property
@@ -261,7 +261,7 @@ class Source(ABC):
         if start is not None or end is not None:
             self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
 
-    def note_unlogged(self, known: Recorded, zxids: tuple[int, int | None], end: PointInTime | None) -> None:
+    def note_unlogged(self, known: KnownLogs, zxids: tuple[int, int | None], end: PointInTime | None) -> None:
         """Notes what is asked for and in no log, though a snapshot is later."""
         unlogged, (from_zxid, to_zxid) = known.unlogged, zxids
         if unlogged is None:
