@@ -7,7 +7,7 @@ from itertools import chain
 
 from docs.tools import markdown
 from zkgroup.audit.report.tables import FINDINGS, INCIDENTS, TABLES
-from zkgroup.zkfiles.schemas import LOG, OP_NAMES, SNAPSHOT, Column
+from zkgroup.zkfiles.arrow import LOG, OP_NAMES, SNAPSHOT, Column
 
 TYPES = {
     "long": ("int", "int64", "bigint"),

@@ -20,10 +20,9 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.arrow import Batch
+from zkgroup.zkfiles.arrow import LOG, SNAPSHOT, Batch
 from zkgroup.zkfiles.files import FileBytes
 from zkgroup.zkfiles.records import AclEntry, Operation, StoredZnode, Transaction, TransactionType
-from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
 
 T = TransactionType
 Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Logs as columns, batch by batch: the table `schemas.LOG`. Snapshots have `znode_columns`.
+"""Logs as columns, batch by batch: the table `arrow.LOG`. Snapshots have `znode_columns`.
 
 The compiled kernel fills the columns where it is installed. Where it is not, and for chunks with anything in
 them that it does not decode, they are made of the transactions that `jute` decodes; the values are the
@@ -16,12 +16,24 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from zkgroup.zkfiles.arrow import Batch, Records, coded, numbers, of_values, pieces, same
+from zkgroup.zkfiles.arrow import (
+    LOG,
+    OP_NAMES,
+    Batch,
+    Column,
+    LeftOutWrites,
+    Records,
+    coded,
+    numbers,
+    of_values,
+    pieces,
+    same,
+    select,
+)
 from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk, kernel
 from zkgroup.zkfiles.jute import OPEN_ACL, JuteError, acl_at, transaction_of
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import CREATES, Operation, Transaction, TransactionType
-from zkgroup.zkfiles.schemas import LOG, OP_NAMES, Column, LeftOutWrites, select
 
 ROWS_PER_BATCH: Final = 16_384
 PIECE_BYTES: Final = 1 << 20
@@ -68,7 +80,7 @@ def log_columns(
 ) -> Iterator[Batch]:
     """The operations of a transaction log, in the order of the file.
 
-    `columns` are names of schemas.LOG, by default all. Rows are those of transactions `from_zxid` to
+    `columns` are names of arrow.LOG, by default all. Rows are those of transactions `from_zxid` to
     `to_zxid`, both included, whose path begins with `path_prefix`, taken as text: what lies below /a begins
     with /a/. Reading ends at the first transaction behind `to_zxid`.
     `start_offset` and `end_offset` select records by where they start, as `log_index.splits_of` gives them.

@@ -17,7 +17,7 @@ def measure(data: bytes, starts: Any, ends: Any, *numbers: int) -> tuple[int, in
 
 # Fills columns with the rows of such records; then come how many rows there is room for, the prefix of
 # their paths or None, what is left out or None, and the columns in the order of `columns`, None for one
-# that is not wanted. What is left out are the texts of `schemas.LeftOutWrites`, and the numbers of two
+# that is not wanted. What is left out are the texts of `arrow.LeftOutWrites`, and the numbers of two
 # records of which all stays. Gives how many rows they are, how many of the records have any, and pairs of
 # 32-bit numbers: where the ACLs are that codes from 2 on stand for. None where a record is odd, or where
 # there are more rows than room was made for; the columns are worth nothing then.

@@ -1,4 +1,4 @@
-/* Which writes kernel.c gives no rows: what `schemas.LeftOutWrites` says, for records of one batch. */
+/* Which writes kernel.c gives no rows: what `arrow.LeftOutWrites` says, for records of one batch. */
 
 #include <stdint.h>
 #include <string.h>

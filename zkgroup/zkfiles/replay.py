@@ -12,7 +12,6 @@ from zkgroup.zkfiles.files import ServerFile, with_following
 from zkgroup.zkfiles.frames import kernel
 from zkgroup.zkfiles.jute import DIGEST_VERSION
 from zkgroup.zkfiles.records import Transaction, TreeDigest
-from zkgroup.zkfiles.schemas import LOG, select
 from zkgroup.zkfiles.snapshots import SnapshotEnd, likely_end, open_snapshot
 from zkgroup.zkfiles.tree import Compared, Tree
 
@@ -212,6 +211,7 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
             taker.see(transaction)
         return
     from zkgroup.zkfiles.agreement import pieces
+    from zkgroup.zkfiles.arrow import LOG, select
     from zkgroup.zkfiles.column_replay import COLUMNS
     from zkgroup.zkfiles.columns import Wanted
 

@@ -1,4 +1,4 @@
-"""Znodes of a snapshot as columns: the table `schemas.SNAPSHOT`. Needs numpy.
+"""Znodes of a snapshot as columns: the table `arrow.SNAPSHOT`. Needs numpy.
 
 Where znodes lie one behind the other, all those of a piece are taken at once: a znode starts with the length
 of its path, two bytes of which are zero if it is no giant, and the path's first slash. Such places are looked
@@ -21,12 +21,22 @@ import numpy as np
 import pyarrow.compute as pc
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.arrow import Batch, Flags, Numbers, coded, numbers, pieces, same
+from zkgroup.zkfiles.arrow import (
+    SNAPSHOT,
+    Batch,
+    Column,
+    Flags,
+    Numbers,
+    coded,
+    numbers,
+    pieces,
+    same,
+    select,
+)
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.files import MAX_RECORD_BYTES
 from zkgroup.zkfiles.jute import INT, JuteError, text_of
 from zkgroup.zkfiles.records import Acl, lifetime_of
-from zkgroup.zkfiles.schemas import SNAPSHOT, Column, select
 from zkgroup.zkfiles.snapshots import (
     STAT,
     SnapshotReader,
@@ -60,7 +70,7 @@ def snapshot_columns(
 ) -> Iterator[Batch]:
     """The znodes of a snapshot, a parent before its children.
 
-    `columns` are names of schemas.SNAPSHOT; `path_prefix` is that of `log_columns`, `zxid` stands in for
+    `columns` are names of arrow.SNAPSHOT; `path_prefix` is that of `log_columns`, `zxid` stands in for
     that of the file's name. `end_zxid` is behind the znodes: a packed file is read twice where
     that column is wanted.
 

@@ -16,10 +16,10 @@ from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.server_history import ServerHistory
 from zkgroup.audit.inputs.opening import open_source
+from zkgroup.zkfiles.arrow import LOG, SNAPSHOT
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
 from zkgroup.zkfiles.files import list_files
-from zkgroup.zkfiles.schemas import LOG, SNAPSHOT
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 
 FOLDERS = (*HEALTHY, INCIDENTS)

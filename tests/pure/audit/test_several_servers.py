@@ -30,11 +30,10 @@ from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.spark.decoding import LogTask, batches_of
 from zkgroup.errors import MixedEnsembleError, ZkGroupError
 from zkgroup.zkfiles import replay, servers
-from zkgroup.zkfiles.arrow import record_batch
+from zkgroup.zkfiles.arrow import LOG, record_batch
 from zkgroup.zkfiles.columns import Wanted, batch_of
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Transaction
-from zkgroup.zkfiles.schemas import LOG
 
 HISTORIES = int(os.environ.get("ZKGROUP_COPIED_HISTORIES", "12"))
 RECORDED = sorted(FOLDER.rglob("version-2"))

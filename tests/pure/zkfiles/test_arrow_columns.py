@@ -13,10 +13,9 @@ from tests.pure.zkfiles.test_golden_files import LOGS, SNAPSHOTS
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import IS_BUILT, everything, single
 from zkgroup.zkfiles import arrow
-from zkgroup.zkfiles.arrow import Batch
+from zkgroup.zkfiles.arrow import LOG, SNAPSHOT, Batch, Column
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import TransactionType
-from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, Column
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 
 TYPES = {

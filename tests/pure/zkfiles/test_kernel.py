@@ -11,12 +11,11 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import Row, everything, needs_kernel, rows_of
-from zkgroup.zkfiles.arrow import Batch
+from zkgroup.zkfiles.arrow import LOG, Batch, LeftOutWrites
 from zkgroup.zkfiles.columns import Taken, Wanted, take_by_kernel, take_plainly
 from zkgroup.zkfiles.frames import LogChunk, kernel, whole_records
 from zkgroup.zkfiles.records import Operation, Transaction
 from zkgroup.zkfiles.records import TransactionType as T
-from zkgroup.zkfiles.schemas import LOG, LeftOutWrites
 
 ALL = Wanted(LOG, "log", rows=1 << 20)
 SOME = LeftOutWrites("/", "/b")

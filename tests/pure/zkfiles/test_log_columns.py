@@ -10,11 +10,11 @@ from tests.pure.zkfiles.test_golden_files import LOGS
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import IS_BUILT, everything, log_rows, rows_of, single
 from zkgroup.zkfiles import columns
+from zkgroup.zkfiles.arrow import LOG
 from zkgroup.zkfiles.columns import Taken, Wanted, log_columns
 from zkgroup.zkfiles.frames import LogChunk
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import TransactionType
-from zkgroup.zkfiles.schemas import LOG
 
 T = TransactionType
 OPEN = writer.OPEN_ACL

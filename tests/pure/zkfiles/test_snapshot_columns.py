@@ -10,8 +10,8 @@ import pytest
 from tests.pure.zkfiles.test_golden_files import SNAPSHOTS
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import Row, outcome, rows_of, snapshot_rows
+from zkgroup.zkfiles.arrow import SNAPSHOT
 from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode
-from zkgroup.zkfiles.schemas import SNAPSHOT
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 

@@ -18,9 +18,8 @@ from tests.programs.benchmarks.zookeeper_files import write_snapshot
 from tests.pure.zkfiles.test_arrow_columns import equal_to_lists
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import BY_DIGEST, Row, outcome, rows_of, snapshot_rows
-from zkgroup.zkfiles.arrow import Batch
+from zkgroup.zkfiles.arrow import SNAPSHOT, Batch
 from zkgroup.zkfiles.records import StoredStat, StoredZnode
-from zkgroup.zkfiles.schemas import SNAPSHOT
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 

@@ -23,7 +23,7 @@ from docs.tools.generate import DOCS, PAGES
 from tests.project import files_below
 from zkgroup.audit.findings.engine import ALL_RULES
 from zkgroup.settings import GroupSettings
-from zkgroup.zkfiles import schemas
+from zkgroup.zkfiles import arrow
 
 
 def test_generated_page_is_fresh() -> None:
@@ -52,10 +52,10 @@ def test_every_column_of_files_says_what_it_means() -> None:
     """Each has a row with a sentence, and each type is told in the words of lists, Arrow and Spark."""
     text = (DOCS / "reference/file-columns.md").read_text(encoding="utf-8")
 
-    for column in (*schemas.LOG, *schemas.SNAPSHOT):
+    for column in (*arrow.LOG, *arrow.SNAPSHOT):
         assert column.meaning.endswith(".")
         assert f"- `{column.name}: {column.type}{'?' if column.nullable else ''}`: " in text
-    assert set(file_columns_page.TYPES) == set(get_args(schemas.ColumnType))
+    assert set(file_columns_page.TYPES) == set(get_args(arrow.ColumnType))
 
 
 PUBLIC_MODULES = sorted({"zkgroup.admin", *(one for many in library_pages.PAGES.values() for one in many)})

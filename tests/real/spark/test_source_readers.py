@@ -27,10 +27,9 @@ from zkgroup.audit.spark.sources import (
     TreeSource,
 )
 from zkgroup.errors import ConfigError, DamagedFileError
-from zkgroup.zkfiles.arrow import record_batch
+from zkgroup.zkfiles.arrow import LOG, record_batch
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.files import list_files
-from zkgroup.zkfiles.schemas import LOG
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 

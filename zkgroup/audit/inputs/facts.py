@@ -115,6 +115,8 @@ def server_of(session: int) -> int:
 
 _FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
 """Of the first record ever: of a server alone, and of an ensemble's first leader."""
+_MOVES: Final = Reassignment.path()
+_SLOTS: Final = SlotConfig.path()
 
 
 def facts_of(events: Iterable[Event]) -> Facts:
@@ -141,7 +143,7 @@ def _kept(path: str) -> PathKind | None:
             return place
         case "owner" | "offset" | "partition_state":  # nearly all paths of a log
             return None
-    return place if path in (Reassignment.path(), SlotConfig.path()) else None
+    return place if path in (_MOVES, _SLOTS) else None
 
 
 def _acted_on(path: str) -> str | None:
@@ -194,7 +196,7 @@ class _FactRows:
     def facts(self) -> Facts:
         start_zxid, start_ms = self._start or (0, 0)
         living = (life.session for life in self._sessions.values() if life.to_zxid is None)
-        path = path_kind(SlotConfig.path())
+        path = path_kind(_SLOTS)
         return Facts(
             start_zxid=start_zxid,
             start_ms=start_ms,
@@ -209,7 +211,7 @@ class _FactRows:
             brokers=_named(self._lives, "broker"),
             topics=_named(self._changes, "topic"),
             slots_zxid=min((change.zxid for change in self._changes[path.kind, path.name]), default=None),
-            moves=_moves(self._changes["admin", path_kind(Reassignment.path()).name]),
+            moves=_moves(self._changes["admin", path_kind(_MOVES).name]),
             members=_named(self._lives, "member"),
             operator_acts={name: frozenset(zxids) for name, zxids in self._acts.items()},
         )
@@ -250,7 +252,7 @@ def _moves(requests: Iterable[DataChange]) -> dict[str, tuple[Requested, ...]]:
     for request in requests:
         now: dict[TopicPartition, int] = {}
         with suppress(CorruptZnodeError):
-            targets = Reassignment.decode(Reassignment.path(), request.data).targets
+            targets = Reassignment.decode(_MOVES, request.data).targets
             now = {partition: asked.get(partition, request.zxid) for partition in targets}
         for (topic, number), since in asked.items():
             if (topic, number) not in now:

@@ -37,11 +37,10 @@ from zkgroup.audit.inputs.rows import (
 )
 from zkgroup.audit.inputs.source import Progress
 from zkgroup.zkfiles.agreement import Piece, holes_in, pieces
-from zkgroup.zkfiles.arrow import Batch
+from zkgroup.zkfiles.arrow import LOG, Batch, LeftOutWrites, select
 from zkgroup.zkfiles.columns import Wanted
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Ephemerals, Hole, TransactionType
-from zkgroup.zkfiles.schemas import LOG, LeftOutWrites, select
 
 
 class LoggedRange(NamedTuple):

@@ -36,12 +36,12 @@ from zkgroup.zkfiles.exports import ExportReader, is_export
 from zkgroup.zkfiles.files import list_files
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.records import Transaction, epoch_of
-from zkgroup.zkfiles.schemas import LeftOutWrites
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.znodes.consumers import consumers_path, group_path
 
 if TYPE_CHECKING:
     from zkgroup.audit.inputs.rows import Columns
+    from zkgroup.zkfiles.arrow import LeftOutWrites
 
 
 def path_of(text: str) -> Path:
@@ -273,6 +273,8 @@ def _offsets_of_others(groups: Collection[str], chroot: str) -> LeftOutWrites:
     They are nine tenths of a log. Facts and the names of groups are those of all rows: only what was applied
     is left out, for a row that stays made the znode above, and what is below `/offsets/`, where no facts are.
     """
+    from zkgroup.zkfiles.arrow import LeftOutWrites
+
     but = next((f"{chroot}{group_path(group)}/" for group in groups), None)
     return LeftOutWrites(f"{chroot}{consumers_path()}/", "/offsets/", but)
 

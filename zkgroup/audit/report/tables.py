@@ -19,8 +19,7 @@ from zkgroup.audit.findings.tables import PartitionTable
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding
 from zkgroup.audit.inputs.rows import Numbers
 from zkgroup.model.text import hex_session
-from zkgroup.zkfiles.arrow import batch_of_lists, record_batch, schema
-from zkgroup.zkfiles.schemas import Column
+from zkgroup.zkfiles.arrow import Column, batch_of_lists, record_batch, schema
 
 Partition = tuple[str, str, int]
 """Group, topic, partition."""

@@ -33,10 +33,9 @@ from zkgroup.audit.inputs.stored_files import OpenFile
 from zkgroup.audit.spark.storage import TaskFile, written
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.agreement import pieces
-from zkgroup.zkfiles.arrow import Batch, record_batch
+from zkgroup.zkfiles.arrow import LOG, Batch, record_batch
 from zkgroup.zkfiles.columns import Wanted, log_columns
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.schemas import LOG
 
 _DAY_US: Final = 86_400_000_000
 _LOG: Final = pa.field("log", pa.int64(), nullable=False)

@@ -1,4 +1,4 @@
-"""The options of the data sources, and the tables of `zkfiles.schemas` as Spark's types.
+"""The options of the data sources, and the tables of `zkfiles.arrow` as Spark's types.
 
 The meaning of each column is its comment.
 """
@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from zkgroup.errors import ConfigError
-from zkgroup.zkfiles.schemas import Column, ColumnType, select
+from zkgroup.zkfiles.arrow import Column, ColumnType, select
 
 _ACL: Final = StructType(
     [
@@ -70,7 +70,7 @@ def struct_of(columns: Iterable[Column]) -> StructType:
 def selected(
     table: tuple[Column, ...], names: Sequence[str] | None, *, data: bool = True
 ) -> tuple[Column, ...]:
-    """The columns of a table as of `schemas.select`. Raises ConfigError for one that there is not."""
+    """The columns of a table as of `arrow.select`. Raises ConfigError for one that there is not."""
     try:
         return select(table, names, data=data)
     except ValueError as error:

@@ -25,7 +25,7 @@ from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.audit.spark.options import Options, require_types, selected, struct_of
 from zkgroup.audit.spark.session import PUSHDOWN
 from zkgroup.errors import ConfigError
-from zkgroup.zkfiles.arrow import batch_of_lists, record_batch
+from zkgroup.zkfiles.arrow import LOG, SNAPSHOT, Column, batch_of_lists, record_batch
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns, parent_of
 from zkgroup.zkfiles.exports import ExportReader
 from zkgroup.zkfiles.files import LOG as LOG_FILE
@@ -33,7 +33,6 @@ from zkgroup.zkfiles.files import SNAPSHOT as SNAPSHOT_FILE
 from zkgroup.zkfiles.files import ServerFile, list_files
 from zkgroup.zkfiles.log_index import Hop, last_record, splits_of
 from zkgroup.zkfiles.records import StoredZnode, lifetime_of
-from zkgroup.zkfiles.schemas import LOG, SNAPSHOT, Column
 from zkgroup.zkfiles.snapshots import SnapshotReader, open_snapshot
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 from zkgroup.zookeeper import ZooKeeperClient
