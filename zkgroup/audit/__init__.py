@@ -1,2 +1,4 @@
-"""Says what the files of an ensemble show about groups, brokers and the ensemble; Spark is in `spark`
-only."""
+"""What the files of an ensemble show about groups, brokers and the ensemble itself.
+
+`docs/architecture.md` lists the files that `zkgroup audit findings` passes. Spark is in `spark` only.
+"""

@@ -1,12 +1,8 @@
-"""Buckets: all rows of a group are in one, and all rows of no group in another.
+"""The rows of an audit, and what asks rules of them: all in memory, or in buckets where they are too many.
 
-So every key of a rule has its rows in one bucket, but for those of `findings.buckets.SPANNING`.
-
-The rows of an audit, and rules about them: all in memory, or in buckets where they are too many.
-
-A bucket is asked alone. Rules about sessions and about the whole tree have rows in several buckets. The
-former read the known rows of all (`known_rows`), the latter the rows that make up the tree, and those by
-which rights were changed.
+All rows of a group are in one bucket, and all rows of no group in another. So every key of a rule has its
+rows in one bucket, but for those of `SPANNING`: rules about sessions read the known rows of all buckets
+(`known_rows`), rules about the whole tree the rows that make it up, and those by which rights were changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The findings, a module a theme; here in the order of the interface.
+"""All rules, in the order of the interface, and what asks them in one process.
 
-Asks the rules of an audit in one process; what this decides, the job on Spark decides by it, too.
+What is decided here, the job on Spark decides by it, too.
 """
 
 from __future__ import annotations

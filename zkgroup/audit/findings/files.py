@@ -1,9 +1,6 @@
-"""What all records of a history show, and where servers of one ensemble do not have the same.
+"""Findings about the files of ZooKeeper's servers: what is missing, damaged, or not the same on all.
 
-The findings about the ensemble itself read every record before any filter, and share what one pass showed.
-Memory: the notes.
-
-Findings about the files of ZooKeeper's servers: what is missing, damaged, or not the same on all.
+They read every record before any filter, and share what one pass showed. Memory: the notes.
 """
 
 from __future__ import annotations

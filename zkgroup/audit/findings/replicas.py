@@ -1,7 +1,4 @@
-"""Findings about replicas, their leaders, and the brokers that have them.
-
-Findings about brokers: those that come and go, and those that do not lead what they should.
-"""
+"""Findings about replicas, their leaders, and the brokers that have them, come and go."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Times of a history: ranges from one transaction to another, and times in which something came often.
-
-A finding, and what decides it: a pure function over the rows of one key.
+"""A finding, its times, and the rule that decides it: a pure function over the rows of one key.
 
 One process and Spark both bring the rows of each key together, in order, and call the same function, so both
 find the same.

@@ -1,6 +1,6 @@
-"""Incidents: cause, damage, the findings in them, the words for cause and damage, and a summary.
+"""An incident: cause, damage, the findings in it, the words for cause and damage, and the JSON document.
 
-Findings as JSON documents have them: the schema `zkgroup.audit_findings/1`.
+The document is of the schema `zkgroup.audit_findings/1`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The row on which every finding stands: one change, in the order of zxid and place in its multi.
+"""The row on which every finding stands, one change in the order of zxid and place in its multi; its keys.
 
-In one process rows come from `zkgroup.zkfiles`, in Spark from Parquet; findings are the same.
-
-The ways to bring rows together: by group, its partition, topic, session, or all in one.
+A rule gets the rows of one key: of a group, of its partition, a topic, a session, or of all. In one process
+rows come from `zkgroup.zkfiles`, in Spark from Parquet; findings are the same.
 """
 
 from __future__ import annotations

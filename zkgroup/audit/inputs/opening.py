@@ -1,6 +1,6 @@
-"""Opens what an audit reads: the folders of servers, one tree, or Parquet of `audit run`.
+"""Opens what an audit reads: the folders of one ensemble's servers, one tree, or Parquet of `audit run`.
 
-The folders of one ensemble's servers as a source: trees, rows, and what is wrong with the files.
+Folders are a source here: trees, rows, and what is wrong with the files.
 """
 
 from __future__ import annotations
