@@ -1,1 +1,1 @@
-"""Findings: rules (a module a theme, listed in `engine`), their tables, and what asks them of rows."""
+"""Findings: rules (a module a theme, listed in `engine`), the tables that they read, and the engine."""

@@ -1,8 +1,8 @@
-"""The rows of an audit, and what asks rules of them: all in memory, or in buckets where they are too many.
+"""The rows of an audit, on which rules are run: all in memory, or in buckets where there are too many.
 
 All rows of a group are in one bucket, and all rows of no group in another. So every key of a rule has its
-rows in one bucket, but for those of `SPANNING`: rules about sessions read the known rows of all buckets
-(`known_rows`), rules about the whole tree the rows that make it up, and those by which rights were changed.
+rows in one bucket, except those of `SPANNING`: rules about sessions read the known rows of all buckets
+(`known_rows`), rules about the whole tree the rows of its znodes, and those by which ACLs were changed.
 """
 
 from __future__ import annotations
@@ -55,34 +55,34 @@ from zkgroup.errors import ConfigError
 from zkgroup.znodes.paths import path_kind
 
 CLUSTER: Final = "cluster"
-"""The bucket of what belongs to no group: brokers, topics, controllers, sessions, refused requests."""
+"""The bucket of rows of no group: brokers, topics, controllers, sessions, refused requests."""
 _FEWEST: Final = 4
 _MOST: Final = 256
 _BYTES: Final = 64 << 20
-"""Of logs, in one bucket."""
+"""The bytes of logs that one bucket is meant for."""
 
 
 def bucket_of_group(group: str, count: int) -> str:
-    """The bucket of a group, of this many."""
+    """The bucket of a group, where there are this many."""
     return str(crc32(group.encode("utf-8", "surrogatepass")) % count)
 
 
 def names_of(count: int) -> list[str]:
-    """All buckets, of this many for groups."""
+    """The names of all buckets, where this many are for groups."""
     return [CLUSTER, *map(str, range(count))]
 
 
 def numbers_of(paths: Any, count: int, chroot: str = "") -> Numbers:
-    """For each path that servers have, of a pyarrow array, the number of its bucket in `names_of`.
+    """The number in `names_of` of the bucket of each path in a pyarrow array, as servers have them.
 
-    A path is of a group where it is at or below `/consumers/<group>` as clients see it.
+    A path belongs to a group if it is at or below `/consumers/<group>` as clients see it.
     """
     groups, codes = groups_of_paths(paths, chroot)
     return np.array([*(int(bucket_of_group(group, count)) + 1 for group in groups), 0], np.int64)[codes]
 
 
 def count_for(size: int) -> int:
-    """The number of buckets that groups get where the logs have so many bytes at first."""
+    """The number of buckets for groups where the logs have so many bytes at first."""
     return max(_FEWEST, min(_MOST, -(-size // _BYTES)))
 
 
@@ -96,20 +96,20 @@ def by_code(table: Any, codes: Numbers) -> Iterator[tuple[int, Any]]:
 
 
 class TemporaryTables:
-    """Tables by name, in a file without a name: it goes with the process, however that ends.
+    """Tables by name, in a file without a name: the system deletes it when the process ends, however it ends.
 
-    What `add` takes at a time is one piece of Parquet. The file is where `TMPDIR` says.
+    Each call of `add` writes one document of Parquet. `TMPDIR` says where the file is.
     """
 
     def __init__(self) -> None:
         self._file = TemporaryFile(prefix="zkgroup-")  # noqa: SIM115
         self._pieces: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        """For each name where its pieces begin, and their sizes."""
+        """The places and sizes of the documents of each name."""
         self.size = 0
-        """Bytes of all."""
+        """The bytes of all documents."""
 
     def add(self, name: str, table: Any) -> None:
-        """Rows behind those that were added to that name. Raises ConfigError where the disk has no room."""
+        """Adds rows behind those of that name. Raises ConfigError where the disk has no room."""
         content = parquet_of(table)
         try:
             self._file.seek(self.size)
@@ -140,8 +140,8 @@ class TemporaryTables:
         return found
 
     def close(self) -> None:
-        """Gives the file back."""
-        with suppress(OSError):  # what found no room is not needed any more
+        """Closes the file, which deletes it."""
+        with suppress(OSError):  # rows that found no room are not needed any more
             self._file.close()
 
 
@@ -149,12 +149,12 @@ class TemporaryBuckets(TemporaryTables):
     """The rows of a history by bucket."""
 
     def __init__(self, count: int) -> None:
-        """Of `count` buckets for groups, and one more."""
+        """Makes `count` buckets for groups, and one more."""
         super().__init__()
         self.names: Final = names_of(count)
 
     def add_rows(self, columns: Columns) -> None:
-        """Rows behind those that were added before. Raises ConfigError where the disk has no room."""
+        """Adds rows behind those that were added before. Raises ConfigError where the disk has no room."""
         codes = numbers_of(pa.array(columns.paths, pa.string()), len(self.names) - 1)[columns.path]
         for number, rows in by_code(table_of(columns), codes):
             self.add(self.names[number], rows)
@@ -179,7 +179,7 @@ SPANNING: Final = SESSION_KEYS | TREE_KEYS
 
 
 def rules_by(rules: Iterable[Rule], keys: frozenset[str]) -> list[Rule]:
-    """Those of these rules that have such keys."""
+    """The rules that have such keys."""
     return [rule for rule in rules if rule.keys.name in keys]
 
 
@@ -188,7 +188,7 @@ class FoundInBucket(NamedTuple):
 
     findings: list[Finding]
     tree: Columns
-    """The rows of the bucket that rules about the whole tree cannot do without."""
+    """The rows of the bucket that rules about the whole tree need."""
 
 
 def find_in_bucket(
@@ -198,7 +198,7 @@ def find_in_bucket(
     bounds: Mapping[str, Bounds],
     then: Callable[[ScreenTables], None] | None = None,
 ) -> FoundInBucket:
-    """Asks those of the rules whose keys are in one bucket; `then` gets what was computed for them."""
+    """Runs the rules whose keys are in one bucket; `then` gets the tables that were computed for them."""
     if not len(columns):
         return FoundInBucket([], columns)
     tables = ScreenTables(columns, facts)
@@ -210,7 +210,7 @@ def find_in_bucket(
 
 
 def _tree_rows(tables: ScreenTables) -> Numbers:
-    """The rows that make up the tree, and by which rights changed, whatever other buckets have."""
+    """The rows of the tree's znodes, and those by which ACLs changed, whatever other buckets have."""
     columns, rows, acls = tables.columns, tables.of(BY_SUBTREE), tables.of(ACLS).rows
     _, made, written = tables.standing(rows, SET)
     matters: Flags = np.zeros(len(columns), np.bool_)
@@ -223,14 +223,14 @@ def _tree_rows(tables: ScreenTables) -> Numbers:
 def find_in_sessions(
     rules: Sequence[Rule], known: Columns, facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
-    """Asks those about sessions, of the `known_rows` of the history."""
+    """Runs the rules about sessions on the `known_rows` of the history."""
     return find_screened(rules_by(rules, SESSION_KEYS), known, facts, bounds)
 
 
 def find_in_tree(
     rules: Sequence[Rule], trees: Sequence[Columns], facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
-    """Asks those about the whole tree, of the rows that each bucket gave for them."""
+    """Runs the rules about the whole tree on the rows that each bucket gave for them."""
     asked = rules_by(rules, TREE_KEYS)
     whole = in_order(joined(trees))
     if asked and len(whole):
@@ -241,11 +241,11 @@ class RowLimits(NamedTuple):
     """The numbers of rows that are in memory at a time."""
 
     most_rows: int = 1_500_000
-    """Of a history with more all are written by bucket."""
+    """A history with more rows is written to buckets."""
     rows_per_part: int = ROWS_PER_PART
-    """So many are read and written at a time, and those of one transaction more."""
+    """The rows that are read and written at a time, beside the rest of the last transaction."""
     buckets: int = 32
-    """For groups. How long the history is shows only when it has been read."""
+    """The buckets for groups. The length of a history is known only when it has been read."""
 
 
 LIMITS: Final = RowLimits()
@@ -262,12 +262,12 @@ class AuditedRows:
         watch: Callable[[Columns], None] | None = None,
         then: Callable[[ScreenTables], None] | None = None,
     ) -> None:
-        """`watch` gets each part of the rows while they are read, what stood before first; `then` what rules
-        have computed of all rows, or of those of one bucket after the other."""
+        """`watch` gets each part of the rows while they are read, first the tree before; `then` what rules
+        have computed of all rows, or of the rows of one bucket after the other."""
         self.rows, self.group, self._limits = rows, group, limits
         self._watch, self._then = watch, then
         self.groups: set[str] = set()
-        """The names of all groups, where one is asked for."""
+        """The names of all groups, where the audit is of one."""
         self._kept: TemporaryBuckets | None = None
         try:
             self._columns = self._all()
@@ -278,7 +278,7 @@ class AuditedRows:
 
     @property
     def written(self) -> int:
-        """Bytes that were written to the disk."""
+        """The bytes that were written to the disk."""
         return 0 if self._kept is None else self._kept.size
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
@@ -302,13 +302,13 @@ class AuditedRows:
         yield from find_in_tree(rules, trees, self.facts, bounds)
 
     def close(self) -> None:
-        """Gives what was written back."""
+        """Deletes what was written."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None
 
     def _all(self) -> Columns:
-        """All rows; of more than may be in memory those that have to be seen together."""
+        """All rows; where memory does not hold them, those that rules have to see together."""
         held: list[Columns] = []
         known: list[Columns] = []
         size = 0

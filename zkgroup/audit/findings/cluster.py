@@ -1,7 +1,7 @@
 """The cluster's side at a zxid: its controller and brokers, and its partitions from one change to the next.
 
-A multi is looked at as a whole: between its operations a replica list and a state may contradict each other.
-What cannot be read is not known, and nothing is found in it.
+A multi counts as a whole: between its operations a replica list and a state may contradict each other.
+A value that cannot be read is not known, and nothing is found in it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _Value = TypeVar("_Value")
 
 
 class ChangeStamp(NamedTuple):
-    """The moment of a change. For what the history began with it is the beginning of its log."""
+    """The moment of a change; for a znode that the history began with, the beginning of its log."""
 
     zxid: int
     time_ms: int
     session: int = 0
-    """The session that did it; 0 for what the history began with."""
+    """The session that made it; 0 for a znode that the history began with."""
 
 
 class PartitionView(NamedTuple):
@@ -48,7 +48,7 @@ class PartitionView(NamedTuple):
     is_moving: bool
     """True if the topic itself says so, which Kafka does from 2.4 on."""
     is_deleting: bool
-    """True if the deletion of its topic is asked for: a controller then takes leaders and replicas away."""
+    """True if its topic is to be deleted: a controller then takes leaders and replicas away."""
 
 
 _ABSENT: Final = PartitionView(None, None, 0, is_moving=False, is_deleting=False)
@@ -79,7 +79,7 @@ def topic_of(path: str, data: bytes | None) -> Topic | None:
 
 @lru_cache(maxsize=4096)
 def state_of(path: str, data: bytes | None) -> PartitionState | None:
-    """The same of a partition's state."""
+    """The state of a partition, or None where it cannot be read."""
     return decoded(PartitionState.decode, path, data)
 
 
@@ -94,22 +94,22 @@ def history_end(facts: Facts) -> ChangeStamp:
 
 
 def history_start(facts: Facts) -> ChangeStamp:
-    """The beginning of the log; the end, where there is none: then all that is known is of that moment."""
+    """The beginning of the log; without a log the end, for then only the tree at that moment is known."""
     return ChangeStamp(facts.start_zxid, facts.start_ms) if facts.has_log else history_end(facts)
 
 
 class _TopicRows:
-    """Takes the rows of one topic in, in order."""
+    """The state of one topic, which takes the rows of it in order."""
 
     def __init__(self, topic: str) -> None:
         self._path, self._deletion = Topic.path(topic), TopicDeletion.path(topic)
         self._topic = Topic({})
         self._is_deleting = False
         self._states: dict[int, tuple[int, PartitionState | None]] = {}
-        """By partition its czxid and state."""
+        """The czxid and the state of each partition."""
 
     def take(self, event: Event) -> Iterable[int]:
-        """Takes a row in; the partitions that may be otherwise now."""
+        """Takes a row; returns the partitions that it may have changed."""
         gone, place = event.op == "delete", path_kind(event.path)
         if place.kind == "partition_state":
             known = self._states.pop(place.partition, None)
@@ -139,7 +139,7 @@ class _TopicRows:
 def partition_stretches(
     rows: Iterable[Event], key: Key, facts: Facts
 ) -> Iterator[tuple[int, Sequence[ViewStretch]]]:
-    """The partitions of a topic, each from change to change, out of the topic's rows. Rules share it."""
+    """The partitions of a topic, each from change to change, from the topic's rows. Rules share it."""
     topic, start = _TopicRows(key[0]), history_start(facts)
     found: dict[int, list[ViewStretch]] = {}
 
@@ -151,7 +151,7 @@ def partition_stretches(
         for event in events:
             for partition in topic.take(event):
                 at = stamp
-                if event.seed:  # of which only the last write is known: what it says has been so since then
+                if event.seed:  # only its last write is known, and its state has stood since then
                     earlier_ms = touched[partition].time_ms if partition in touched else 0
                     at = stamp._replace(time_ms=max(event.mtime_ms or event.time_ms, earlier_ms))
                 touched[partition] = at
@@ -169,7 +169,7 @@ def partition_stretches(
 def all_stretches(
     rows: Iterable[Event], key: Key, facts: Facts
 ) -> Iterator[tuple[TopicPartition, Sequence[ViewStretch]]]:
-    """The same of the partitions of all topics, out of the rows of REPLICATION."""
+    """The partitions of all topics, each from change to change, from the rows of REPLICATION."""
     by_topic: dict[Key, list[Event]] = {}
     for event in rows:
         topic = BY_TOPIC.key(event)
@@ -189,7 +189,7 @@ def change_finding(
     topic: str | None = None,
     partition: int | None = None,
 ) -> Finding:
-    """A finding of what one change began, of its session, and another ended; None where it lasts."""
+    """A finding from one change, of its session, to another one; None where it lasts."""
     place, session = (None, topic, partition), since.session or None
     return Finding.between(name, severity, since, to, detail, place, session)
 
@@ -205,7 +205,7 @@ def begin_of(life: Life) -> ChangeStamp:
 
 
 def end_of(life: Life) -> ChangeStamp | None:
-    """The moment at which it went; None where it is still there."""
+    """The moment at which a znode was deleted; None where it still exists."""
     return None if life.to_zxid is None else ChangeStamp(life.to_zxid, life.to_ms or 0, life.ended_by or 0)
 
 
@@ -239,7 +239,7 @@ def replicas_at(facts: Facts, topic_partition: TopicPartition, zxid: int) -> tup
 
 
 def is_requested(facts: Facts, topic_partition: TopicPartition, zxid: int) -> bool:
-    """True if a move of the partition was asked for and not done, once this zxid was applied."""
+    """True if a move of the partition was requested and not done after this zxid."""
     return any(
         move.partition == topic_partition.partition
         and move.from_zxid <= zxid
@@ -260,7 +260,7 @@ def absences(
 ) -> Iterator[tuple[ChangeStamp, ChangeStamp | None]]:
     """The times in which a broker was not registered, between two moments; None for the end of the history.
 
-    Of a history that does not begin with a whole tree nothing is said of the time before a registration.
+    Where a history does not begin with a whole tree, the time before a registration is not known.
     """
     cursor = since
     is_known = facts.is_whole
@@ -282,7 +282,7 @@ def absences(
 
 
 def ending_text(facts: Facts, life: Life) -> str:
-    """The end of an ephemeral that is gone: with its session, or by a deletion."""
+    """The text about the end of an ephemeral: it went with its session, or was deleted."""
     session = facts.sessions.get(life.session)
     if session is not None and session.to_zxid == life.to_zxid:
         return "its session expired" if session.expired else "it closed its session"

@@ -1,4 +1,4 @@
-"""Findings about the controller of a Kafka cluster: elections, writes, requests that stay open."""
+"""Findings about the controller of a Kafka cluster: elections, writes, and requests that stay open."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _Targets = Mapping[TopicPartition, tuple[int, ...]]
     bounds={"gap_ms": 30_000, "storm_elections": 5, "storm_gap_ms": 1_000},
 )
 def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Who was controller when, how long there was none, and storms of elections.
+    """The controllers by time, the times without one, and storms of elections.
 
     A row for each life of `/controller` that began in the log, with the epoch that its session raised, how it
     ended, and the time without a controller before it; a warning where that was longer than `gap_ms`. A storm
@@ -77,7 +77,7 @@ def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -
 
 
 def _elections(rows: KeyRows, facts: Facts) -> list[Life]:
-    """The lives of `/controller` that began in the log: that of a snapshot was elected before."""
+    """The lives of `/controller` that began in the log; the one in a snapshot was elected before."""
     path = ControllerRegistration.path()
     in_log = {event.zxid for event in rows if event.op == "create" and event.path == path and not event.seed}
     return [life for life in facts.controllers if life.from_zxid in in_log]
@@ -107,7 +107,7 @@ def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms:
 
 
 def _unreadable_brokers(storm: Sequence[Life], facts: Facts) -> Mapping[str, None]:
-    """The registrations that a controller of 0.8.2.2 cannot load: each winner gives up at once."""
+    """The registrations that a controller of 0.8.2.2 cannot load, so that each winner gives up at once."""
     found: dict[str, None] = {}
     for life in chain.from_iterable(lives for _, lives in sorted(facts.brokers.items())):
         if life.from_zxid <= storm[-1].from_zxid and (life.to_zxid or facts.end_zxid) >= storm[0].from_zxid:
@@ -158,7 +158,7 @@ def controller_epoch_gap(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
 
 
 class _Decision(NamedTuple):
-    """A write that is the controller's business."""
+    """A write that only the controller may make."""
 
     event: Event
     what: str
@@ -191,7 +191,7 @@ def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Boun
         why = _why_not(event, epoch, facts)
         by_hand = place.kind == "admin" and not _is_of_broker(event.session, facts)
         if why is None or (by_hand and life_at(facts.controllers, event.zxid) is None):
-            continue  # with no controller at all tools take requests off themselves
+            continue  # while there is no controller, tools delete requests themselves
         detail = f"{what}, by {who(facts, event.session)}, while {why}"
         severity: Severity = "warning" if by_hand else "error"
         topic = None if partition is None else place.name
@@ -221,12 +221,12 @@ def _decisions(rows: KeyRows) -> Iterator[_Decision]:
                 taken = 0 if asked is None else len(earlier.keys() - asked.keys())
                 if event.op == "set" and taken:
                     what = f"{counted(taken, 'entry', 'entries')} taken off {event.path}"
-            if what is not None and not event.seed:  # tools make requests, and may change them
+            if what is not None and not event.seed:  # tools create requests, and may change them
                 yield _Decision(event, what)
         elif place.kind == "controller_epoch":
             value = decoded(ControllerEpoch.decode, event.path, event.data)
             made = event.op == "create" and value is not None and value.epoch == 0
-            if not event.seed and not made:  # from 2.1 on it is made before the first election
+            if not event.seed and not made:  # Kafka from 2.1 on creates it before the first election
                 what = "deleted" if gone else f"set to {value.epoch if value else 'no number'}"
                 yield _Decision(event, f"{event.path} {what}")
 
@@ -234,7 +234,7 @@ def _decisions(rows: KeyRows) -> Iterator[_Decision]:
 def _state_decision(
     event: Event, partition: int, before: PartitionState | None, after: PartitionState | None
 ) -> Iterator[_Decision]:
-    """A leader's own ISR write keeps leader, leader epoch, and the epoch of the last decision."""
+    """Yields the decision in a state; a leader's ISR write is none, and keeps leader and both epochs."""
     if event.seed or after is None:
         return
     if event.op == "create":
@@ -251,7 +251,7 @@ def _state_decision(
 
 
 def _list_decisions(event: Event, before: Topic | None, after: Topic | None) -> Iterator[_Decision]:
-    """Tools make topics and let them grow; only a controller changes the list of a partition."""
+    """Yields the decisions in a topic; tools add topics and partitions, only a controller changes a list."""
     if event.op != "set" or before is None or after is None:
         return
     for partition, replicas in sorted(before.partitions.items()):
@@ -261,13 +261,13 @@ def _list_decisions(event: Event, before: Topic | None, after: Topic | None) -> 
 
 
 def _asked_for(event: Event) -> _Targets | None:
-    """The moves that a request names; None where it is gone or cannot be read."""
+    """The moves that a request names; None where it was deleted or cannot be read."""
     value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
     return None if value is None else value.targets
 
 
 def _why_not(event: Event, epoch: int | None, facts: Facts) -> str | None:
-    """The reason for which a decision was not the writer's; None also where the controller is not known."""
+    """The reason why the writer may not decide; None where it may, or the controller is not known."""
     controller, in_force = life_at(facts.controllers, event.zxid), epoch_at(facts, event.zxid)
     if controller is None:
         began = facts.controllers and facts.controllers[0].from_zxid <= event.zxid
@@ -275,7 +275,7 @@ def _why_not(event: Event, epoch: int | None, facts: Facts) -> str | None:
             return "there was no /controller"
     elif controller.session != event.session:
         return f"{controller_name(controller)} held /controller"
-    else:  # a KRaft controller that is active during a migration (from 3.4 on) writes its own into states
+    else:  # during a migration (from 3.4 on) the KRaft controller writes its own epoch into states
         value = decoded(ControllerRegistration.decode, controller.path, controller.data)
         if value is not None and value.kraft_epoch is not None:
             in_force = value.kraft_epoch
@@ -284,7 +284,7 @@ def _why_not(event: Event, epoch: int | None, facts: Facts) -> str | None:
 
 
 def _is_of_broker(session: int, facts: Facts) -> bool:
-    """Session 0 has no client: it is that of registrations that are persistent znodes."""
+    """True if a broker or controller registered in the session; 0 stands for persistent registrations."""
     is_controller = any(life.session == session for life in facts.controllers)
     return session != 0 and (is_controller or bool(brokers_of(facts, session)))
 
@@ -307,9 +307,9 @@ def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) ->
     asked for, unless the topic is being deleted.
     """
     made: Event | None = None
-    targets: _Targets | None = None  # the moves that are left of it; None where it cannot be read
-    since: dict[TopicPartition, Event] = {}  # the write that asked for each first
-    deleting: set[str] = set()  # topics whose deletion is asked for: their moves are given up rightly
+    targets: _Targets | None = None  # its moves that are not done; None where it cannot be read
+    since: dict[TopicPartition, Event] = {}  # the write that first requested each
+    deleting: set[str] = set()  # topics to be deleted: a controller may give up their moves
     for event in rows:
         topic = path_kind(event.path).name
         if event.path == TopicDeletion.path(topic) and event.op in ("create", "delete"):
@@ -334,7 +334,7 @@ def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) ->
 def _given_up(
     gone: _Targets, since: Mapping[TopicPartition, Event], event: Event, deleting: set[str], facts: Facts
 ) -> Iterator[Finding]:
-    """Entries that went although the replica list is not what they asked for."""
+    """Yields entries that were deleted although the replica list is not what they asked for."""
     for move, target in sorted(gone.items()):
         replicas = replicas_at(facts, move, event.zxid)
         if replicas not in (None, target) and move.topic not in deleting:
@@ -367,7 +367,7 @@ def _stood_long(
 
 
 def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:
-    """True if its replica list has changed since it was asked for."""
+    """True if the replica list has changed since the move was requested."""
     now = change_at(facts.topics.get(partition.topic, ()), facts.end_zxid)
     return now is not None and replicas_at(facts, partition, since) != replicas_at(facts, partition, now.zxid)
 

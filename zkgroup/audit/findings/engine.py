@@ -1,6 +1,6 @@
-"""All rules, in the order of the interface, and what asks them in one process.
+"""All rules, in the order of the interface, and the audit in one process.
 
-What is decided here, the job on Spark decides by it, too.
+The job on Spark decides by these functions, too.
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ ALL_RULES: tuple[AnyRule, ...] = (
     load.open_acl,
 )
 RULES: tuple[Rule, ...] = tuple(rule for rule in ALL_RULES if isinstance(rule, Rule))
-"""Those about the rows of a key."""
+"""The rules about the rows of a key."""
 
 
 class Skipped(NamedTuple):
-    """A rule that was not asked, with the reason."""
+    """A rule that did not run, with the reason."""
 
     rule: AnyRule
     reason: str
 
 
 class Found(NamedTuple):
-    """The findings of an audit, and the rules that it could not ask."""
+    """The findings of an audit, and the rules that could not run."""
 
     findings: list[Finding]
     skipped: list[Skipped]
@@ -102,12 +102,12 @@ def audit(
     end: PointInTime | None = None,
     group: str | None = None,
 ) -> Found:
-    """Asks every rule that the input is enough for.
+    """Runs every rule that the input is enough for.
 
     Args:
-        start: the first moment of the range; the tree before it is the state at its beginning.
-        end: the last moment; it counts as the end of the history.
-        group: only what is about this group.
+        start: the first moment of the range, which begins with the tree before it.
+        end: the last moment, which counts as the end of the history.
+        group: the findings are only those about this group.
 
     Raises ConfigError for a bound that no rule has and where numpy or pyarrow is not installed, NotFoundError
     where there was no such group, and what `Source.rows` raises.
@@ -123,7 +123,7 @@ def audit(
 def audit_rows(
     source: Source, audited: AuditedRows, rules: Sequence[AnyRule], bounds: Mapping[str, float] | None = None
 ) -> Found:
-    """`audit` of rows that are read already, and are to be used for more."""
+    """Audits rows that are read already, and are to be used for more."""
     chosen = bounds_of(rules, bounds or {})
     rows, group, facts = audited.rows, audited.group, audited.facts
     require_group(group, audited.groups)
@@ -135,7 +135,7 @@ def audit_rows(
     left = {each.rule.name for each in skipped}
     asked = [rule for rule in rules if rule.name not in left]
     found: list[Finding] = []
-    if source.history is not None:  # before the tables of the rows are in memory
+    if source.history is not None:  # these first, while the tables of the rows are not in memory
         rows.progress("checking the files")
         for rule in asked:
             if isinstance(rule, WholeRule):
@@ -149,14 +149,14 @@ def audit_rows(
 
 
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
-    """The reason for which a rule cannot be asked of an input; None where it can."""
+    """The reason why a rule cannot run on an input; None where it can."""
     if isinstance(rule, WholeRule) and not has_files:
         return "needs the files of a server"
     return "needs a log" if "log" in rule.needs and not facts.has_log else None
 
 
 def within(findings: Iterable[Finding], after_zxid: int, to_zxid: int | None) -> Iterator[Finding]:
-    """Those of a range: rules about whole histories read all files, also where a range is asked for."""
+    """The findings of a range; rules about whole histories read all files, whatever the range is."""
     for finding in findings:
         is_later = to_zxid is not None and (finding.from_zxid or 0) > to_zxid
         is_earlier = finding.to_zxid is not None and finding.to_zxid <= after_zxid
@@ -165,7 +165,7 @@ def within(findings: Iterable[Finding], after_zxid: int, to_zxid: int | None) ->
 
 
 def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str, Bounds]:
-    """The bounds of each rule by its name: its own, and over them those given as `finding.bound`.
+    """The bounds of each rule by its name: its own, replaced by those that are given as `finding.bound`.
 
     Raises ConfigError for one that no rule has.
     """
@@ -189,7 +189,7 @@ def _expected_bound(name: str, finding: str, rules: Sequence[AnyRule]) -> str:
 
 
 def order(finding: Finding) -> tuple[object, ...]:
-    """Sort key: by zxid, then name, then what it is about."""
+    """The sort key of a finding: its zxid, then its name, then group, topic and so on."""
     return (
         finding.from_zxid or 0,
         finding.finding,

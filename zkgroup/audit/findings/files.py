@@ -1,6 +1,6 @@
-"""Findings about the files of ZooKeeper's servers: what is missing, damaged, or not the same on all.
+"""Findings about the files of ZooKeeper's servers: records that are missing, damaged, or differ.
 
-They read every record before any filter, and share what one pass showed. Memory: the notes.
+The rules read every record, whatever range is asked for, and share one pass. Memory: the notes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.znodes.paths import subtree_text
 
 KEPT: Final = 10_000
-"""So many notes of a kind are kept, the first ones."""
+"""The number of notes of a kind that are kept, the first ones."""
 
 
 class Step(NamedTuple):
-    """Two records, one behind the other."""
+    """Two records that follow each other."""
 
     from_zxid: int
     from_ms: int
@@ -39,21 +39,21 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class RecordChecks:
-    """The records of a history, seen from outside."""
+    """Notes about the zxids, times and digests of all records."""
 
     elections: list[Step] = field(default_factory=list)
     """The last record of an epoch and the first of the next one."""
     steps_back: list[Step] = field(default_factory=list)
-    """Records at which the leader's clock read less than at the one before."""
+    """The records at which the leader's clock read less than at the one before."""
     holes: list[tuple[Hole, Step]] = field(default_factory=list)
-    """Zxids that are missing, and the records on both sides."""
+    """The zxids that are missing, and the records on both sides."""
     first: tuple[int, int] | None = None
-    """Zxid and time of the first record."""
+    """The zxid and time of the first record."""
     last: tuple[int, int] | None = None
     without_digest: int = 0
-    """Records that servers write a digest behind, where they write any, and that have none."""
+    """The number of records without a digest, of the kinds that servers write one for."""
     first_digest: int | None = None
-    """The zxid of the first record with one."""
+    """The zxid of the first record that has one."""
 
 
 _known: WeakKeyDictionary[History, RecordChecks] = WeakKeyDictionary()
@@ -94,7 +94,7 @@ def _checks_of(history: History) -> RecordChecks:
 
 
 class Disagreement(NamedTuple):
-    """Zxids in a row in which the same servers differ in the same way."""
+    """Zxids that follow each other, at which the same servers differ in the same way."""
 
     from_zxid: int
     to_zxid: int
@@ -102,9 +102,9 @@ class Disagreement(NamedTuple):
     to_ms: int
     size: int
     folders: tuple[tuple[Path, ...], ...]
-    """Servers that have the same, together; those of the record that counts first."""
+    """The servers, together where they have the same record; those of the record that counts come first."""
     is_of_digests_only: bool
-    """True if the records are the same, and what a server made of them is not."""
+    """True if the records are the same, and the digests behind them are not."""
 
     @property
     def sides(self) -> str:
@@ -112,8 +112,8 @@ class Disagreement(NamedTuple):
 
 
 def disagreements(history: History) -> list[Disagreement]:
-    """By zxid; of those that the ensemble notes, which are the first ones."""
-    record_checks_of(history)  # reading them all is what makes the notes
+    """The disagreements by zxid, of the first ones, which the ensemble notes."""
+    record_checks_of(history)  # the notes are made while all records are read
     splits = history.ensemble.splits
     records = {
         (server.folder, each.zxid): each
@@ -135,14 +135,14 @@ def disagreements(history: History) -> list[Disagreement]:
 
 
 class _Seen(NamedTuple):
-    """One snapshot, as far as it is compared. Memory: path and number for each znode."""
+    """The parts of one snapshot that are compared. Memory: path and number for each znode."""
 
     zxid: int
     latest_ms: int
     """The last write that it shows."""
     mzxids: dict[str, int]
     sizes: Counter[str]
-    """Bytes of data, by subtree."""
+    """The bytes of data, by subtree."""
 
 
 @WholeRule(
@@ -154,10 +154,10 @@ class _Seen(NamedTuple):
     bounds={"depth": 1},
 )
 def growth(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """What came and went between two snapshots, by subtree.
+    """The znodes that came, changed and went between two snapshots, by subtree.
 
-    Each snapshot that can be read is compared with the one before it, of whatever server. Changed is what
-    was written in between, or made anew. A subtree has `depth` names. Snapshots are taken while writes go
+    Each snapshot that can be read is compared with the one before it, of any server. A znode changed if it
+    was written in between, or created anew. A subtree has `depth` names. Snapshots are taken while writes go
     on, so a few changes around them may be counted on the other side.
     """
     depth = int(bounds["depth"])
@@ -275,7 +275,7 @@ def oversized_transaction(history: History, facts: Facts, bounds: Bounds) -> Ite
     Its length as a whole counts, so a multi of small operations can be too large, too. Such a server ends at
     its start with `Unreasonable length`.
     """
-    record_checks_of(history)  # reading them all is what shows their sizes
+    record_checks_of(history)  # their sizes are known when all are read
     found = {
         one.zxid: (path, one)
         for server in history.ensemble.servers
@@ -374,7 +374,7 @@ def _mismatches(history: History, verification: HistoryVerification) -> Iterator
 
 
 def _coverage(history: History, verification: HistoryVerification) -> Iterator[_Mismatch]:
-    """The checks in place of digests that servers did not write: such a history is never said to be clean."""
+    """The finding for a history without digests, which is never clean: what was checked instead."""
     checks = record_checks_of(history)
     if not checks.without_digest:
         return

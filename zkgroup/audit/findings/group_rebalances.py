@@ -1,4 +1,4 @@
-"""The rebalances of a group, out of a replay of its members, owners and stored assignment.
+"""The rebalances of a group, from a replay of its members, owners and stored assignment.
 
 A rebalance begins with a change of the membership, or with the first owner that comes or goes. It is over
 once nothing of the kind has happened for a while; earlier where every member owned what it is assigned
@@ -36,18 +36,18 @@ from zkgroup.znodes.paths import PathKind, partition_of, path_kind
 class RegisteredMember(NamedTuple):
     session: int
     registration: Registration | None
-    """None where a JVM member could not read it: such a member owns nothing, and stops the JVM members."""
+    """None where JVM members cannot read it: such a member owns nothing, and stops the JVM members."""
 
 
 class GroupReplay:
-    """Members, owners and stored assignment of a group. `apply` takes its rows in order."""
+    """The members, owners and stored assignment of a group. `apply` takes its rows in order."""
 
     def __init__(self, group: str, facts: Facts) -> None:
         self.group = group
         self.members: dict[str, RegisteredMember] = {}
         self.owners: dict[TopicPartition, OwnerLife] = {}
         self.freed: dict[TopicPartition, Event] = {}
-        """The last deletion of an owner, of partitions that have none now."""
+        """The last deletion of an owner, for partitions that have none now."""
         self._facts = facts
         self._assignment_path = StoredAssignment.path(group)
         self._assignment: StoredAssignment | None = None
@@ -62,7 +62,7 @@ class GroupReplay:
             self._assignment = None if gone else decoded(StoredAssignment.decode, event.path, event.data)
 
     def registrations(self) -> dict[str, Registration]:
-        """The readable ones."""
+        """The registrations that can be read."""
         return {
             name: member.registration
             for name, member in self.members.items()
@@ -79,9 +79,9 @@ class GroupReplay:
         return [claim for claim in self.owners.values() if sessions.get(claim.thread) == claim.session]
 
     def expected_owners(self, zxid: int) -> ExpectedOwners | None:
-        """The assignment with the topics of a zxid; None where it cannot be known.
+        """The assignment for the topics of a zxid; None where it cannot be known.
 
-        That is so of other clients' members, too: how they share partitions is their own.
+        It is not known for other clients' members either: they share partitions in ways of their own.
         """
         if self.foreign_claims():
             return None
@@ -97,7 +97,7 @@ class GroupReplay:
         return plan is not None and plan.owners == self.threads()
 
     def _is_to_be_owned(self, zxid: int) -> bool:
-        """True if an assignment, where it can be known, has an owner for something. False: perhaps."""
+        """True if the assignment is known and has an owner for something; False proves nothing."""
         if self._assignment is not None and not self._assignment.owners:
             return False
         partitions = partitions_at(self._facts, zxid)
@@ -125,7 +125,7 @@ class GroupReplay:
 
 
 def replayed_group(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[GroupReplay]:
-    """The group after its last row: one value. Several rules share it."""
+    """The group after its last row, as the only value of a tuple. Several rules share it."""
     replay = GroupReplay(key[0], facts)
     for event in rows:
         replay.apply(event, path_kind(event.path))
@@ -152,9 +152,9 @@ Cause = Literal[
 class Trigger(NamedTuple):
     """A cause of a rebalance, before it or in it.
 
-    `expiry` is the end of a session whose member came back later in the history, `crash` of one that did
-    not. `removal` is a registration that another session deleted, `unreadable registration` one that stops
-    the JVM members. `unsubscribe` gives up a topic or threads of one; `subscribe` only asks for more.
+    `expiry` is the end of a session whose member came back later in the history, `crash` of one whose
+    member did not. `removal` is a registration that another session deleted, `unreadable registration` one
+    that stops the JVM members. `unsubscribe` gives up a topic or threads, `subscribe` only asks for more.
     """
 
     cause: Cause
@@ -172,12 +172,12 @@ class PartitionChange(NamedTuple):
     """The thread that owned it before the rebalance."""
     after: str | None
     down_ms: int | None
-    """How long no member owned it, since its last owner; None where none does at the end, or none did."""
+    """The time from its last owner to the next; None where there is no next one, or was no last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """One of them, from its first to its last row."""
+    """One rebalance, from its first to its last row."""
 
     group: str
     from_zxid: int
@@ -185,29 +185,29 @@ class Rebalance:
     to_zxid: int
     to_ms: int
     triggers: tuple[Trigger, ...]
-    """By zxid; none where the log does not have it."""
+    """The causes by zxid; none where the log does not have them."""
     changes: tuple[PartitionChange, ...]
     retaken: tuple[TopicPartition, ...]
     """Released, and claimed again by the same thread in the same session."""
     members: int
-    """Registered at its end."""
+    """The members that were registered at its end."""
     retaken_by_zkgroup: int
-    """Of these, by zkgroup members; the JVM's always release everything."""
+    """The number of these by zkgroup members; JVM members always release everything."""
     is_sticky: bool
     moved: int
-    """Partitions that have another thread than before; not those that only one side has."""
+    """The partitions whose thread is not the one before, if they had one before and have one now."""
     least: int | None
-    """The fewest moves known: those of the evenest assignment, or the real ones where they were fewer, for
-    range may do with an assignment less even. None where that cannot be known."""
+    """The fewest moves known: those to the most even assignment, or the real ones where they were fewer, for
+    `range` assigns less evenly. None where that cannot be known."""
 
     @property
     def down_ms_max(self) -> int:
-        """The longest time without an owner, of those that have one again."""
+        """The longest time without an owner, of partitions that have one again."""
         return max((change.down_ms or 0 for change in self.changes), default=0)
 
     @property
     def unowned(self) -> int:
-        """Of the partitions touched, the number of those without an owner at its end."""
+        """The number of touched partitions without an owner at its end."""
         return sum(change.after is None for change in self.changes)
 
 
@@ -223,16 +223,16 @@ class _Open:
     members: dict[str, RegisteredMember]
     triggers: list[Trigger] = field(default_factory=list)
     touched: dict[TopicPartition, int | None] = field(default_factory=dict)
-    """Each with the time it was without an owner, so far as that is over."""
+    """Each with its time without an owner; None while that lasts."""
     released: dict[TopicPartition, OwnerLife] = field(default_factory=dict)
     retaken: dict[TopicPartition, bool] = field(default_factory=dict)
-    """Each with whether a zkgroup member did it."""
+    """Each with True if a zkgroup member retook it."""
 
 
 def group_rebalances(
     rows: Iterable[Event], key: tuple[str, ...], facts: Facts, quiet_ms: float
 ) -> Iterator[Rebalance]:
-    """Those of a group, out of its rows in order: what several rules share."""
+    """The rebalances of a group, from its rows in order. Several rules share them."""
     return _Rebalances(key[0], facts, quiet_ms).found(rows)
 
 
@@ -246,7 +246,7 @@ class _Rebalances:
         for life in facts.members.get(group, ()):
             self._lives.setdefault(life.path, []).append(life)
         self._since_zxid = facts.start_zxid - 1
-        """Topics that changed up to here have had their rebalance."""
+        """Changes of topics up to this zxid were counted in earlier rebalances."""
 
     def found(self, rows: Iterable[Event]) -> Iterator[Rebalance]:
         current: _Open | None = None
@@ -269,7 +269,7 @@ class _Rebalances:
         return self._is_trigger(event, place) and self._replay.is_at_rest(current.to_zxid)
 
     def _is_trigger(self, event: Event, place: PathKind) -> bool:
-        """True if it changes the membership, or ends a claim that its member did not release.
+        """True if a row changes the membership, or ends a claim that its member did not release.
 
         The end of a session may list its claims before its registration.
         """
@@ -283,7 +283,7 @@ class _Rebalances:
         return _Open(*moment, *moment, self._replay.threads(), dict(self._replay.members))
 
     def _note(self, current: _Open, event: Event, place: PathKind) -> None:
-        """Takes a row into the rebalance, on the state of the group just before it."""
+        """Adds a row to the rebalance, while the group is as it was before that row."""
         current.to_zxid = event.zxid
         current.to_ms = max(current.to_ms, event.time_ms)
         if place.kind == "member":
@@ -318,7 +318,7 @@ class _Rebalances:
         return member is not None and member.registration is not None and member.registration.is_zkgroup
 
     def _cause(self, event: Event, member: str) -> Cause | None:
-        """Of a row of a member. A registration that is made again at once counts where it is made."""
+        """The cause in a row of a member; a registration made again at once counts when it is made."""
         lives = self._lives.get(event.path, [])
         at = bisect_left(lives, event.zxid, key=lambda life: life.from_zxid)
         if event.op == "create":
@@ -338,7 +338,7 @@ class _Rebalances:
         return "crash" if next_life is None else "expiry"
 
     def _of_registration(self, event: Event, last: Life | None) -> Cause | None:
-        """A member that registers anew in the same session has changed its mind, of topics or threads."""
+        """The cause in a registration; one that is new in the same session changes topics or threads."""
         if registration_of(event.data) is None:
             return "unreadable registration"
         if last is None or last.to_ms is None or last.ended_by != event.session:
@@ -353,7 +353,7 @@ class _Rebalances:
         return "unsubscribe" if is_less else "subscribe"
 
     def _of_topics(self, current: _Open) -> Iterator[Trigger]:
-        """Topics that changed shortly before the rebalance or in it, and that a member of then wanted."""
+        """The causes in topics that changed in the rebalance or shortly before, and that a member wanted."""
         before = self._wanted(current.members)
         later = before | self._wanted(self._replay.members)
         for topic in sorted(later & self._facts.topics.keys()):
@@ -409,7 +409,7 @@ class _Rebalances:
 
 
 def _wants(data: bytes | None, partitions: Iterable[str]) -> Mapping[str, int]:
-    """Topic to thread count; nothing where that cannot be known."""
+    """Topic to thread count; empty where that cannot be known."""
     registration = registration_of(data)
     return (topics_wanted(registration, partitions) if registration else None) or {}
 

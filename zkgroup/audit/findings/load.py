@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _MINUTE_MS: Final = 60_000
 _REFUSED: Final = "refused requests"
 _PER_NAME: Final = 4
-"""Bytes that a child costs in a list answer beside its name."""
+"""The bytes that a child takes in a reply of getChildren beside its name."""
 _CHANGE: Final = 2 | 4 | 8 | 16
-"""write, create, delete, admin"""
+"""The permissions to write, create, delete and admin."""
 _PROTECTED: Final = (brokers_path(), consumers_path())
 
 
 def _area(event: Event) -> Key | None:
-    """The target of a write: of a group its ids, owners or offsets, else the first two names of the path."""
+    """The target of a write: the ids, owners or offsets of a group, else the first two names of the path."""
     if event.seed or event.op == "check":
         return None
     if not event.applied:
@@ -63,11 +63,11 @@ def _protected(event: Event) -> Key | None:
 
 
 BY_AREA: Final = Keys("area", _area)
-"""The rows of what was written, and of what was refused; key: the subtree, or that it was refused."""
+"""The rows of writes, and of refused requests; key: the subtree, or one that stands for refused."""
 BY_WATCHED: Final = Keys("watched", _watched, frozenset(("member", "broker", "topic", "controller")))
-"""Rows of what comes and goes below paths that many watch; key: the path, and the group, if it is of one."""
+"""Creates and deletes below paths that many clients watch; key: the path, and its group, if it has one."""
 ACLS: Final = Keys("acl", _protected)
-"""Rows that give or take rights below `/brokers` and `/consumers`, and changes of an ACL; one key."""
+"""The rows that set an ACL below `/brokers` and `/consumers`; one key."""
 
 
 @Rule(
@@ -81,7 +81,7 @@ ACLS: Final = Keys("acl", _protected)
     is_counted=True,
 )
 def znode_bloat(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
-    """Znodes and lists that come near to what one answer may hold, and subtrees with very many znodes.
+    """Znodes and lists near the size limit of one reply, and subtrees with very many znodes.
 
     A subtree has `depth` names; one with `znodes` or more is reported with its largest znode and its
     widest parent.
@@ -101,7 +101,7 @@ def znode_bloat(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
         numbers[parent] += 1
         lists[parent] += len(name.encode()) + _PER_NAME
     for parent, size in lists.items():
-        if parent and size >= bounds["list_bytes"]:  # the root has the names of all keys
+        if parent and size >= bounds["list_bytes"]:  # the names below the root are those of all keys
             detail = f"{parent} has {_children_text(numbers[parent])}, a list of {size} bytes"
             yield Finding("znode_bloat", "warning", detail=detail)
     codes = rows.codes[made]
@@ -143,18 +143,18 @@ def _children_text(number: int) -> str:
     bounds={"watchers": 100},
 )
 def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """How many clients one change wakes up, estimated."""
+    """The number of clients that one change wakes up, estimated."""
     group = key[1] if len(key) > 1 else None
     by_name = facts.brokers if key == (ControllerRegistration.path(),) else facts.members
     known = by_name.values() if group is None else (facts.members.get(group, ()),)
-    lives = [life for each in known for life in each]  # the registrations of those that watch the path
+    lives = [life for each in known for life in each]  # the registrations of the clients that watch the path
     begins = sorted(life.from_zxid for life in lives)
     ends = sorted(life.to_zxid for life in lives if life.to_zxid is not None)
     woken: list[tuple[int, Event]] = []
     for event in rows:
         if event.seed:
             continue
-        # Those that lived before it and were there when it came.
+        # The clients that were registered before it and still were when it came.
         watchers = bisect_left(begins, event.zxid) - bisect_left(ends, event.zxid)
         if watchers >= bounds["watchers"]:
             woken.append((watchers, event))
@@ -180,9 +180,9 @@ def herd_size(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator
     is_counted=True,
 )
 def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
-    """Where the writes go, minute by minute.
+    """The subtrees that get the writes, minute by minute.
 
-    Refused requests, which show no path, are a place of their own, reported with their share of all
+    Refused requests, which have no path, are a place of their own, reported with their share of all
     transactions from the first to the last of them in that minute: within an epoch zxids have no gaps.
     """
     from zkgroup.audit.findings.tables import equal_runs, rows_by_key
@@ -191,7 +191,7 @@ def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     for (area,), rows in rows_by_key(tables.of(BY_AREA)):
         transactions, sizes = equal_runs(columns.zxid[rows])
         more = f"; biggest transaction {sizes.max()}"
-        if area == _REFUSED:  # of a failed multi each operation has a row
+        if area == _REFUSED:  # each operation of a failed multi has a row
             rows = rows[transactions]
         minutes, counts = equal_runs(columns.time_ms[rows] // _MINUTE_MS)
         hot = int((counts >= bounds["per_minute"]).sum())
@@ -204,7 +204,7 @@ def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
         session, most = min(sessions.items(), key=lambda item: (-item[1], item[0]))
         if area == _REFUSED:
             more = ""
-            if epoch_of(first.zxid) == epoch_of(last.zxid):  # where no election lay in that time
+            if epoch_of(first.zxid) == epoch_of(last.zxid):  # if there was no election in that time
                 share = len(part) / (last.zxid - first.zxid + 1)
                 more = f"; {share:.0%} of all transactions in that time"
         detail = (
@@ -227,7 +227,7 @@ def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     is_counted=True,
 )
 def open_acl(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
-    """Who may change what the groups and the brokers stand on."""
+    """The clients that may change the znodes which groups and brokers need."""
     rows, columns = tables.of(ACLS), tables.columns
     living, _, given = tables.standing(rows, SET_ACL)
     acls = columns.acl[rows.rows[given]].tolist()
@@ -239,7 +239,7 @@ def open_acl(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
         acl = columns.acls[code]
         (missing if acl is None else opened if _is_open(acl) else closed).extend(paths)
     changers = columns.session[rows.rows[columns.op[rows.rows] == SET_ACL]].tolist()
-    # Where no ACL at all is known, they were not read.
+    # If no ACL at all is known, none was read.
     is_known = bool(opened or closed or changers)
     if not is_known or not (opened or missing or changers):
         return

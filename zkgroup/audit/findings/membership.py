@@ -1,4 +1,4 @@
-"""The members of groups through time, and what each of them should own."""
+"""The members of groups through time, and the partitions that each of them should own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Make = Callable[Concatenate[Facts, _About], _Known]
 
 
 def derived(make: _Make[_About, _Known]) -> _Make[_About, _Known]:
-    """Computes something of facts and names once; the facts keep it."""
+    """Computes a value from facts and names once; the facts keep it."""
 
     @wraps(make)
     def known(facts: Facts, /, *about: _About.args, **named: _About.kwargs) -> _Known:
@@ -40,13 +40,13 @@ def derived(make: _Make[_About, _Known]) -> _Make[_About, _Known]:
 
 @lru_cache(maxsize=1 << 14)
 def registration_of(data: bytes | None) -> Registration | None:
-    """The wishes of a member; None where a JVM member could not read them."""
+    """The registration of a member; None where JVM members cannot read it."""
     return decoded(Registration.decode, "registration", data)
 
 
 @lru_cache(maxsize=1 << 14)
 def numbers_of(data: bytes | None) -> tuple[int, ...]:
-    """The partitions of a topic's znode, in order; none where it is gone or cannot be read."""
+    """The partitions of a topic's znode, in order; none where it was deleted or cannot be read."""
     topic = None if data is None else decoded(Topic.decode, "topic", data)
     return () if topic is None else topic.numbers
 
@@ -58,7 +58,7 @@ def member_of(life: Life) -> str:
 
 @derived
 def lives_by_session(facts: Facts, group: str) -> dict[int, list[Life]]:
-    """The registrations of a group by who made them, in order."""
+    """The registrations of a group by session, in order."""
     found: dict[int, list[Life]] = {}
     for life in facts.members.get(group, ()):
         found.setdefault(life.session, []).append(life)
@@ -66,9 +66,9 @@ def lives_by_session(facts: Facts, group: str) -> dict[int, list[Life]]:
 
 
 def topics_wanted(registration: Registration, topics: Iterable[str]) -> Mapping[str, int] | None:
-    """Topic to thread count; None for a wildcard that is no Java expression that we can evaluate.
+    """Topic to thread count; None for a wildcard that cannot be evaluated as a Java expression.
 
-    A wildcard that does not say leaves internal topics out, as Kafka does by default.
+    A wildcard leaves internal topics out unless it says otherwise, as Kafka does by default.
     """
     try:
         return evaluate(registration.wanted(), topics, registration.exclude_internal is not False)
@@ -79,7 +79,7 @@ def topics_wanted(registration: Registration, topics: Iterable[str]) -> Mapping[
 def evaluated(
     registrations: Mapping[str, Registration], topics: Sequence[str]
 ) -> list[EvaluatedMember] | None:
-    """Members with their subscriptions evaluated; None where one cannot be: then the plan is not known."""
+    """The members with their topics; None, as the plan is not known, where a wildcard cannot be evaluated."""
     found = []
     for member, registration in sorted(registrations.items()):
         wanted = topics_wanted(registration, topics)
@@ -130,7 +130,7 @@ def wanting(facts: Facts, group: str, topic: str) -> list[TimeRange]:
 
 
 _Subscribed = tuple[TimeRange, Registration, Mapping[str, int] | None]
-"""A registration that can be read, and the topics that it wants, where these do not depend on which exist."""
+"""A registration that can be read, and its topics, unless they depend on the topics that exist."""
 
 
 @derived
@@ -147,7 +147,7 @@ def _subscriptions(facts: Facts, group: str) -> list[_Subscribed]:
 Owners = Mapping[TopicPartition, str]
 """Partition to thread id."""
 _SEARCHED_MAX = 50_000
-"""Threads times partitions up to which the fewest moves of a mixed group are searched for: some 0.1 s."""
+"""Threads times partitions up to which the fewest moves of a mixed group are searched: some 0.1 s."""
 Partitions = Mapping[str, Sequence[int]]
 
 
@@ -165,10 +165,10 @@ def expected_owners(
     actual: Owners,
     plan: StoredAssignment | None,
 ) -> ExpectedOwners | None:
-    """The plan of these members; None where it cannot be known.
+    """The assignment of these members; None where it cannot be known.
 
-    That is so where a wildcard cannot be evaluated, where round robin meets unequal subscriptions, and for
-    `sticky` while no plan of just this membership is stored.
+    It cannot where a wildcard cannot be evaluated, where round robin has unequal subscriptions, and for
+    `sticky` while no assignment of just this membership is stored.
     """
     members = evaluated(registrations, sorted(partitions))
     if members is None:
@@ -193,10 +193,10 @@ def least_moves(
     before: Owners,
     moved: int | None = None,
 ) -> int | None:
-    """The fewest partitions that have to change hands for an assignment as even as can be.
+    """The fewest partitions that have to get another owner for the most even assignment.
 
-    Not more than were `moved`, for range may do with an assignment less even. A partition without an owner
-    before moves without cost. None where the plan cannot be known, or would take long to search for: a
+    It is at most `moved`, for `range` assigns less evenly. A partition without an owner
+    before moves at no cost. None where the plan cannot be known, or would take long to search for: a
     registration may ask for any number of threads.
     """
     members = evaluated(registrations, sorted(partitions))
@@ -209,7 +209,7 @@ def least_moves(
 
 
 def _is_big(members: Sequence[EvaluatedMember], partitions: Partitions) -> bool:
-    """True if members want different things, and many; for equals there is a formula."""
+    """True if members want different topics, and many; for equal members there is a formula."""
     topics = {topic for member in members for topic in member.threads}
     if all(member.threads.keys() == topics and len({*member.threads.values()}) == 1 for member in members):
         return False

@@ -1,4 +1,4 @@
-"""Findings about offsets: commits that should not be, commits that are missing, and groups that ended."""
+"""Findings about offsets: wrong commits, missing commits, and groups that ended."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def _judge_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severit
 
 
 def _moved(write: OffsetWrite) -> str:
-    """The offsets of a write; bytes that are no number as they are."""
+    """The text of the offsets of a write; bytes that are no number stand as they are."""
     after = str(write.offset) if write.offset is not None else repr(write.event.data)
     return after if write.previous is None else f"{write.previous} -> {after}"
 
 
 def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Partitions that an owner gave up after a long time without a commit."""
+    """Keeps partitions that an owner gave up after a long time without a commit."""
     p, facts = tables.partitions, tables.facts
     commits = (p.is_commit & p.by_holder).cumsum()
     came = p.change_before
@@ -147,7 +147,7 @@ def _given_up(
     to = step.event
     time = TimeRange(life.from_zxid, life.from_ms, to.zxid, to.time_ms)
     if life.from_zxid < facts.start_zxid:
-        # What an owner from before the log committed before it is not known.
+        # The commits before the log are not known.
         time = time._replace(from_zxid=facts.start_zxid, from_ms=facts.start_ms)
     if time.ms(facts) > owned_ms:
         found = (
@@ -161,7 +161,7 @@ def _given_up(
 
 
 def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Owned partitions whose offset and owner changed last long before the end."""
+    """Keeps owned partitions whose offset and owner last changed long before the end."""
     from zkgroup.audit.findings.tables import last_with
 
     p = tables.partitions
@@ -183,7 +183,7 @@ def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
 )
 def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owned partition whose offset has stood still up to the end."""
-    changed = (0, 0)  # zxid and time of the last change of the value
+    changed = (0, 0)  # the zxid and time of the last change of the value
     step: PartitionStep | None = None
     for step in rows.once(partition_steps, key, facts):
         write, event = step.write, step.event
@@ -211,7 +211,7 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
     is_counted=True,
 )
 def commit_rate(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
-    """How often a group commits: the main write load on most ensembles."""
+    """The rate at which a group commits: the main write load on most ensembles."""
     from zkgroup.audit.findings.tables import equal_runs, rows_by_key
 
     columns, p = tables.columns, tables.partitions
@@ -232,7 +232,7 @@ def commit_rate(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
 
 
 def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Groups without a member whose last write is long ago."""
+    """Keeps groups without a member whose last write is long ago."""
     groups = tables.of_some(BY_GROUP, lambda key: not _has_member(tables.facts, key[0]))
     is_write = tables.columns.op[groups.rows] != CHECK
     recent = tables.written_ms(groups.rows) >= tables.facts.end_ms - bounds["idle_ms"]
@@ -258,7 +258,7 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
     if _has_member(facts, key[0]):
         return
     znodes: set[str] = set()
-    zxid, last_ms = 0, 0  # of the last write
+    zxid, last_ms = 0, 0  # those of the last write
     for event in rows:
         if event.op == "check":
             continue
@@ -305,7 +305,7 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
     why = _why_missing(key, facts)
     if created is None or why is None:
         return
-    # Missing since the offset was made, or since the topic changed for the last time.
+    # It is missing since the offset was created, or since the topic last changed.
     moments = [(created.zxid, created.time_ms)]
     moments += [(change.zxid, change.time_ms) for change in facts.topics.get(topic, ())[-1:]]
     detail = f"{why}; the offset is {(data or b'').decode('utf-8', 'replace')}"
@@ -314,7 +314,7 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
 
 
 def _why_missing(key: Key, facts: Facts) -> str | None:
-    """None where the partition exists, or that is not known."""
+    """The reason why the partition is missing; None where it exists, or that is not known."""
     _, topic, partition = partition_of(key)
     changes = facts.topics.get(topic, ())
     if not changes:

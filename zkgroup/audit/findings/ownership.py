@@ -1,4 +1,4 @@
-"""Findings about who owns the partitions of groups."""
+"""Findings about the owners of the partitions of groups."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ from zkgroup.model.text import counted, duration_text, hex_session
 
 
 def _is_known(facts: Facts, session: int) -> bool:
-    """True if everything that a session ever made is in the history or in its seeds."""
+    """True if all that a session ever created is in the history or in its seeds."""
     life = facts.sessions.get(session)
     return facts.is_whole or (life is not None and life.from_zxid is not None)
 
 
 def _held(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
-    """The ownerships that a session holds: one that none holds is `persistent_znode`."""
+    """The ownerships that are ephemeral; `persistent_znode` reports the others."""
     return (owner for owner in rows.once(owner_lives, key, facts) if owner.is_ephemeral)
 
 
 def _unregistered(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
-    """Those that were not within one registration of their member, in their session: next to none."""
+    """The ownerships that do not lie within a registration of their member in their session: few."""
     members = lives_by_session(facts, key[0])
     for owner in _held(rows, key, facts):
         if not any(_is_within(owner, life) for life in members.get(owner.session, ())):
@@ -106,9 +106,9 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     bounds={"grace_ms": 10_000},
 )
 def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """A claim that outlived the registration of its member: orphan_owner through time.
+    """A claim that outlived the registration of its member: `orphan_owner` through time.
 
-    What goes in one transaction, as at the end of a session, has not outlived anything. Info while it stands
+    A claim outlives nothing that goes in its transaction, as at the end of a session. Info while it stands
     at the end of the history for less than `grace_ms`.
     """
     members = lives_by_session(facts, key[0])
@@ -139,8 +139,8 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
 def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A claim by a session that is not the one in which its member is registered.
 
-    Judged at the claim, by session and name together: members that share a client share its session. Of an
-    owner in a snapshot only that snapshot is asked.
+    Session and name are compared at the claim: members that share a client share its session. An
+    owner in a snapshot is compared with that snapshot only.
     """
     members = lives_by_session(facts, key[0])
     for owner in rows.once(_unregistered, key, facts):
@@ -157,7 +157,7 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
 
 
 def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
-    """True if a member was registered at a claim; for one of a snapshot, in that snapshot."""
+    """True if a member was registered at a claim; a claim of a snapshot is compared with that snapshot."""
     start = facts.start_zxid if facts.has_log else facts.end_zxid + 1
     if owner.from_zxid < start:
         return member.from_zxid < start
@@ -165,7 +165,7 @@ def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
 
 
 def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life]) -> str:
-    """The session that claimed, and what it was; `lives` are all its registrations in the group."""
+    """The text about the session of a claim; `lives` are all its registrations in the group."""
     claim = f"{owner.thread!r} was claimed by session {hex_session(owner.session)}"
     named = [life for life in there if owner.is_of(member_of(life))]
     if named:
@@ -200,9 +200,9 @@ def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     """
     name_of = _names_of_sessions(facts, key[0])
     put_out: dict[str, OwnerLife] = {}
-    """Those who lost the partition without releasing it, and have not had it since."""
+    """The owners that lost the partition without releasing it, and have not owned it since."""
     late: dict[str, list[Event]] = {}
-    """Their commits while the present owner has it."""
+    """Their commits while the present owner owns it."""
     new: OwnerLife | None = None
     for step in rows.once(partition_steps, key, facts):
         event, ended = step.event, step.ended
@@ -234,11 +234,11 @@ def _lost_it(life: OwnerLife, facts: Facts) -> bool:
 
 @derived
 def _names_of_sessions(facts: Facts, group: str) -> Callable[[int], str]:
-    """Gives the member behind each session, so that it is known again in its next one."""
+    """Returns a function from a session to its only member, to know an owner in its next session."""
     names: dict[int, str] = {}
     for life in facts.members.get(group, ()):
         name = member_of(life)
-        # Of members that share a client the files do not show which one wrote.
+        # Where members share a client, the files do not show which one wrote.
         is_shared = names.get(life.session, name) != name
         names[life.session] = hex_session(life.session) if is_shared else name
     return lambda session: names.get(session) or hex_session(session)
@@ -247,7 +247,7 @@ def _names_of_sessions(facts: Facts, group: str) -> Callable[[int], str]:
 def _overlap_findings(
     late: Mapping[str, Sequence[Event]], put_out: Mapping[str, OwnerLife], new: OwnerLife, key: Key
 ) -> Iterator[Finding]:
-    """The late commits of each former owner, once the ownership against which they were is over."""
+    """Yields a finding for each former owner with late commits, once the later ownership is over."""
     for name, commits in late.items():
         last = commits[-1]
         times = "once" if len(commits) == 1 else f"{len(commits)} times"
@@ -270,7 +270,7 @@ def _overlap_findings(
 def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owner znode that another session deleted before the owner's session ended.
 
-    The end of the owner's own session is none, and neither is a release, whichever of its members did it.
+    The end of the owner's own session is no theft, nor is a release by any member of that session.
     """
     for owner in _held(rows, key, facts):
         if owner.ended_by == "deleted_by_other" and owner.ender is not None:
@@ -375,9 +375,9 @@ def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
     keys=BY_MEMBERSHIP,
 )
 def foreign_owner_format(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Owners in another client's format, at the end of the history: a consumer id alone, without a thread.
+    """Owners in another client's format at the end of the history: a consumer id without a thread.
 
-    The session that claimed has the registration of that id, so nothing is wrong with them. A row a group.
+    The session of the claim has the registration of that id, so nothing is wrong with them. A row a group.
     """
     (replay,) = rows.once(replayed_group, key, facts)
     foreign = replay.foreign_claims()

@@ -1,4 +1,4 @@
-"""Findings about the members of groups: rebalances, handovers, shares, members that come and go."""
+"""Findings about the members of groups: rebalances, handovers, shares, and members that come and go."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_CAUSE: Final = "no cause in the log"
     bounds={"quiet_ms": QUIET_MS},
 )
 def rebalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Each rebalance of a group: why, how long, what moved, what that cost.
+    """Each rebalance of a group: its causes, its length, the partitions that moved, and the cost.
 
     It begins with a change of the membership or of an owner, and is over after `quiet_ms` without any;
     earlier where every member owned what it is assigned and the next cause comes. A crash is the expiry
@@ -168,7 +168,7 @@ def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Find
 def _judge_shares(
     plan: ExpectedOwners, owned: Mapping[str, int], meant: Mapping[str, int]
 ) -> tuple[Severity, str] | None:
-    """A warning for what the plan did not mean, info for a plan that is uneven by itself."""
+    """A warning for shares that differ from the plan, info for a plan that is uneven by itself."""
     idle = [member for member, count in owned.items() if not count and meant[member]]
     if idle:
         return "warning", f"idle, though the plan has partitions for them: {named(idle, 3)}"
@@ -182,7 +182,7 @@ def _judge_shares(
 
 
 def _shares(plan: ExpectedOwners, owners: Mapping[TopicPartition, str]) -> dict[str, int]:
-    """Partitions by member, of those who want any."""
+    """The number of partitions of each member that wants any."""
     counts = {member.member: 0 for member in plan.members if member.threads}
     for thread in owners.values():
         member = member_of_thread(thread)
@@ -210,7 +210,7 @@ class _Handover:
     expired: bool
     silence_ms: int | None
     heirs_to: tuple[int | None, int]
-    """Zxid and time up to which members were there to take over; None for the end of the history."""
+    """Zxid and time up to which members were registered to take over; None for the end of the history."""
     partitions: int = 0
     waiting: set[TopicPartition] = field(default_factory=set)
     last_claim: Event | None = None
@@ -227,11 +227,11 @@ class _Handover:
     screen=lambda tables, bounds: tables.takeovers(),
 )
 def handover_time(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """From the end of a session to the last of its partitions being owned again."""
+    """The time from the end of a session until all its partitions are owned again."""
     wrote_ms: dict[int, int] = {}
-    """When a session last wrote something of the group."""
+    """The time of the last write of each session in the group."""
     open_: dict[int, _Handover] = {}
-    """Those that are not done, by the session that ended."""
+    """The handovers that are not over, by the session that ended."""
     waits: dict[TopicPartition, _Handover] = {}
     for event in rows:
         place, life = path_kind(event.path), facts.sessions.get(event.session)
@@ -260,7 +260,7 @@ def handover_time(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
 
 
 def _handover(event: Event, wrote_ms: dict[int, int], group: str, facts: Facts) -> _Handover | None:
-    """That of a session that ends; None where no member outlived it."""
+    """The handover of a session that ends; None where no member outlived it."""
     ends = [
         (life.to_zxid, facts.end_ms if life.to_ms is None else life.to_ms)
         for life in facts.members.get(group, ())

@@ -1,4 +1,4 @@
-"""Findings about replicas, their leaders, and the brokers that have them, come and go."""
+"""Findings about replicas and their leaders, and about brokers that come and go."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from zkgroup.znodes.paths import path_kind
 def _joined(
     stretches: Iterable[ViewStretch],
 ) -> Iterator[tuple[ChangeStamp, ChangeStamp | None, Sequence[ViewStretch]]]:
-    """The times that stretches cover, one where they meet: from, to, and its stretches."""
+    """Yields the times that stretches cover, one for those that meet: from, to, and its stretches."""
     for run in runs(stretches, lambda one, following: one.to == following.since):
         yield run[0].since, run[-1].to, run
 
@@ -48,7 +48,7 @@ def _joined(
 def _faults(
     stretches: Iterable[ViewStretch], fault: Callable[[PartitionView], object]
 ) -> Iterator[tuple[ChangeStamp, ChangeStamp | None, Sequence[ViewStretch]]]:
-    """The times in which something was wrong."""
+    """Yields a finding for each time in which something was wrong."""
     return _joined(stretch for stretch in stretches if fault(stretch.view))
 
 
@@ -64,7 +64,7 @@ def _faults(
 def leader_not_in_isr(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A partition led by a broker that its state does not count as in sync.
 
-    From the transaction that left it so to the one that mended it.
+    The time is from the transaction that left it so to the one that ended it.
     """
     for partition, stretches in rows.once(partition_stretches, key, facts):
         for since, to, run in _faults(stretches, _leader_outside):
@@ -91,8 +91,8 @@ def _leader_outside(view: PartitionView) -> str | None:
 def isr_outside_assignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A broker in the ISR of a partition whose replica list does not name it.
 
-    A warning where that began during a move and ended, or the move still stands; an error otherwise. What
-    cannot be read is not known, and contradicts nothing.
+    A warning where it began during a move and ended, or the move still stands; an error otherwise. A value
+    that cannot be read is not known, and contradicts nothing.
     """
     for partition, stretches in rows.once(partition_stretches, key, facts):
         of_partition = TopicPartition(key[0], partition)
@@ -125,7 +125,7 @@ def _isr_outside(view: PartitionView) -> str | None:
     bounds={"least_ms": 10_000},
 )
 def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """A partition whose ISR lacks some of its replicas, and for how long; and how much of it each broker is.
+    """A partition whose ISR lacks some of its replicas, for how long, and the part of each broker in that.
 
     Reported where it lasts `least_ms` or more, with the time that each broker was missing; and once for each
     broker, with the time in which it was missing in any of these. Replicas that a move adds are missing until
@@ -165,7 +165,7 @@ def _missing(view: PartitionView) -> list[int]:
 
 
 def _somewhere_ms(stretches: Sequence[ViewStretch], facts: Facts) -> int:
-    """The time that these cover: where several do, it counts once."""
+    """The time that these stretches cover together: where several do, it counts once."""
     pieces = sorted(
         (each.since.time_ms, (each.to.time_ms if each.to else facts.end_ms)) for each in stretches
     )
@@ -197,7 +197,7 @@ def offline_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
         pieces = (piece for stretch in stretches for piece in _offline(stretch, facts))
         for since, to, run in _joined(pieces):
             view, ms = run[0].view, lasted_ms(since, to, facts)
-            # Some state in that time named no leader: it was not only that a registration had ended.
+            # Some state in that time named no leader, so more was wrong than the end of a registration.
             was_leaderless = any(_leader(piece.view) == NO_LEADER for piece in run)
             if ms < bounds["election_ms"] and not was_leaderless and facts.has_log:
                 continue
@@ -215,14 +215,14 @@ def _leader(view: PartitionView) -> int | None:
 
 
 def _offline(stretch: ViewStretch, facts: Facts) -> Iterator[ViewStretch]:
-    """The parts of a stretch without a leader that is registered."""
+    """Yields the parts of a stretch without a leader that is registered."""
     since, to, view = stretch
     if view.state is None or view.is_deleting:
         return
     if view.state.leader == NO_LEADER:
         yield stretch
         return
-    # A snapshot says since when a state stands, and nothing of when its leader went.
+    # A snapshot says when a state was written, not when its leader went.
     start = history_start(facts)
     for gone, back in absences(facts, view.state.leader, since if since.zxid > start.zxid else start, to):
         yield ViewStretch(gone, back, view)
@@ -237,15 +237,15 @@ def _offline(stretch: ViewStretch, facts: Facts) -> Iterator[ViewStretch]:
     keys=BY_TOPIC,
 )
 def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """A leader that was not in sync when it was elected: what only the others had is lost.
+    """A leader that was not in sync when it was elected: records that only the others had are lost.
 
     Compared with the last ISR that was not empty, in the same life of the partition: a controller of 0.8.2.2
     writes an empty one, and the last replica of it may come back. Slots of zkgroup's group coordinators have
-    empty logs: any replica of them may lead (recipes 20).
+    empty logs, so any replica of them may lead.
     """
     slots_zxid = facts.slots_zxid if key[0] == OFFSETS_TOPIC else None
     for partition, stretches in rows.once(partition_stretches, key, facts):
-        life, in_sync = 0, tuple[int, ...]()  # of the last state with an ISR that was not empty
+        life, in_sync = 0, tuple[int, ...]()  # those of the last state with an ISR that was not empty
         led_before: int | None = None
         for at, _, view in stretches:
             before, led_before = led_before, _leader(view)
@@ -290,7 +290,7 @@ def leader_epoch_not_rising(rows: KeyRows, key: Key, facts: Facts, bounds: Bound
     bounds={"within_ms": 60_000, "pairs": 1},
 )
 def isr_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Replicas that leave the ISR and are back within a minute, though their broker stayed.
+    """Replicas that leave the ISR and are back within a minute while their broker stays registered.
 
     A broker that was registered anew in between is `broker_flapping`. Pairs of a shrink and an expansion no
     more than `within_ms` apart are one row, which is reported if it has at least `pairs` of them.
@@ -310,13 +310,13 @@ def isr_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
 def _isr_flaps(
     stretches: Sequence[ViewStretch], facts: Facts, within_ms: float
 ) -> dict[int, list[tuple[ChangeStamp, ChangeStamp]]]:
-    """By broker: when it left the ISR, and when it was back soon without a start in between."""
+    """By broker: the changes by which it left the ISR and soon came back, without a start in between."""
     left: dict[int, ChangeStamp] = {}
     flaps: dict[int, list[tuple[ChangeStamp, ChangeStamp]]] = defaultdict(list)
     for (_, _, before), (at, _, after) in pairwise(stretches):
         if before.life != after.life:
             continue
-        if after.replicas is not None:  # who is taken off the replica list, as a move does, was not too slow
+        if after.replicas is not None:  # a broker that a move takes off the replica list was not too slow
             left = {broker: since for broker, since in left.items() if broker in after.replicas}
         if before.state is None or after.state is None:
             continue
@@ -342,7 +342,7 @@ _NAMED_MAX: Final = 5
     bounds={"short_ms": 300_000},
 )
 def broker_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Registrations of brokers that did not last, how long each was away, and what it had led.
+    """Registrations of brokers that did not last, the time without the broker, and the topics that it led.
 
     Each registration that ended within `short_ms` is reported, from its end to the next one, with the
     topics that had a partition whose state named the broker as leader while it was registered.
@@ -365,7 +365,7 @@ def broker_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
 
 
 def _led(rows: KeyRows) -> dict[tuple[str, int], set[TopicPartition]]:
-    """By broker and the zxid at which its registration ended: the partitions that it led while it lasted."""
+    """The partitions that each registration led, by broker and the zxid at which it ended."""
     leaders: dict[TopicPartition, str] = {}
     leads: dict[str, set[TopicPartition]] = defaultdict(set)
     led: dict[str, set[TopicPartition]] = defaultdict(set)
@@ -404,10 +404,10 @@ def _led_text(led: set[TopicPartition]) -> str:
     bounds={"share": 0.1},
 )
 def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Brokers whose partitions are led by others: load that is not where the replica lists put it.
+    """Brokers whose partitions are led by others, so that load is not where the replica lists put it.
 
     A broker is reported if, at the end of the history, more than `share` of its partitions (those whose
-    replica list begins with it) are led by another broker, or by none.
+    replica list begins with it) are led by another broker or by none.
     """
     all_of: Counter[int] = Counter()
     away: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""A finding, its times, and the rule that decides it: a pure function over the rows of one key.
+"""A finding, its times, and its rule: a pure function over the rows of one key.
 
 One process and Spark both bring the rows of each key together, in order, and call the same function, so both
 find the same.
@@ -19,7 +19,7 @@ from zkgroup.audit.inputs.facts import Facts, Life
 
 
 class Moment(Protocol):
-    """A transaction, and the leader's clock then."""
+    """A transaction, and its time by the leader's clock."""
 
     @property
     def zxid(self) -> int: ...
@@ -55,21 +55,21 @@ class TimeRange(NamedTuple):
 
     @classmethod
     def of(cls, life: Life | OwnerLife) -> TimeRange:
-        """That in which a znode existed."""
+        """The time in which a znode existed."""
         return cls(life.from_zxid, life.from_ms, life.to_zxid, life.to_ms)
 
     def ms(self, facts: Facts) -> int:
-        """Its length, up to the end of the history; below 0 after a step of the clock."""
+        """Its length in ms, up to the end of the history; below 0 after a step of the clock."""
         return (facts.end_ms if self.to_ms is None else self.to_ms) - self.from_ms
 
 
 def is_alive(life: Life, zxid: int) -> bool:
-    """True if it lived at a zxid, or in the same transaction."""
+    """True if a zxid lies in a life, both ends included."""
     return life.from_zxid <= zxid and (life.to_zxid is None or zxid <= life.to_zxid)
 
 
 def overlaps(some: Sequence[TimeRange], others: Sequence[TimeRange]) -> list[TimeRange]:
-    """The times that are in both; the ranges of each do not overlap, and are in order."""
+    """The times that are in both; the ranges of each are in order and do not overlap."""
     found = []
     for one in some:
         end = _end(one)
@@ -85,7 +85,7 @@ def overlaps(some: Sequence[TimeRange], others: Sequence[TimeRange]) -> list[Tim
 
 
 def gaps(whole: TimeRange, covered: Sequence[TimeRange]) -> list[TimeRange]:
-    """The times of `whole` behind the first of the covered ones that none of them covers; those in order."""
+    """The times of `whole`, from the first covered one on, that none of these covers; they are in order."""
     found = []
     for before, after in zip_longest(covered, covered[1:]):
         to_zxid, to_ms = (None, None) if after is None else (after.from_zxid, after.from_ms)
@@ -95,7 +95,7 @@ def gaps(whole: TimeRange, covered: Sequence[TimeRange]) -> list[TimeRange]:
 
 
 def merged(ranges: Iterable[TimeRange]) -> list[TimeRange]:
-    """The union. One that begins in the transaction in which another ends goes on from it."""
+    """The union. A range that begins in the transaction in which another one ends continues it."""
     found: list[TimeRange] = []
     for one in sorted(ranges, key=lambda each: each.from_zxid):
         if found and one.from_zxid <= _end(found[-1]):
@@ -111,7 +111,7 @@ def _end(one: TimeRange) -> float:
 
 
 class FullWindow(NamedTuple):
-    """A time in which every window had enough of them, from the first to the last."""
+    """A time in which every window has enough moments, from the first to the last."""
 
     first: Moment
     last: Moment
@@ -121,7 +121,7 @@ class FullWindow(NamedTuple):
 def full_windows(moments: Iterable[Moment], enough: int, window_ms: float) -> Iterator[FullWindow]:
     """The times in which moments were many: `enough` of them within every window.
 
-    Each is given once a moment came too late for it. Memory: as many moments as are enough.
+    Each is yielded once a moment comes too late for it. Memory: as many moments as are enough.
     """
     recent: deque[Moment] = deque(maxlen=max(enough, 1))
     full: FullWindow | None = None
@@ -149,7 +149,7 @@ _Item = TypeVar("_Item")
 
 
 class KeyRows(list[Event]):
-    """The rows of one key in order; what rules share of them is computed once."""
+    """The rows of one key in order; values that rules share are computed once."""
 
     def __init__(self, rows: Iterable[Event]) -> None:
         super().__init__(rows)
@@ -158,7 +158,7 @@ class KeyRows(list[Event]):
     def once(
         self, make: Callable[..., Iterable[_Item]], key: tuple[str, ...], facts: Facts, *bounds: float
     ) -> Sequence[_Item]:
-        """All that `make(rows, key, facts, *bounds)` gives; the rules of a key share it."""
+        """All values of `make(rows, key, facts, *bounds)`; the rules of a key share them."""
         known = self._known.get((make, *bounds))
         if known is None:
             known = self._known[make, *bounds] = list(make(self, key, facts, *bounds))
@@ -166,7 +166,7 @@ class KeyRows(list[Event]):
 
 
 def runs(items: Iterable[_Item], is_next: Callable[[_Item, _Item], bool]) -> list[list[_Item]]:
-    """Items in order, in one list as long as each is next to the one before it."""
+    """Yields lists of items in order: each item of a list is next to the one before it."""
     found: list[list[_Item]] = []
     for item in items:
         if found and is_next(found[-1][-1], item):
@@ -178,7 +178,7 @@ def runs(items: Iterable[_Item], is_next: Callable[[_Item, _Item], bool]) -> lis
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
-"""The worst first."""
+"""The severities, the worst first."""
 Input = Literal["snapshot", "log"]
 
 
@@ -189,7 +189,7 @@ _NOWHERE: Final[_Place] = (None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found. What does not apply is None. `to_zxid` is None for what lasts to the end."""
+    """One finding. Fields that do not apply are None; `to_zxid` is None if it lasts to the end."""
 
     finding: str
     severity: Severity
@@ -213,7 +213,7 @@ class Finding:
         place: _Place = _NOWHERE,
         session: int | None = None,
     ) -> Finding:
-        """Of the time of an interval; `place` is group, topic and partition."""
+        """A finding about the time of an interval; `place` is group, topic and partition."""
         ends = (time.from_zxid, time.to_zxid, time.from_ms, time.to_ms)
         return cls(name, severity, *place, session, *ends, detail)
 
@@ -228,7 +228,7 @@ class Finding:
         place: _Place = _NOWHERE,
         session: int | None = None,
     ) -> Finding:
-        """Of what began at one moment and ended at another; None where it lasts."""
+        """A finding from one moment to another; None where it lasts."""
         zxids, times = (since.zxid, to.zxid if to else None), (since.time_ms, to.time_ms if to else None)
         return cls(name, severity, *place, session, *zxids, *times, detail)
 
@@ -236,17 +236,17 @@ class Finding:
     def at(
         cls, name: str, severity: Severity, event: Event, detail: str, place: _Place = _NOWHERE
     ) -> Finding:
-        """Of what one row did: of its session and its moment."""
+        """A finding about one row, with its session and moment."""
         return cls.between(name, severity, event, event, detail, place, event.session)
 
 
 Bounds = Mapping[str, float]
 Screen = Callable[[Any, Bounds], Any]
-"""Gives the Selection of ScreenTables that a rule has to see: at times more, never less."""
+"""Returns the Selection of ScreenTables that a rule has to see: at times more, never less."""
 
 
 def partitions_with(mask: Callable[[Any], Any]) -> Screen:
-    """Keeps all rows of the partitions of groups that have a row in this mask on a PartitionTable."""
+    """A screen that keeps the partitions of groups which have a row in this mask on a PartitionTable."""
     return lambda tables, bounds: tables.partitions.keys_with(mask(tables.partitions))
 
 
@@ -259,22 +259,22 @@ def _nothing(*_: object) -> Iterable[Finding]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnyRule:
-    """One finding: what it asks, what it needs, and how it is decided. It stands above its function."""
+    """The rule of one finding: its question, what it needs, and its function, above which it stands."""
 
     question: str
     act: str
-    """What an operator does about it."""
+    """The advice to an operator."""
     severity: Severity = "warning"
-    """The worst that it says."""
+    """The worst severity of its findings."""
     needs: Sequence[Input] = ("log",)
-    """What it cannot do without: a snapshot alone, or the log."""
+    """The inputs that it cannot do without: a tree, which is always there, or the log."""
     bounds: Bounds = field(default_factory=dict)
-    """Numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
+    """The numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
     find: _Find = _nothing
-    """The name is that of the finding, the docstring the text of its section."""
+    """The function: its name is that of the finding, its docstring the text of its section."""
 
     def __call__(self, find: _Find) -> Self:
-        """The rule that a function decides."""
+        """The rule with this function."""
         return replace(self, find=find)
 
     @property
@@ -284,15 +284,15 @@ class AnyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeRule(AnyRule):
-    """A finding about the whole tree or the files themselves: `find` gets history, facts and bounds."""
+    """A rule about the whole tree or the files themselves: `find` gets history, facts and bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(AnyRule):
-    """A finding about rows: `find` gets those of one key in order, their key, the facts and the bounds."""
+    """A rule about rows: `find` gets those of one key in order, their key, the facts and the bounds."""
 
     keys: Keys
     screen: Screen | None = None
     """None where the rule sees all rows of its keys."""
     is_counted: bool = False
-    """True if it is decided in columns: `find` gets the ScreenTables of all rows, and the bounds."""
+    """True if `find` gets the ScreenTables of all rows and the bounds, and decides in columns."""

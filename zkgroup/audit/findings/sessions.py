@@ -1,4 +1,4 @@
-"""Findings about sessions: how they end, those that load the servers, and znodes that none of them holds."""
+"""Findings about sessions: their ends, sessions that load the servers, and znodes that no session holds."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HOUR_MS: Final = 3_600_000
 
 
 def _without_writes(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Most rows are commits: of these the rules look at next to none."""
+    """Leaves out most commits, which are most of the rows; the rules need very few of them."""
     return tables.sessions
 
 
 def _of_full_window(name: str, session: int, full: FullWindow, detail: str, facts: Facts) -> Finding:
-    """A warning about what a session did many times."""
+    """A warning about something that a session did many times."""
     place = (only_group(facts, session), None, None)
     return Finding.between(name, "warning", full.first, full.last, detail, place, session)
 
@@ -41,15 +41,15 @@ def _of_full_window(name: str, session: int, full: FullWindow, detail: str, fact
     screen=_without_writes,
 )
 def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """How sessions ended that took something with them, or did not mean to end.
+    """The ends of sessions that had ephemerals, or that expired.
 
-    A warning where a session expired and its member registered again: it had been paused, cut off or killed,
-    and until then did not know that it owned nothing.
+    A warning where a session expired and its member registered again: the member had been paused, cut off or
+    killed, and until then did not know that it owned nothing.
     """
     session = int(key[0])
     life = facts.sessions.get(session)
     end_zxid, timeout_ms = (None, None) if life is None else (life.to_zxid, life.timeout_ms)
-    last: Event | None = None  # what the session itself wrote last
+    last: Event | None = None  # the last row of the session itself
     close: Event | None = None
     lost = 0
     for event in rows:
@@ -95,7 +95,7 @@ def _back_after_ms(facts: Facts, close: Event) -> int | None:
     screen=_without_writes,
 )
 def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Sessions that live on without doing anything.
+    """Sessions that live without writing anything.
 
     Each is reported with the server that issued it, and how many sessions of that server live: a leak is
     often one client's, and a client stays with a server.
@@ -138,7 +138,7 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     screen=_without_writes,
 )
 def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Members that fail to create owner znodes again and again, because other owners have them."""
+    """Members that fail again and again to create owner znodes, because other owners have them."""
     session = int(key[0])
     for full in full_windows(_contentions(rows), int(bounds["per_minute"]), _MINUTE_MS):
         if members_of(facts, session):
@@ -150,7 +150,7 @@ def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
 
 
 def _contentions(rows: KeyRows) -> Iterator[Event]:
-    """Requests that failed because a znode was there, and it was not a parent.
+    """Yields requests that failed because a znode existed, if that is not a parent.
 
     A create below a missing parent fails, and a JVM client then creates the parents one by one, those
     that exist too: a refusal right behind a missing node is such a parent. Of a failed multi the first
@@ -179,7 +179,7 @@ def _is_parent(event: Event, before: Event | None) -> bool:
     screen=_without_writes,
 )
 def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """Sessions that make and drop ephemerals all the time, or live for moments only."""
+    """Sessions that create and delete ephemerals all the time, or live for moments only."""
     session = int(key[0])
     changes = list(_own_ephemerals(rows))
     for full in full_windows(changes, int(bounds["per_hour"]), _HOUR_MS):
@@ -200,8 +200,8 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
 
 
 def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
-    """The rows in which a session made an ephemeral, or deleted one of its own."""
-    mine: set[str] = set()  # those that others delete stay in it
+    """Yields the rows in which a session created an ephemeral, or deleted one of its own."""
+    mine: set[str] = set()  # those that other sessions delete stay in it
     for event in rows:
         if event.seed or not event.applied:
             continue
@@ -223,7 +223,7 @@ def _of_session(event: Event) -> Key | None:
 
 
 BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
-"""Creates and deletes of each znode that belongs to a session; key: its path."""
+"""The creates and deletes of each znode that belongs to a session; key: its path."""
 
 
 @Rule(
@@ -237,12 +237,12 @@ BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
     screen=lambda tables, bounds: tables.made_persistent(BY_SESSION_ZNODE),
 )
 def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """A znode that belongs to a session, and is persistent: its `ephemeralOwner` is 0.
+    """A znode that belongs to a session but is persistent: its `ephemeralOwner` is 0.
 
     So are `/controller`, `/brokers/ids/<id>`, registrations, owners and views of a group, and what zkgroup's
     controllers register, in a tree that was restored from a backup. A row for each such znode, from its
-    create to its delete. `/controller` of a migration to KRaft is persistent by right, and one that is
-    deleted in the transaction of its create is none: `group nudge` and `broker forget` make such.
+    create to its delete. `/controller` of a migration to KRaft is rightly persistent, and one that is
+    deleted in the transaction of its create is not reported: `group nudge` and `broker forget` make such.
     """
     made: Event | None = None
     for event in rows:

@@ -1,4 +1,4 @@
-"""What screens read: rows by key, those of partitions with their state at each row, and what stands last."""
+"""The tables that screens read: rows by key, rows of partitions with their state, the last of each path."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.paths import Kind, path_kind
 
 _PLAIN_DIGITS: Final = 18
-"""So many are below 2**63 whatever they are."""
+"""So many digits are below 2**63, whatever they are."""
 _FLAGS: Final = 4
 _VARIANTS: Final = len(OPS) * _FLAGS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Rows by their numbers, in order, each with the number of its key. Equal only to itself."""
+    """The numbers of rows, in order, each with the number of its key. Equal only to itself."""
 
     rows: Numbers
     codes: Numbers
@@ -66,22 +66,22 @@ class Selection:
         return self.where(flags[self.codes])
 
     def keys_with(self, mask: Flags) -> Flags:
-        """A flag for each key: whether a row of it is in the mask."""
+        """A flag for each key: True if a row of it is in the mask."""
         flags: Flags = np.zeros(len(self.keys), np.bool_)
         flags[self.codes[mask]] = True
         return flags
 
     def by_key(self) -> Selection:
-        """The same, key by key."""
+        """The same rows, key by key."""
         order = stable_order(self.codes)
         return Selection(self.rows[order], self.codes[order], self.keys)
 
 
 class ScreenTables:
-    """The columns of a history, with what was computed of them when it was asked for: rules and the report
-    share it.
+    """The columns of a history, with tables that are computed when first needed; rules and the report
+    share them.
 
-    A key depends on path, kind of operation, and whether it was applied or a seed, so it is asked for once
+    A key depends on path, kind of operation, and whether it was applied or a seed, so it is computed once
     for each combination of these. A session is its own key.
     """
 
@@ -94,7 +94,7 @@ class ScreenTables:
         self._numbers = (np.cumsum(self._present) - 1)[places]
         self._selections: dict[str, Selection] = {}
         self._by_key: dict[Selection, list[tuple[Key, KeyRows]]] = {}
-        """The rows of each key of a selection that several rules see, or the report."""
+        """The rows of each key of a selection that several rules or the report see."""
 
     def of(self, keys: Keys) -> Selection:
         """All rows that have a key."""
@@ -124,7 +124,7 @@ class ScreenTables:
 
     @cached_property
     def _samples(self) -> list[Event]:
-        """A row with each combination that there is."""
+        """One row of each combination that there is."""
         samples = []
         for combination in np.flatnonzero(self._present).tolist():
             path, variant = divmod(combination, _VARIANTS)
@@ -136,7 +136,7 @@ class ScreenTables:
 
     @cached_property
     def _kinds(self) -> dict[Kind, list[int]]:
-        """By kind of path the numbers of its samples."""
+        """The numbers of the samples, by kind of path."""
         kinds: dict[Kind, list[int]] = {}
         for number, sample in enumerate(self._samples):
             kinds.setdefault(path_kind(sample.path).kind, []).append(number)
@@ -167,7 +167,7 @@ class ScreenTables:
                 yield from rule.find(rows, key, self.facts, bounds[rule.name])
 
     def by_key(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
-        """All rows of each key, with what rules have computed of them."""
+        """All rows of each key, with the values that rules have computed of them."""
         selection = self.of(keys)
         known = self._by_key.get(selection)
         if known is None:
@@ -177,18 +177,18 @@ class ScreenTables:
         return known
 
     def forget_rows(self) -> None:
-        """Frees the rows by key, with what rules computed of them; they can be made again."""
+        """Frees the rows by key, with the values that rules computed of them; they can be made again."""
         self._by_key.clear()
 
     def of_some(self, keys: Keys, asks: Callable[[Key], bool]) -> Selection:
-        """The rows of those of these keys that are asked for."""
+        """The rows of those of these keys for which `asks` is True."""
         rows = self.of(keys)
         return rows.of_keys(np.array([asks(key) for key in rows.keys], np.bool_))
 
     def standing(self, rows: Selection, write: int) -> tuple[Numbers, Numbers, Numbers]:
-        """The codes of the paths that are there at the end, and of each the places of two of these rows.
+        """The codes of the paths that exist at the end, and the places of two of these rows for each.
 
-        These are the row that made it, and the last one that made it or was a write of this kind.
+        These are the row that created it, and the last one that created it or was a write of this kind.
         """
         op, paths = self.columns.op[rows.rows], self.columns.path[rows.rows]
         size = len(self.columns.paths)
@@ -199,35 +199,35 @@ class ScreenTables:
         return living, change[living], last[living]
 
     def moment(self, row: int) -> Occurrence:
-        """Zxid and time of a row."""
+        """The zxid and time of a row."""
         return Occurrence(int(self.columns.zxid[row]), int(self.columns.time_ms[row]))
 
     def release(self) -> None:
-        """Frees all but the table of partitions; what is freed can be made again."""
+        """Frees all tables but that of partitions; they can be made again."""
         self._selections.clear()
         self.__dict__.pop("sessions", None)
 
     @cached_property
     def partitions(self) -> PartitionTable:
-        """Owners and offsets of groups, partition by partition."""
+        """The owners and offsets of groups, partition by partition."""
         return PartitionTable(self.columns, self.of(BY_GROUP_PARTITION).by_key())
 
     def placed(self, mask: Flags) -> Flags:
-        """Flags of the rows of partitions as flags of all rows."""
+        """The flags of rows of partitions as flags of all rows."""
         flags: Flags = np.zeros(len(self.columns), np.bool_)
         flags[self.partitions.selection.rows[mask]] = True
         return flags
 
     @cached_property
     def sessions(self) -> Selection:
-        """The rows of sessions but for plain writes, of which only few matter: `known_rows`."""
+        """The rows of sessions without the plain writes that no rule needs: `known_rows`."""
         rows = self.of(BY_SESSION)
         is_known: Flags = np.zeros(len(self.columns), np.bool_)
         is_known[known_rows(self.columns)] = True
         return rows.where(is_known[rows.rows])
 
     def takeovers(self) -> Selection:
-        """The rows of groups but for writes of offsets, of which the last before a session's end is there."""
+        """The rows of groups without writes of offsets, except the last one before a session's end."""
         rows, columns, lives = self.of(BY_GROUP), self.columns, self.facts.sessions
         of_path = np.array([path_kind(path).kind != "offset" for path in columns.paths], np.bool_)
         matters: Flags = of_path[columns.path[rows.rows]]
@@ -240,7 +240,7 @@ class ScreenTables:
         return rows.where(matters)
 
     def made_persistent(self, keys: Keys) -> Selection:
-        """The rows of those keys, each of one path, of which some create is not that of an ephemeral."""
+        """The rows of keys, each of one path, with some create that is not of an ephemeral."""
         columns = self.columns
         is_made = columns.applied & (columns.op == CREATE)
         are_meant: Flags = np.zeros(len(columns.paths), np.bool_)
@@ -251,20 +251,20 @@ class ScreenTables:
         return Selection(rows[some.rows], some.codes, some.keys)
 
     def written_ms(self, rows: Numbers) -> Numbers:
-        """The times of rows; of seeds, when their data was written, or they were made if that is later."""
+        """The times of rows; for seeds that of the last write of data or of the create, the later one."""
         mtime_ms = pc.fill_null(self.columns.mtime_ms.take(pa.array(rows)), 0).to_numpy()
         written: Numbers = np.maximum(self.columns.time_ms[rows], mtime_ms)
         return written
 
     def set_ms(self, rows: Numbers) -> Numbers:
-        """The times at which rows set their data: of seeds, when it was set last, where that is known."""
+        """The times at which rows set their data; for seeds that of the last write, where it is known."""
         mtime_ms = self.columns.mtime_ms.take(pa.array(rows))
         is_known = self.columns.seed[rows] & mtime_ms.is_valid().to_numpy(zero_copy_only=False)
         at_ms: Numbers = np.where(is_known, pc.fill_null(mtime_ms, 0).to_numpy(), self.columns.time_ms[rows])
         return at_ms
 
     def sizes(self, rows: Numbers) -> Numbers:
-        """Bytes of data."""
+        """The bytes of data of rows."""
         sizes: Numbers = pc.fill_null(pc.binary_length(self.columns.data.take(pa.array(rows))), 0).to_numpy()
         return sizes.astype(np.int64)
 
@@ -281,9 +281,9 @@ def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> I
 
 
 class PartitionTable:
-    """Owner and offset rows of each partition of each group, partition by partition, each in order.
+    """The owner and offset rows of the partitions of groups, partition by partition, each in order.
 
-    What is true of a row is so on the state just before it: as `partition_steps` has it.
+    The flags of a row are about the state just before it, as in `partition_steps`.
     """
 
     def __init__(self, columns: Columns, rows: Selection) -> None:
@@ -295,21 +295,21 @@ class PartitionTable:
         self.time_ms = columns.time_ms[numbers]
         self.seed = columns.seed[numbers]
         self.is_first, self.start = begins(rows.codes)
-        """True if a row is the first of its key; where its key begins."""
+        """True for the first row of a key; and for each row the place of the first one of its key."""
         self.is_last: Flags = np.append(self.is_first[1:], True)[: len(numbers)]
         of_path = np.array([path_kind(path).kind == "owner" for path in columns.paths], np.bool_)
         self.is_owner: Flags = of_path[columns.path[numbers]]
         self.is_change: Flags = self.is_owner & ((self.op == CREATE) | (self.op == DELETE))
-        """Of an owner: it comes or goes."""
+        """True if the row creates or deletes an owner."""
         change = last_with(self.is_change, self.start)
         self.change_before: Numbers = before(change, self.is_first)
-        """The last of these before a row; -1 for none."""
+        """The last such row before a row; -1 for none."""
         self.holder: Numbers = np.where((change >= 0) & (self.op[change] == CREATE), change, -1)
-        """The row of the claim by which the partition is owned behind a row; -1 where nobody owns it."""
+        """The row of the claim by which the partition is owned behind a row; -1 where it has no owner."""
         self.by_holder: Flags = (self.holder >= 0) & (self.session[self.holder] == self.session)
         """True if the row is of the session that owns the partition."""
         self.holder_known: Flags = last_with(self.is_owner, self.start) >= 0
-        """True if a row of the owner was seen."""
+        """True if there is a row of the owner at or before the row."""
         self._offsets(columns.data, numbers)
 
     def _offsets(self, data: pa.Array, numbers: Numbers) -> None:
@@ -320,12 +320,12 @@ class PartitionTable:
         """True if the row writes a number."""
         read = offsets_in(data.take(pa.array(numbers[self.is_write])))
         self.value[self.is_write], self.has_value[self.is_write] = read
-        # What is no number leaves the value, but in a znode that is new.
+        # Data that is no number leaves the value as it is, except in a new znode.
         is_reset = is_deletion | (self.is_write & (self.op == CREATE) & ~self.has_value)
         stands = last_with(self.has_value | is_reset, self.start)
         stands[~self.has_value[stands]] = -1
         self.value_before: Numbers = before(stands, self.is_first)
-        """The row that wrote the offset which stood before a row; -1 where none did."""
+        """The row that wrote the offset before a row; -1 where there is none."""
         has_previous = self.is_write & (self.op == SET) & (self.value_before >= 0)
         previous = self.value[self.value_before]
         self.repeats: Flags = has_previous & self.has_value & (self.value == previous)
@@ -338,7 +338,7 @@ class PartitionTable:
         """True if there is an offset znode behind a row."""
 
     def ownerships(self) -> tuple[Numbers, Numbers]:
-        """The place of each claim, and that of the row that ended it; -1 while it lasts."""
+        """The place of each claim, and the place of the row that ended it; -1 while it lasts."""
         changes = np.flatnonzero(self.is_change)
         codes = self.selection.codes[changes]
         following = np.append(changes[1:], -1)[: len(changes)]
@@ -352,7 +352,7 @@ class PartitionTable:
 
 
 def begins(codes: Numbers) -> tuple[Flags, Numbers]:
-    """For each place of sorted codes: whether a code begins there, and where its code began."""
+    """For each place of sorted codes: True if a code begins there, and the place where its code began."""
     is_first: Flags = np.append([True], codes[1:] != codes[:-1])[: len(codes)]
     start: Numbers = np.maximum.accumulate(np.where(is_first, np.arange(len(codes)), 0))
     return is_first, start
@@ -366,14 +366,14 @@ def last_with(mask: Flags, start: Numbers) -> Numbers:
 
 
 def before(places: Numbers, is_first: Flags) -> Numbers:
-    """For each place what the place before it has; -1 at the beginning of a key."""
+    """For each place the value of the place before it; -1 at the beginning of a key."""
     shifted: Numbers = np.append([-1], places[:-1])[: len(places)]
     shifted[is_first] = -1
     return shifted
 
 
 def offsets_in(data: pa.Array) -> tuple[Numbers, Flags]:
-    """Offsets as numbers, and whether they are such; the others are 0. Almost all have 18 digits or fewer."""
+    """Offsets as numbers, 0 for others, and a flag for each that is one. Few have more than 18 digits."""
     texts = pc.fill_null(data, b"").cast(pa.binary()).view(pa.string())
     is_plain = pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), _PLAIN_DIGITS))
     values = pc.if_else(is_plain, texts, "0").cast(pa.int64()).to_numpy(zero_copy_only=False).copy()
@@ -392,7 +392,7 @@ def _number(data: bytes | None) -> int | None:
 
 
 def rows_by_key(selection: Selection) -> Iterator[tuple[Key, Numbers]]:
-    """The numbers of the rows of each key that has some, in order."""
+    """The numbers of the rows of each key that has any, in order."""
     ordered = selection.by_key()
     starts = equal_runs(ordered.codes)[0]
     for start, rows in zip(starts.tolist(), np.split(ordered.rows, starts[1:]), strict=False):
@@ -400,7 +400,7 @@ def rows_by_key(selection: Selection) -> Iterator[tuple[Key, Numbers]]:
 
 
 def equal_runs(values: Numbers) -> tuple[Numbers, Numbers]:
-    """Where equal values begin that follow each other, and how many these are."""
+    """The places where runs of equal values begin, and the lengths of the runs."""
     starts = np.flatnonzero(np.append([True], values[1:] != values[:-1])[: len(values)])
     return starts, np.diff(np.append(starts, len(values)))
 
@@ -409,10 +409,10 @@ _NODE_EXISTS: Final = -110
 
 
 def known_rows(columns: Columns) -> Numbers:
-    """The rows of a part that make its facts, or that a rule about sessions cannot do without.
+    """The rows of a part that make its facts, or that a rule about sessions needs.
 
-    Parts follow each other in time. Rules about sessions ask for the rows of ephemerals, what a session wrote
-    last, requests that failed because a znode was there, and the row of the session before each of these.
+    Parts follow each other in time. Rules about sessions need the rows of ephemerals, the last write of each
+    session, requests that failed because a znode existed, and the row of the session before each of these.
     """
     matters: Flags = np.zeros(len(columns), np.bool_)
     matters[fact_rows(columns)] = True
