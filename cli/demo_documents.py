@@ -30,7 +30,8 @@ GROUP_DEMO = Document(
     Shape(
         GroupRun,
         *("group", "zookeeper", "kept", "passed", "checks", "history=figures"),
-        *("records=reduction.records", "twice=reduction.twice", "took_s", "takeover_s", "airports"),
+        *("records=reduction.records", "twice=reduction.twice", "took_s", "takeover_s"),
+        "airports=reduction.slowest",
     ),
 )
 CLUSTER_FIGURES = Shape(
@@ -38,7 +39,12 @@ CLUSTER_FIGURES = Shape(
     *("transactions", "elections", "governed_writes", "isr_writes", "refused_writes", "leader_changes"),
     *("moves_begun", "moves_ended"),
 )
-CLIENT_RUN = Shape(ClientRun, "client", "version", "produced", "read=records_read")
+CLIENT_RUN = Shape(
+    ClientRun,
+    *("client", "version"),
+    JsonKey("produced", COUNT, lambda run: len(run.records)),
+    JsonKey("read", COUNT, lambda run: len(run.read)),
+)
 LEFT_OUT = Shape(LeftOut)
 SEGMENT_DUMP = Shape(SegmentDump, "file", "batches")
 BROKERS_DEMO = Document(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zkgroup.demo.coordinator import ClientResult, CoordinatorRun
     from zkgroup.demo.flight_data import AirportDelay
     from zkgroup.demo.group import GroupRun
-    from zkgroup.demo.run import DemoOptions, DemoRun, ProgressEvent, Screen
+    from zkgroup.demo.run import DemoOptions, DemoRun
 
     from ..schema import Document
 
@@ -73,8 +73,8 @@ def demo(ctx: click.Context, what: str, keep: bool) -> int:
     document: Document[DemoRun] = getattr(demo_documents, f"{what.upper()}_DEMO")
     scenario: type[DemoRun] = getattr(import_module(f"zkgroup.demo.{what}"), f"{what.capitalize()}Run")
     out = options.output()
-    with _sigterm_as_ctrl_c(), _screen() as screen:
-        run = scenario.run(order, screen)
+    with _sigterm_as_ctrl_c(), _screen() as show:
+        run = scenario.run(order, show)
     if not out.document(document.json(run.as_of, run)):
         _PRINTED[what](out, run)
     for line in _left(what, run):
@@ -154,15 +154,16 @@ ENDS = {"left": "left", "killed": "killed", "paused": "paused past its session, 
 class _Lines:
     """The screen where there is no terminal: the events, line by line, on stderr."""
 
-    def on_event(self, event: ProgressEvent) -> None:
-        echo_err(f"{event.at_s:5.1f} s  {event.text}")
+    _shown = 0
 
-    def show(self, run: object) -> None:
-        """Only events are printed."""
+    def __call__(self, run: DemoRun) -> None:
+        for event in run.events[self._shown :]:
+            echo_err(f"{event.at_s:5.1f} s  {event.text}")
+        self._shown = len(run.events)
 
 
 @contextmanager
-def _screen() -> Iterator[Screen]:
+def _screen() -> Iterator[Callable[[DemoRun], None]]:
     """A live view on a terminal, plain lines elsewhere."""
     terminal = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     if not terminal or os.environ.get("NO_COLOR"):
@@ -172,8 +173,8 @@ def _screen() -> Iterator[Screen]:
 
     from zkgroup.demo.screen import live_screen
 
-    with live_screen(Console(stderr=True)) as screen:
-        yield screen
+    with live_screen(Console(stderr=True)) as show:
+        yield show
 
 
 _AIRPORT_COLUMNS: list[TableColumn[AirportDelay]] = [
@@ -189,8 +190,8 @@ _CHECK_COLUMNS: list[TableColumn[CheckResult]] = [
 _CLIENT_COLUMNS: list[TableColumn[ClientRun]] = [
     TableColumn("client", lambda one: one.client),
     TableColumn("version", lambda one: one.version),
-    TableColumn("produced", lambda one: f"{one.produced:,}", right=True),
-    TableColumn("read", lambda one: f"{one.records_read:,}", right=True),
+    TableColumn("produced", lambda one: f"{len(one.records):,}", right=True),
+    TableColumn("read", lambda one: f"{len(one.read):,}", right=True),
 ]
 _MEMBER_COLUMNS: list[TableColumn[ClientResult]] = [
     TableColumn("member", lambda one: one.member),
@@ -213,7 +214,7 @@ _PLANTED_COLUMNS: list[TableColumn[Planted]] = [
 def print_report(out: Output, run: GroupRun) -> None:
     """The result for a person."""
     out.line(out.paint("Mean delay of flights, the slowest airports", "bold"))
-    out.table(_AIRPORT_COLUMNS, run.airports)
+    out.table(_AIRPORT_COLUMNS, run.reduction.slowest)
     out.line()
     check_table(out, run.checks)
     figures = run.figures
@@ -259,7 +260,7 @@ def print_brokers_report(out: Output, run: BrokersRun) -> None:
 
 
 def _print_clients(out: Output, run: BrokersRun) -> None:
-    """Kafka's clients that took part, those that did not, and a batch of each in the dumped segment."""
+    """Kafka's clients that took part, those that did not, and the first batch of each in the dump."""
     out.line()
     out.line(out.paint("Kafka's own clients, all in one partition", "bold"))
     out.table(_CLIENT_COLUMNS, run.clients)
@@ -267,12 +268,14 @@ def _print_clients(out: Output, run: BrokersRun) -> None:
         out.line(f"left out: {one.client} ({one.reason})")
     if run.dump is None:
         return
-    shown = run.dump.first_batches
+    first: dict[str, str] = {}
+    for line in run.dump.batches:
+        first.setdefault(line.partition(" producerId: ")[2].partition(" ")[0], line)
     out.line()
     out.line(out.paint(f"{run.dump.file}, by Kafka's DumpLogSegments", "bold"))
-    for line in shown:
+    for line in first.values():
         out.line(line)
-    if more := len(run.dump.batches) - len(shown):
+    if more := len(run.dump.batches) - len(first):
         out.line(f"and {more} more")
 
 

@@ -26,7 +26,7 @@ from zkgroup.demo.audit import AuditRun
 from zkgroup.demo.brokers import BrokersRun
 from zkgroup.demo.coordinator import CoordinatorRun
 from zkgroup.demo.group import GroupRun
-from zkgroup.demo.run import DemoOptions, DemoRun, ProgressEvent
+from zkgroup.demo.run import DemoOptions, DemoRun
 
 PICTURES = Path(__file__).resolve().parent.parent
 WIDTH = 100
@@ -59,10 +59,7 @@ class Album:
         """The drawings, in the order of the moments."""
         return [self._drawn[number] for number in range(len(self._moments))]
 
-    def on_event(self, event: ProgressEvent) -> None:
-        """Does nothing: each drawing has the events."""
-
-    def show(self, run: DemoRun) -> None:
+    def __call__(self, run: DemoRun) -> None:
         """Draws a state that is to be kept."""
         for number, (moment, is_last) in enumerate(self._moments):
             if (is_last or number not in self._drawn) and moment(run):
@@ -87,8 +84,7 @@ def _dead_controller(run: BrokersRun) -> bool:
 
 def _dead_coordinator(run: CoordinatorRun) -> bool:
     """The coordinator was killed, and no other has taken the group over yet."""
-    group = run.coordinated
-    return "the coordinator is dead" in run.headline and group is not None and group.phase is None
+    return "the coordinator is dead" in run.headline and run.coordinated.phase is None
 
 
 def _paused_client(run: CoordinatorRun) -> bool:

@@ -19,11 +19,10 @@ from typing import ClassVar
 
 from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.answers.partitions import OwnerLife, member_of_thread, owners_of
-from zkgroup.audit.findings.engine import Found
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Source, require_columns
-from zkgroup.demo.checks import CheckResult, checked
+from zkgroup.demo.checks import CheckResult, checked, named_faults
 from zkgroup.demo.flight_data import TOPIC, decode_lines
 from zkgroup.demo.group import NAMES, GroupRun
 from zkgroup.errors import OperationRefusedError
@@ -103,10 +102,6 @@ class AuditRun(GroupRun):
             self._plant(foreign, NAMES[2], "rewinds", self._rewind)
         self.headline = "the owners detect it at their next commits"
 
-    @property
-    def moved(self) -> frozenset[int]:
-        return frozenset(one.partition for one in self.planted)
-
     def _late_commit(self, partition: int, committed: int, token: int) -> int | None:
         """A zombie's: up to the owner's last processed record, of this ownership, where not committed."""
         ended = self.members[0].output.read_bytes().split(b"\n")[-2:]  # the last may be incomplete
@@ -124,6 +119,7 @@ class AuditRun(GroupRun):
         what = f"a foreign client writes an offset of {name}"
         self.until(what, lambda: self._has_written(foreign, name, choose), READ_EVERY_S)
         one = self.planted[-1]
+        self.overwritten |= {one.partition}
         where = f"partition {one.partition} of {one.owner}: {one.before} -> {one.after} (zxid {one.zxid:#x})"
         self.log(f"a foreign client {verb} {where}", "bad")
 
@@ -134,9 +130,11 @@ class AuditRun(GroupRun):
         found = foreign.zk.read_many([kind.path(self.group, tp) for tp in tps for kind in (Owner, Offset)])
         for tp in tps:
             owner, offset = found[Owner.path(self.group, tp)], found[Offset.path(self.group, tp)]
-            if owner is None or offset is None:
-                continue
-            if Owner.decode(owner.path, owner.data).member != f"{self.group}_{name}":
+            if (
+                not owner
+                or not offset
+                or Owner.decode(owner.path, owner.data).member != f"{self.group}_{name}"
+            ):
                 continue
             before = Offset.decode(offset.path, offset.data).value
             after = choose(tp.partition, before, owner.stat.czxid)
@@ -152,28 +150,29 @@ class AuditRun(GroupRun):
 
     def judge(self) -> Iterator[CheckResult]:
         """Stops the server, and audits its files. The report is kept, in a new folder if no files are."""
+        from zkgroup.audit.answers.reading import partition_rows
         from zkgroup.audit.report.writing import ReportPlace, drafts, report_of, write_report
 
         shared = [*super().judge()]
         self.headline = "the server stops"
-        self.screen.show(self)
+        self.show(self)
         self.stop()
         inputs = [self.folder / "zookeeper" / "server-0"]
         self.headline = "auditing the server's files"
         self.log("the server has stopped; auditing the files that it leaves")
-        self.screen.show(self)
         source = open_source(inputs)
         kept = self.folder if self.options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
         place = ReportPlace(kept / REPORT, kept)
-        with drafts(place.folder) as rows:
-            report = report_of(source, inputs, give=rows.add)
-            self.report = tuple(write_report(place, report, rows))
+        with drafts(place.folder) as draft:
+            report = report_of(source, inputs, give=draft.add)
+            self.report = tuple(write_report(place, report, draft))
         found = report.found
         self.as_of = AsOf(found.facts.end_zxid, found.facts.end_ms)
         self.severities = Counter(one.severity for one in found.findings)
         incidents = report.incidents.incidents
         self.incidents = tuple(one.title for one in incidents if one.severity != "info")
-        self.lives = _owners(source, found, self.group)
+        rows = partition_rows(source.rows(), self.group)[1]
+        self.lives = {at.topic_partition.partition: owners_of(own, found.facts) for at, own in rows.items()}
         errors = [one for one in found.findings if one.severity == "error"]
         yield _check_files(source, inputs)
         yield _check_errors(self.planted, errors)
@@ -191,10 +190,9 @@ class AuditRun(GroupRun):
             and known[zxid] != (one.group, one.topic, one.partition, one.session)
         ]
         sessions = sorted({hex_session(one.session) for one in self.planted})
-        text = (
-            f"partitions {', '.join(str(one.partition) for one in self.planted)}; session {named(sessions)}"
-        )
-        return checked("they name the partitions and the writer", text, wrong, enough=bool(known))
+        partitions = ", ".join(str(one.partition) for one in self.planted)
+        text = f"partitions {partitions}; session {named(sessions)}"
+        return checked("they name the partitions and the writer", text, wrong, bool(known))
 
     def _check_owners(self) -> CheckResult:
         """Compares the members' output with the files: a token is the zxid of a claim (docs/concepts.md)."""
@@ -203,26 +201,14 @@ class AuditRun(GroupRun):
             for member, rows in self.outputs(self.members).items()
             for row in rows
         )
-        owned = {
-            (number, life.from_zxid, member_of_thread(life.thread))
-            for number, own in self.lives.items()
-            for life in own
-        }
+        lives = [(number, life) for number, own in self.lives.items() for life in own]
+        owned = {(number, life.from_zxid, member_of_thread(life.thread)) for number, life in lives}
         unknown = [
             f"not in the files: partition {number} under {token:#x} by {member}"
             for number, token, member in sorted(set(worked) - owned)
         ]
         text = f"{worked.total():,} records under {len(worked)} of {len(owned)} ownerships"
-        statement = "each record was processed by the owner in the files"
-        return checked(statement, text, unknown, enough=bool(worked))
-
-
-def _owners(source: Source, found: Found, group: str) -> dict[int, list[OwnerLife]]:
-    """Every ownership in the files, by partition."""
-    from zkgroup.audit.answers.reading import partition_rows
-
-    rows = partition_rows(source.rows(), group)[1]
-    return {where.topic_partition.partition: owners_of(mine, found.facts) for where, mine in rows.items()}
+        return checked("each record was processed by the owner in the files", text, unknown, bool(worked))
 
 
 def _check_files(source: Source, inputs: Sequence[Path]) -> CheckResult:
@@ -235,7 +221,7 @@ def _check_files(source: Source, inputs: Sequence[Path]) -> CheckResult:
         faults.append(f"{replayed.mismatches:,} differ, the first at {replayed.first_bad_zxid or 0:#x}")
     text = f"{len(files)} files, {replayed.records:,} transactions"
     text += f", {replayed.digests_checked:,} tree digests compared"
-    return checked("ZooKeeper's own files are whole", text, faults, enough=replayed.digests_checked > 0)
+    return checked("ZooKeeper's own files are whole", text, faults, replayed.digests_checked > 0)
 
 
 def _check_errors(planted: Sequence[Planted], findings: Sequence[Finding]) -> CheckResult:
@@ -243,10 +229,13 @@ def _check_errors(planted: Sequence[Planted], findings: Sequence[Finding]) -> Ch
     wanted = Counter((name, one.zxid) for one in planted for name in one.findings)
     errors = Counter((one.finding, one.from_zxid or 0) for one in findings)
     short = sorted(Counter(EXPECTED) - Counter(name for name, _ in wanted.elements()))
-    compared = (("missed", _texts(wanted - errors)), ("not planted", _texts(errors - wanted)))
-    faults = [f"{what}: {named(ones)}" for what, ones in (*compared, ("not even planted", short)) if ones]
+    faults = {
+        "missed:": _texts(wanted - errors),
+        "not planted:": _texts(errors - wanted),
+        "not even planted:": short,
+    }
     statement = "the audit's errors are exactly what was planted"
-    return checked(statement, ", ".join(_texts(errors)) or "no error", faults)
+    return checked(statement, ", ".join(_texts(errors)) or "no error", named_faults(faults))
 
 
 def _texts(findings: Counter[tuple[str, int]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from typing import ClassVar
@@ -15,7 +15,7 @@ from zkgroup import TopicPartition
 from zkgroup.admin.reassign.progress import DONE
 from zkgroup.admin.reassign.proposals import PhasedPlan
 from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
-from zkgroup.demo.checks import CheckResult, checked, history_faults
+from zkgroup.demo.checks import CheckResult, broken, checked, history_faults, named_faults, proved
 from zkgroup.demo.clients_step import ClientsRun
 from zkgroup.demo.cluster import REPLICATION, SESSION_MS, is_whole
 from zkgroup.demo.flight_data import TOPIC
@@ -24,8 +24,6 @@ from zkgroup.history import ClusterReport
 from zkgroup.history.cluster.replay import finished_reassignments
 from zkgroup.model.text import named
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.controller import ControllerRecord, controller_history_path
-from zkgroup.znodes.reassignment_records import FinishedReassignment
 
 NAMES = ("ada", "ben")
 """The consumers."""
@@ -92,8 +90,9 @@ class BrokersRun(ClientsRun):
 
     def play(self) -> None:
         self._assemble()
-        self._kill_the_controller()
-        self._kill_another()
+        self._kill_and_restart(self._controller())
+        others = sorted({*BROKERS} - {self._controller()})
+        self._kill_and_restart(max(others, key=self.cluster.leads))
         self._move(REPLICATION, SPARE)
         self._decommission(LEAVER)
         self.run_clients()
@@ -110,10 +109,8 @@ class BrokersRun(ClientsRun):
         self.until("the first broker is controller", lambda: bool(first.reported["controller"]))
         for broker in BROKERS[1:]:
             self._start(broker)
-        self.await_registered()
-        self.log(
-            f"broker {self.cluster.controller} is controller, epoch {self.cluster.controller_epoch}", "good"
-        )
+        self.until("all brokers are registered", lambda: self.cluster.registered == {*BROKERS})
+        self.log(self._reign(), "good")
         self.headline = "a topic, a producer, two consumers"
         self.create_topic()
         for name in NAMES:
@@ -127,53 +124,41 @@ class BrokersRun(ClientsRun):
         self.start_broker(broker)
         self.log(f"broker {broker} starts (process {self.brokers[broker].pid})")
 
-    def _restart(self, broker: int) -> None:
+    def _kill_and_restart(self, victim: int) -> None:
         """Restarts a broker on its old folder; returns once every replica is in sync again."""
-        self._start(broker)
-        self.headline = f"broker {broker} is back and catches up"
-        back = self.brokers[broker]
-        self.until(
-            f"broker {broker} is back and in sync", lambda: back.state == "serving" and self.cluster.is_whole
-        )
-        self.log(f"broker {broker} is back; every replica is in sync", "good")
+        self._kill(victim, f"leader of {self.cluster.leads(victim)} partitions")
+        self._start(victim)
+        self.headline = f"broker {victim} is back and catches up"
+        back = self.brokers[victim]
+        what = f"broker {victim} is back and in sync"
+        self.until(what, lambda: back.state == "serving" and self.cluster.is_whole)
+        self.log(f"broker {victim} is back; every replica is in sync", "good")
 
-    def _kill_the_controller(self) -> None:
-        victim = self._controller()
-        leads = self.cluster.leads(victim)
-        self._kill_controller(victim, f"leader of {leads} partitions")
-        self._restart(victim)
-
-    def _kill_another(self) -> None:
-        controller = self._controller()
-        victim = max((one for one in BROKERS if one != controller), key=self.cluster.leads)
-        text = f"SIGKILL to broker {victim}, leader of {self.cluster.leads(victim)} partitions"
-        self.kill(self.brokers[victim], text, SESSION_MS)
-        self.until(
-            "other brokers lead its partitions",
-            lambda: victim not in self.cluster.registered and self.cluster.is_led,
-        )
-        self.log(f"other brokers lead its partitions; broker {victim} starts again", "good")
-        self._restart(victim)
-
-    def _kill_controller(self, victim: int, text: str, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Kills the controller, and waits for another one and a leader of every partition."""
-        epoch = self.cluster.controller_epoch
-        text = f"SIGKILL to the controller, broker {victim}, {text}"
+    def _kill(self, victim: int, text: str, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Kills a broker, and waits for a controller and a leader of every partition."""
+        is_controller = victim == self.cluster.controller
+        epoch = self.cluster.controller_epoch + is_controller
+        text = f"SIGKILL to {'the controller, ' if is_controller else ''}broker {victim}, {text}"
         killed_s = self.kill(self.brokers[victim], text, SESSION_MS)
         meanwhile()
         self.until(
             "another broker is controller, and every partition has a leader",
             lambda: (
-                self.cluster.controller_epoch > epoch
+                self.cluster.controller_epoch >= epoch
                 and self.cluster.controller in self._living()
                 and victim not in self.cluster.registered
                 and self.cluster.is_led
             ),
         )
-        took_s = time.monotonic() - killed_s
-        self.failovers_s += (took_s,)
-        text = f"broker {self.cluster.controller} is controller, epoch {self.cluster.controller_epoch}"
-        self.log(f"{text}, and every partition has a leader, after {took_s:.1f} s", "good")
+        if is_controller:
+            took_s = time.monotonic() - killed_s
+            self.failovers_s += (took_s,)
+            self.log(f"{self._reign()}, and every partition has a leader, after {took_s:.1f} s", "good")
+        else:
+            self.log(f"other brokers lead its partitions; broker {victim} starts again", "good")
+
+    def _reign(self) -> str:
+        return f"broker {self.cluster.controller} is controller, epoch {self.cluster.controller_epoch}"
 
     def _controller(self) -> int:
         """The present controller; waits for one."""
@@ -191,7 +176,7 @@ class BrokersRun(ClientsRun):
         move has begun, before the move has ended.
         """
         rate = max(sum(len(self.lines[one.number]) for one in self.deliveries) // COPY_S, RATE_MIN)
-        moves = self._ask(self.admin.plan_replace({source: target}), rate)
+        moves = self._reassign(self.admin.plan_replace({source: target}), rate)
         self.headline = f"everything of broker {source} moves to broker {target}"
         self.log(f"{self.headline}: {len(moves)} replicas, {rate // 1000} kB/s")
         most = len(moves) * 9 // 10
@@ -203,7 +188,7 @@ class BrokersRun(ClientsRun):
             self.asked, self.open_at_the_kill = len(moves), self.cluster.open_moves
             self.log(f"{self.open_at_the_kill} of {self.asked} moves are open")
 
-        self._kill_controller(victim, "in the middle of it", count_open)
+        self._kill(victim, "in the middle of it", count_open)
         self._clear_throttles()
         self._start(victim)
         self.headline = "the next controller goes on with the move"
@@ -211,20 +196,18 @@ class BrokersRun(ClientsRun):
 
     def _decommission(self, broker: int) -> None:
         """Moves all replicas off the broker, and stops it."""
-        moves = self._ask(self.admin.plan_decommission([broker]))
+        moves = self._reassign(self.admin.plan_decommission([broker]))
         self.headline = f"broker {broker} is emptied"
         self.log(f"decommission of broker {broker}: its {len(moves)} replicas go to the others")
         self._finish(moves, broker, f"broker {broker} is empty")
         process = self.brokers[broker]
         process.terminate()
-        self.until(
-            f"broker {broker} has left", lambda: process.ended and broker not in self.cluster.registered
-        )
-        process.has_left()
+        what = f"broker {broker} has left"
+        self.until(what, lambda: process.has_left() and broker not in self.cluster.registered)
         self._controller()
-        self.log(f"broker {broker} has left, exit code {process.exit_code}", "good")
+        self.log(f"broker {broker} has left, exit code {process.returncode}", "good")
 
-    def _ask(self, plan: PhasedPlan, rate: int | None = None) -> Moves:
+    def _reassign(self, plan: PhasedPlan, rate: int | None = None) -> Moves:
         """Submits a plan as a reassignment."""
         moves = {one.topic_partition: one.after for one in plan.plan.changes}
         self.moved += self.admin.reassign(moves, throttle=rate).plan.moves
@@ -247,9 +230,9 @@ class BrokersRun(ClientsRun):
         done = sum(row.status == DONE for row in rows)
         self.log(f"{text}; reassign verify: {done} of {len(rows)} done", "good")
 
-    def _files_of(self, broker: int) -> int:
+    def _files_of(self, broker: int) -> list[str]:
         pattern = f"{self.data_of(broker)}/{TOPIC}-*/*.log"
-        return len(glob(pattern))  # noqa: PTH207 - Path.glob fails where a folder vanishes meanwhile
+        return glob(pattern)  # noqa: PTH207 - Path.glob fails where a folder vanishes meanwhile
 
     def _clear_throttles(self) -> None:
         if throttled := read_throttles(self.ensemble, [TOPIC]):
@@ -267,43 +250,37 @@ class BrokersRun(ClientsRun):
         self.verify()
         self.stop_members()
 
-    def _unfinished_work(self) -> Iterator[str]:
+    def _unfinished_work(self) -> list[str]:
         """Unfinished work at the end, while all brokers still run."""
-        seen = self.cluster.partitions
-        for number, one in sorted(seen.items()):
-            if not is_whole(one):
-                leader = f"led by {one.leader}" if one.leader in BROKERS else "no leader"
-                in_sync = f"in sync {len(one.isr or ())} of {len(one.replicas)}"
-                yield f"{TOPIC}-{number}: {leader}, {in_sync}"
-        if len(seen) != PARTITIONS:
-            yield f"{len(seen)} of {PARTITIONS} partitions"
-        moving = self.admin.list_reassignments()
-        yield from (f"{row.topic_partition} is still being moved" for row in moving)
-        yield from moving.unreadable
-        if read_throttles(self.ensemble, [TOPIC]):
-            yield "a throttle is left"
-        if hosted := sum(LEAVER in one.replicas for one in seen.values()):
-            yield f"broker {LEAVER} is in the lists of {hosted} partitions"
-        if code := self.brokers[LEAVER].exit_code:
-            yield f"broker {LEAVER} has left with exit code {code}"
-        if files := self._files_of(LEAVER):
-            yield f"broker {LEAVER} has kept {files} files"
+        seen, leaver, moving = self.cluster.partitions, self.brokers[LEAVER], self.admin.list_reassignments()
+        found: dict[str, Collection[object]] = {
+            "no leader or not in sync:": [n for n, one in sorted(seen.items()) if not is_whole(one)],
+            "missing:": sorted({*range(PARTITIONS)} - seen.keys()),
+            "still being moved:": [row.topic_partition for row in moving],
+            "cannot be read:": moving.unreadable,
+            "a throttle is left on": [TOPIC] if read_throttles(self.ensemble, [TOPIC]) else [],
+            f"broker {LEAVER} is in the list of": [
+                n for n, one in sorted(seen.items()) if LEAVER in one.replicas
+            ],
+            f"broker {LEAVER} has left with exit code": [leaver.returncode] if leaver.returncode else [],
+            f"broker {LEAVER} has kept": self._files_of(LEAVER),
+        }
+        return named_faults(found)
 
     def judge(self) -> Iterator[CheckResult]:
         """Stops the brokers, and checks their files and the ensemble's logs."""
-        stuck = list(self._unfinished_work())
+        stuck = self._unfinished_work()
         report = self.read_files()
         yield from self._check_records(report)
         yield from self._check_log(report)
         wrong = [f"{partition} {status}" for partition, status in self.verified if status != DONE]
         text = f"{len(self.verified) - len(wrong)} of {len(self.verified)} moves done"
         yield checked("reassign verify: every replica is where the plan puts it", text, wrong)
-        yield checked("nothing is stuck", faults=stuck, proof="all led, all in sync, no move open")
+        yield proved("nothing is stuck", "all led, all in sync, no move open", stuck)
         faults = history_faults(report, EVENTS_MIN)
         faults += [f"not decided: {one}" for one in sorted(MUST_DECIDE - report.decided)]
         text = f"{report.figures.transactions:,} transactions, {len(report.violations)} violations"
-        statement = "the checker finds nothing (S11 to S17, L6, L7)"
-        yield checked(statement, text, faults, enough=report.holds)
+        yield checked("the checker finds nothing (S11 to S17, L6, L7)", text, faults, report.holds)
         yield from self.check_clients()
         lines = [self.values.get(number, ()) for number in range(PARTITIONS)]
         yield from self.check_members(lines, CONSUMED_MIN)
@@ -317,51 +294,37 @@ class BrokersRun(ClientsRun):
             faults.append(f"{twice:,} of them twice")
         text = f"{len(numbers):,} of {len(self.lines):,}"
         yield checked("every record was acknowledged once", text, faults)
-        lost = [one for one in report.violations if one.invariant == "records"]
         held, compared = sum(map(len, self.values.values())), report.figures.acknowledged_records
         text = f"{compared:,} in {len(self.values)} logs of {held:,} records"
-        enough = 0 < self.acknowledged == compared
         statement = "every acknowledged record is at its offset in the final leader's log"
-        yield checked(statement, text, lost, enough=enough)
+        lost = broken(report.violations, "records")
+        yield checked(statement, text, lost, 0 < self.acknowledged == compared)
 
     def _check_log(self, report: ClusterReport) -> Iterator[CheckResult]:
         """By controllers, replica lists (each broker counted once) and ends of moves in ZooKeeper's log."""
-        recorded, least = dict[int, int](), dict[int, int]()
-        ended, history = list[FinishedReassignment](), f"{controller_history_path()}/"
-        for transaction in (one for one in self.log_read if one.refusal is None):
-            for change in transaction.changes:
-                if change.path.startswith(history) and change.action == "create":
-                    record = ControllerRecord.decode(change.path, change.data)
-                    recorded[int(change.path.removeprefix(history))] = record.broker
-                elif change.path == Topic.path(TOPIC) and change.action in ("create", "set"):
-                    for number, replicas in Topic.decode(change.path, change.data).partitions.items():
-                        size = len(set(replicas))
-                        least[number] = min(size, least.get(number, size))
-            ended += finished_reassignments(transaction)
+        recorded = {one.epoch: f"broker {one.record.broker}" for one in self.admin.controller_history()}
         self.epochs = len(recorded)
-        wrong: list[object] = [one for one in report.violations if one.invariant == "S11"]
-        wrong += [
-            f"epoch {epoch}: broker {broker} was controller, the record says {recorded.get(epoch)}"
-            for broker, one in self.started
-            for epoch in (event["epoch"] for event in one.reported["controller"])
-            if recorded.get(epoch) != broker
-        ]
-        brokers = ", ".join(f"{epoch}: broker {broker}" for epoch, broker in sorted(recorded.items()))
+        told = {(one["epoch"], child.name) for child in self.children for one in child.reported["controller"]}
+        wrong = [*map(str, broken(report.violations, "S11"))]
+        wrong += [f"epoch {epoch}: {name}, not by the record" for epoch, name in told - recorded.items()]
+        brokers = ", ".join(f"{epoch}: {broker}" for epoch, broker in sorted(recorded.items()))
         proof = f"{self.epochs} epochs ({brokers})"
-        yield checked("one controller an epoch", faults=wrong, proof=proof, enough=bool(recorded))
+        yield proved("one controller an epoch", proof, wrong, bool(recorded))
+        accepted = [one for one in self.log_read if one.refusal is None]
+        least: dict[int, int] = {}
+        for change in (change for one in accepted for change in one.changes):
+            if change.path == Topic.path(TOPIC) and change.data:
+                for number, replicas in Topic.decode(change.path, change.data).partitions.items():
+                    least[number] = min(len(set(replicas)), least.get(number, REPLICATION))
         short = [f"partition {n} had {size}" for n, size in sorted(least.items()) if size < REPLICATION]
         proof = f"never fewer than {REPLICATION} in {len(least)} partitions"
-        statement = "no partition had fewer replicas than it should"
-        yield checked(statement, faults=short, proof=proof, enough=bool(least))
+        yield proved("no partition had fewer replicas than it should", proof, short, bool(least))
+        ended = [record for one in accepted for record in finished_reassignments(one)]
         undone = [f"{one.topic_partition} {one.outcome}" for one in ended if one.outcome != "done"]
-        later = sum(one.epoch > self.interrupted_epoch for one in ended)
-        undone += [f"{later} have ended since"] if later < self.open_at_the_kill else []
-        text, enough = (
-            f"{self.open_at_the_kill} of {self.asked} were open when it died",
-            self.open_at_the_kill > 0,
-        )
-        proof = "all done" if enough else ""
-        yield checked("the next controller finished the move", text, undone, proof=proof, enough=enough)
+        later, open_then = sum(one.epoch > self.interrupted_epoch for one in ended), self.open_at_the_kill
+        undone += [f"{later} have ended since"] if later < open_then else []
+        text = f"{open_then} of {self.asked} were open when it died{'' if undone else '; all done'}"
+        yield checked("the next controller finished the move", text, undone, open_then > 0)
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Brokers; leader with its epoch, ISR, other replicas in brackets, high watermark; progress."""

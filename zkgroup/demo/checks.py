@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkgroup.demo.flight_data import Reduction, airport_and_delay, delays
-from zkgroup.history import ClusterReport, Report
+from zkgroup.demo.flight_data import Place, Reduction, airport_and_delay, delays
+from zkgroup.history import ClusterReport, Report, Violation
 from zkgroup.history.report import shortfalls
 from zkgroup.model.text import named
 
@@ -20,54 +20,47 @@ class CheckResult:
     evidence: str
 
 
-def listed(numbers: Iterable[int], between: str = ", ") -> str:
-    """All of these numbers, as of partitions, in order."""
-    return between.join(map(str, sorted(numbers)))
-
-
-def checked(
-    statement: str, figures: str = "", faults: Sequence[object] = (), *, proof: str = "", enough: bool = True
-) -> CheckResult:
+def checked(statement: str, figures: str, faults: Sequence[object] = (), enough: bool = True) -> CheckResult:
     """The check of a statement: it holds without faults, where enough was seen to decide it.
 
-    The evidence is figures, with the faults, or the proof where there are no faults.
+    The evidence is the figures, with the faults.
     """
-    found = named(faults) if faults else proof if enough else f"{proof or figures}: too little to prove it"
-    evidence = "; ".join(filter(None, (figures if faults or enough else "", found)))
-    return CheckResult(statement, enough and not faults, evidence)
+    found = f"; {named(faults)}" if faults else "" if enough else ": too little to prove it"
+    return CheckResult(statement, enough and not faults, figures + found)
 
 
-def named_faults(**found: Sequence[object]) -> list[str]:
-    """One fault for each kind of which something was found; `_` in its name stands for a space."""
-    return [f"{kind.replace('_', ' ')} {named(ones)}" for kind, ones in found.items() if ones]
+def proved(statement: str, proof: str, faults: Sequence[object] = (), enough: bool = True) -> CheckResult:
+    """The same, where the evidence is the proof, or the faults in its place."""
+    return CheckResult(statement, False, named(faults)) if faults else checked(statement, proof, (), enough)
 
 
 def check_work(lines: Sequence[Sequence[bytes]], reduction: Reduction) -> Iterator[CheckResult]:
     """Every record was processed, and the result is right; `lines` are the records of each partition."""
     expected = {(p, o) for p, one in enumerate(lines) for o in range(len(one))}
     found = reduction.processed
-    faults = named_faults(missing=_places(expected - found), never_produced=_places(found - expected))
+    faults = named_faults({"missing": _places(expected - found), "never produced": _places(found - expected)})
     figures = f"{len(found & expected):,} of {len(expected):,}"
     yield checked("every record was processed", figures, faults)
-    direct = delays(airport_and_delay(line) for one in lines for line in one)
-    airports = reduction.airports
+    direct, airports = delays(airport_and_delay(line) for one in lines for line in one), reduction.airports
     wrong = sorted(name for name in {*direct, *airports} if direct.get(name) != airports.get(name))
-    contradictions = _places(reduction.contradictions)
-    faults = named_faults(different_for=wrong, two_members_disagree_about=contradictions)
-    yield checked("the result equals a direct computation", f"{len(direct)} airports", faults)
+    differing = {"different for": wrong, "two members disagree about": _places(reduction.contradictions)}
+    yield checked(
+        "the result equals a direct computation", f"{len(direct)} airports", named_faults(differing)
+    )
 
 
-def _places(found: Collection[tuple[int, int]]) -> list[str]:
+def named_faults(found: Mapping[str, Collection[object]]) -> list[str]:
+    """One fault for each kind of which something was found."""
+    return [f"{kind} {named(ones)}" for kind, ones in found.items() if ones]
+
+
+def _places(found: Collection[Place]) -> list[str]:
     return [f"{partition}:{offset}" for partition, offset in sorted(found)]
 
 
 def behind(committed: Mapping[int, int], ends: Mapping[int, int]) -> list[str]:
     """The partitions whose offset is not their end."""
-    return [
-        f"{number} at {committed.get(number)} of {end}"
-        for number, end in sorted(ends.items())
-        if committed.get(number) != end
-    ]
+    return [f"{n} at {committed.get(n)} of {end}" for n, end in sorted(ends.items() - committed.items())]
 
 
 def check_committed(lines: Sequence[Sequence[bytes]], committed: Mapping[int, int]) -> CheckResult:
@@ -75,6 +68,11 @@ def check_committed(lines: Sequence[Sequence[bytes]], committed: Mapping[int, in
     faults = behind(committed, {number: len(one) for number, one in enumerate(lines)})
     figures = f"{len(lines) - len(faults)} of {len(lines)} partitions"
     return checked("every partition is committed to its end", figures, faults)
+
+
+def broken(violations: Iterable[Violation], *invariants: str) -> list[Violation]:
+    """The violations of these invariants."""
+    return [one for one in violations if one.invariant in invariants]
 
 
 def history_faults(report: Report | ClusterReport, least: Mapping[str, int]) -> list[str]:

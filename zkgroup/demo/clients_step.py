@@ -8,21 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkgroup.demo.checks import CheckResult, checked
+from zkgroup.demo.checks import CheckResult, proved
 from zkgroup.demo.cluster import REPLICATION, ClusterRun, values_in
-from zkgroup.demo.kafka_clients import ClientRecord, PythonClient
-from zkgroup.demo.kafka_tools import CONSOLE, KafkaTools
+from zkgroup.demo.flight_data import listed
+from zkgroup.demo.kafka_clients import ClientRecord
+from zkgroup.demo.kafka_tools import CONSOLE, KafkaClient
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, named
 
 TOPIC = "clients"
 """It has one partition, to which all clients produce at once."""
 TP = TopicPartition(TOPIC, 0)
-KafkaClient = PythonClient | KafkaTools
 RECORDS = 250
 """Of each client; a record's key is the client's name."""
 _BATCH = re.compile(r"baseOffset: \d+ lastOffset: \d+ count: \d+ .* isvalid: (true|false)")
-_PRODUCER = re.compile(r"producerId: (-?\d+)")
 _RECORD = re.compile(r"\| offset: (\d+) .* key: (.*) payload: (.*)")
 _OTHER = ("Dumping ", "Starting offset: ", "Log starting offset: ")
 """Beginnings of the lines of DumpLogSegments that are no batch and no record."""
@@ -43,15 +42,16 @@ class ClientRun:
     problem: str = ""
     """The class and the text of the error that it raised."""
 
-    @property
-    def produced(self) -> int:
-        """Number of records that it had to produce."""
-        return len(self.records)
-
-    @property
-    def records_read(self) -> int:
-        """Number of records that it has read."""
-        return len(self.read)
+    def missing(self, log: Sequence[ClientRecord]) -> list[str]:
+        """Offsets where a record is not; without offsets, whether its records are there once and in order."""
+        records, offsets = list(self.records), self.offsets
+        if offsets is None:
+            same = [one for one in log if one.key == self.client.encode()] == records
+            return [] if same else [f"not each record of {self.client}, once and in order"]
+        if len(offsets) != len(records):
+            return [f"{self.client}: {len(offsets)} of {len(records)} acknowledged"]
+        pairs = zip(offsets, records, strict=True)
+        return [f"not {self.client}'s at {at}" for at, record in pairs if log[at : at + 1] != [record]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,6 @@ class SegmentDump:
     """Broker, folder and name."""
     batches: tuple[str, ...]
     """The lines about batches."""
-
-    @property
-    def first_batches(self) -> tuple[str, ...]:
-        """The line of the first batch of each producer, in the order of the log."""
-        found: dict[str, str] = {}
-        for line in self.batches:
-            if match := _PRODUCER.search(line):
-                found.setdefault(match[1], line)
-        return tuple(found.values())
 
 
 @dataclass(kw_only=True)
@@ -85,25 +76,23 @@ class ClientsRun(ClusterRun):
 
     def run_clients(self) -> None:
         """All clients produce at once; then each reads everything."""
-        clients: list[KafkaClient] = [*self.find_clients(f"{CONSOLE} and DumpLogSegments")]
-        clients += [] if self.tools.reason else [self.tools]
-        names = ", ".join(client.name for client in clients)
+        clients = self.find_clients(f"{CONSOLE} and DumpLogSegments")
+        names, count = ", ".join(client.name for client in clients), len(clients) * RECORDS
         self.headline = f"Kafka's own clients: {names}"
         self.hosts = tuple(sorted(self.cluster.registered))[:REPLICATION]
         self.admin.create_topic(TOPIC, replica_assignment=[self.hosts])
-        self.log(f"topic {TOPIC}: one partition on brokers {', '.join(map(str, self.hosts))}")
+        self.log(f"topic {TOPIC}: one partition on brokers {listed(self.hosts)}")
         bootstrap = self.bootstrap()
         for number, client in enumerate(clients):
             lines = self.lines[number * RECORDS : (number + 1) * RECORDS]
             records = [ClientRecord(client.name.encode(), line) for line in lines]
             self.clients.append(ClientRun(client.name, client.version, records))
-        count = sum(one.produced for one in self.clients)
 
-        def produce(client: KafkaClient, result: ClientRun) -> None:
-            result.offsets = client.produce(bootstrap, TOPIC, result.records)
+        def produce(client: KafkaClient, run: ClientRun) -> None:
+            run.offsets = client.produce(bootstrap, TOPIC, run.records)
 
-        def read(client: KafkaClient, result: ClientRun) -> None:
-            result.read = client.read(bootstrap, TOPIC, count)
+        def read(client: KafkaClient, run: ClientRun) -> None:
+            run.read = client.read(bootstrap, TOPIC, count)
 
         self._call_each(clients, produce)
         self.log(f"{count:,} records in one partition, produced at once by {names}", "good")
@@ -115,11 +104,11 @@ class ClientsRun(ClusterRun):
     ) -> None:
         """Calls all clients at once, each in a thread, and waits for the end of each call."""
 
-        def attempt(client: KafkaClient, result: ClientRun) -> None:
+        def attempt(client: KafkaClient, run: ClientRun) -> None:
             try:
-                call(client, result)
+                call(client, run)
             except Exception as error:  # noqa: BLE001 - clients have errors of their own; a check prints it
-                result.problem = result.problem or f"{type(error).__name__}: {error}"
+                run.problem = run.problem or f"{type(error).__name__}: {error}"
 
         pairs = zip(clients, self.clients, strict=True)
         threads = [threading.Thread(target=attempt, args=pair, daemon=True) for pair in pairs]
@@ -128,38 +117,33 @@ class ClientsRun(ClusterRun):
         self.until("Kafka's clients have ended", lambda: not any(one.is_alive() for one in threads))
 
     def check_clients(self) -> Iterator[CheckResult]:
-        """Reads the files of the brokers, which have stopped, and runs the dump tool on one of them."""
+        """Compares the clients with the files of the brokers, which have stopped.
+
+        Each record is in the log of each replica, and nothing else.
+        """
+        count = sum(len(one.records) for one in self.clients)
+        faults = [f"{one.client}: {one.problem}" for one in self.clients if one.problem]
         logs: dict[int, list[ClientRecord]] = {}
         for broker in self.hosts:
             kept = values_in(self.data_of(broker), TP)
-            logs[broker] = [ClientRecord(one.key or b"", one.value or b"") for one in kept]
-        yield self._check_produced(logs)
-        log = dict(enumerate(logs[self.hosts[0]]))
-        faults = [f"{one.client}: {fault}" for one in self.clients for fault in _differences(log, one.read)]
-        text = f"{len(log):,} by {named(one.client for one in self.clients)}"
-        yield checked("every client reads the same records", faults=faults, proof=text, enough=bool(log))
-        if not self.tools.reason:
-            yield self._check_dump(log)
-
-    def _check_produced(self, logs: Mapping[int, Sequence[ClientRecord]]) -> CheckResult:
-        """Compares each record with the log of each replica; nothing else may be in there."""
-        faults = [f"{one.client}: {one.problem}" for one in self.clients if one.problem]
-        count = sum(one.produced for one in self.clients)
-        for broker, log in logs.items():
-            faults += [f"broker {broker}: {fault}" for one in self.clients for fault in _missing(one, log)]
-            if len(log) != count:
-                faults.append(f"broker {broker} has {len(log):,} records of {count:,}")
-        text = f"{count:,} of {counted(len(self.clients), 'client')} on {len(logs)} brokers"
+            log = logs[broker] = [ClientRecord(one.key or b"", one.value or b"") for one in kept]
+            faults += [f"broker {broker}: {fault}" for one in self.clients for fault in one.missing(log)]
+            faults += [f"broker {broker} has {len(log):,} records of {count:,}"] if len(log) != count else []
+        proof = f"{count:,} of {counted(len(self.clients), 'client')} on {len(self.hosts)} brokers"
         statement = "every record of Kafka's clients is at its offset on every replica"
-        return checked(statement, faults=faults, proof=text, enough=bool(count and logs))
+        yield proved(statement, proof, faults, bool(count and self.hosts))
+        first = dict(enumerate(logs[self.hosts[0]]))
+        faults = [f"{one.client}: {fault}" for one in self.clients for fault in _differences(first, one.read)]
+        proof = f"{len(first):,} by {named(one.client for one in self.clients)}"
+        yield proved("every client reads the same records", proof, faults, bool(first))
+        if not self.tools.reason:
+            yield self._check_dump(first)
 
     def _check_dump(self, log: Mapping[int, ClientRecord]) -> CheckResult:
         """Each line has to be a valid batch, one of the records, or one that the tool always prints."""
         broker = self.hosts[0]
         segment = min((self.data_of(broker) / str(TP)).glob("*.log"))
-        batches: list[str] = []
-        found: dict[int, ClientRecord] = {}
-        faults: list[str] = []
+        batches, found, faults = list[str](), dict[int, ClientRecord](), list[str]()
         for line in self.tools.dump(segment):
             if one := _RECORD.match(line):
                 found[int(one[1])] = ClientRecord(one[2].encode(), one[3].encode())
@@ -170,22 +154,8 @@ class ClientsRun(ClusterRun):
                 faults.append(line)
         self.dump = SegmentDump(f"broker {broker}'s {TP}/{segment.name}", tuple(batches))
         faults += _differences(log, found)
-        text = f"{len(batches)} batches, all valid, in {self.dump.file}"
-        statement = "Kafka's DumpLogSegments reads the same records"
-        return checked(statement, faults=faults, proof=text, enough=bool(log))
-
-
-def _missing(result: ClientRun, log: Sequence[ClientRecord]) -> list[str]:
-    """Offsets where a record is not; without offsets, whether its records are there once and in order."""
-    name, records, offsets = result.client, result.records, result.offsets
-    if offsets is None:
-        own = {record.key for record in records}
-        same = [record for record in log if record.key in own] == list(records)
-        return [] if same else [f"not each record of {name}, once and in order"]
-    if len(offsets) != len(records):
-        return [f"{name}: {len(offsets)} of {len(records)} acknowledged"]
-    pairs = zip(offsets, records, strict=True)
-    return [f"not {name}'s at {at}" for at, record in pairs if log[at : at + 1] != [record]]
+        proof = f"{len(batches)} batches, all valid, in {self.dump.file}"
+        return proved("Kafka's DumpLogSegments reads the same records", proof, faults, bool(log))
 
 
 def _differences(log: Mapping[int, Any], found: Mapping[int, Any]) -> list[str]:

@@ -23,20 +23,13 @@ from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.clients import kafka_python
 from zkgroup.clients.producer import DeliveryReport, NewRecord, Outcome, RecordProducer
 from zkgroup.demo.flight_data import TOPIC, airport_and_delay, bundled_lines, partition_of
-from zkgroup.demo.kafka_clients import CLIENTS, LeftOut, PythonClient
-from zkgroup.demo.kafka_tools import KafkaTools
+from zkgroup.demo.kafka_clients import CLIENTS, LeftOut
+from zkgroup.demo.kafka_tools import KafkaClient, KafkaTools
 from zkgroup.demo.processes import Child, Stopping, print_event
 from zkgroup.demo.run import DemoRun
 from zkgroup.errors import NotFoundError
-from zkgroup.history import (
-    ClusterFigures,
-    ClusterOptions,
-    ClusterReport,
-    HistoryRecord,
-    ServerTransaction,
-    check_cluster,
-)
-from zkgroup.history.transactions import read_transactions
+from zkgroup.history import ClusterFigures, ClusterOptions, ClusterReport, HistoryRecord, check_cluster
+from zkgroup.history.transactions import ServerTransaction, read_transactions
 from zkgroup.model import TopicPartition
 from zkgroup.wire.record_batch import Record, all_records
 from zkgroup.znodes.admin_requests import Reassignment
@@ -127,7 +120,7 @@ def values_in(folder: Path, tp: TopicPartition) -> tuple[Record, ...]:
 class ClusterRun(DemoRun):
     """A run with brokers, a producer and the clients of Kafka."""
 
-    java_options: ClassVar[Sequence[str]] = ("-Dzookeeper.preAllocSize=4096",)
+    java: ClassVar[Sequence[str]] = ("-Dzookeeper.preAllocSize=4096",)
     """Preallocation of a server's log in KiB: small, because the checks read the whole log."""
     broker_ids: ClassVar[Sequence[int]]
 
@@ -136,8 +129,6 @@ class ClusterRun(DemoRun):
     left_out: list[LeftOut] = field(default_factory=list)
     brokers: dict[int, Child] = field(default_factory=dict)
     """The newest process of each broker."""
-    started: list[tuple[int, Child]] = field(default_factory=list)
-    """Every process of a broker."""
     producer: RecordProducer | None = None
     deliveries: list[DeliveryReport] = field(default_factory=list)
     """Of every record acknowledged so far, with its line's number; it grows on the producer's thread."""
@@ -163,8 +154,7 @@ class ClusterRun(DemoRun):
         """Starts Maven and the brokers, which import their modules until they get their settings."""
         super().open()
         self.tools = KafkaTools(self.folder)
-        for broker in self.broker_ids:
-            self._spawn(broker)
+        self.brokers = {broker: self.start(f"broker {broker}", "cluster") for broker in self.broker_ids}
 
     def close(self) -> None:
         if self.producer is not None:
@@ -205,25 +195,15 @@ class ClusterRun(DemoRun):
                 self.producer.send(NewRecord(line, airport.encode("ascii"), partition=number))
             self.producer.check()
 
-    def _spawn(self, broker: int) -> None:
-        """Starts a broker process that waits for its settings; the broker's earlier process has ended."""
-        self.brokers[broker] = self.start(f"broker {broker}", "cluster")
-        self.started.append((broker, self.brokers[broker]))
-
     def start_broker(self, broker: int) -> None:
         """Sends the broker its settings, so that it serves; one that was killed gets another process."""
         if self.brokers[broker].killed:
-            self._spawn(broker)
-        given = {"address": self.zookeeper, "broker": broker, "data": str(self.data_of(broker))}
-        self.brokers[broker].send(given)
+            self.brokers[broker] = self.start(f"broker {broker}", "cluster")
+        data = str(self.data_of(broker))
+        self.brokers[broker].send(address=self.zookeeper, broker=broker, data=data)
 
     def data_of(self, broker: int) -> Path:
         return self.folder / f"broker-{broker}"
-
-    def await_registered(self) -> None:
-        """Waits until every broker is there."""
-        everybody = frozenset(self.broker_ids)
-        self.until("all brokers are registered", lambda: self.cluster.registered == everybody)
 
     def create_topic(self) -> None:
         """Creates the topic on the first brokers, in turn, and waits until all replicas are in sync."""
@@ -261,8 +241,8 @@ class ClusterRun(DemoRun):
                 mark = max(mark, decode_high_watermark(file.read_bytes()) or 0)
         return mark
 
-    def find_clients(self, java: str) -> list[PythonClient]:
-        """Waits for Kafka's jars. Returns the clients for Python that are there; the others are named.
+    def find_clients(self, java: str) -> list[KafkaClient]:
+        """Waits for Kafka's jars. Returns the clients that are there; the others are named.
 
         `java` is what takes no part where the jars are not there.
         """
@@ -270,16 +250,11 @@ class ClusterRun(DemoRun):
             self.headline = "Maven fetches Kafka's jars, once"
             self.log(f"{self.headline}, into {self.tools.jars}")
         self.until("Maven has ended", self.tools.has_ended_in_time)
-        self.left_out = [
-            LeftOut(one.name, f"not installed: pip install {one.name}")
-            for one in CLIENTS
-            if not one.is_installed
-        ]
-        if self.tools.reason:
-            self.left_out.append(LeftOut(java, self.tools.reason))
-        for one in self.left_out:
-            self.log(f"left out: {one.client} ({one.reason})")
-        return [one for one in CLIENTS if one.is_installed]
+        known: dict[str, KafkaClient] = {**{one.name: one for one in CLIENTS}, java: self.tools}
+        self.left_out = [LeftOut(name, one.reason) for name, one in known.items() if one.reason]
+        for left in self.left_out:
+            self.log(f"left out: {left.client} ({left.reason})")
+        return [one for one in known.values() if not one.reason]
 
     def read_last(self) -> None:
         """Reads the state at the end."""
@@ -312,9 +287,9 @@ class ClusterRun(DemoRun):
             n = next(numbers)
             return HistoryRecord(n, n, 0, "demo", None, kind, {"topic": TOPIC, **fields})
 
-        for broker, child in self.started:
+        for child in self.children:
             for term in child.reported["leads"]:  # of all topics, as clients create further ones
-                yield record("role.taken", **term, broker=broker, leader=broker)
+                yield record("role.taken", **term, broker=child.name, leader=child.name)
         for one in self.deliveries:
             sent = [_text(self.lines[one.number])]
             yield record("append.ok", partition=one.partition, offset=one.offset, records=sent)

@@ -8,31 +8,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import chain, cycle
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from zkgroup.admin.coordinator import CoordinatedGroupDescription, SlotDescription
 from zkgroup.coordinator.group_ids import slot_of
-from zkgroup.demo import kafka_tools
-from zkgroup.demo.checks import (
-    CheckResult,
-    behind,
-    check_committed,
-    check_work,
-    checked,
-    history_faults,
-    listed,
-)
+from zkgroup.demo import checks
+from zkgroup.demo.checks import CheckResult, broken, history_faults, proved
 from zkgroup.demo.cluster import SESSION_MS, ClusterRun
-from zkgroup.demo.flight_data import PARTITIONS, TOPIC, Processed, ProcessedFile, reduce
-from zkgroup.demo.kafka_clients import CLIENTS, ClientWork
-from zkgroup.demo.processes import Child, Stopping
+from zkgroup.demo.flight_data import PARTITIONS, TOPIC, Processed, listed, reduce
+from zkgroup.demo.kafka_clients import ClientWork
+from zkgroup.demo.kafka_tools import JAVA, RELEASE
+from zkgroup.demo.processes import Child
 from zkgroup.demo.screen import COLORS, Row, beside, frame, progress, state, table
-from zkgroup.demo.stored_group import JAVA, LoggedGroup
 from zkgroup.errors import NotFoundError
 from zkgroup.history import ClusterReport
+from zkgroup.history.coordinated_group import CoordinatedGroupChecker
 
 BROKERS = (1, 2, 3)
 MEMBERS = ("ada", "ben")
@@ -53,20 +46,9 @@ EXPIRING = dict.fromkeys(("killed", "paused"), "bold red")
 """Style of the session of a process in this state."""
 GENERATIONS_MIN = 4
 """The first, without the killed client, without the paused one, with it again."""
-
-
-def serve(stopping: Stopping, client: str, work: ClientWork, output: str, jars: str) -> None:
-    """A client as a member of the group, until SIGTERM, on which it leaves.
-
-    `client` is its package, or `java`; `output` is the file for the processed records, one line each.
-    """
-    work.stopping = stopping
-    work.output = ProcessedFile(output)
-    if client == JAVA:
-        kafka_tools.run_member(work, jars)
-    else:
-        next(one for one in CLIENTS if one.name == client).run_member(work)
-    work.output.report()
+_NOTHING: dict[str, Any] = dict.fromkeys(CoordinatedGroupDescription.__dataclass_fields__)
+UNKNOWN = CoordinatedGroupDescription(**_NOTHING | {"members": ()})
+"""The group before it exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +78,8 @@ class CoordinatorRun(ClusterRun):
     """Those of Kafka's clients, by their names."""
     packages: dict[str, str] = field(default_factory=dict)
     """The package of each client."""
-    coordinated: CoordinatedGroupDescription | None = None
-    """The group as its coordinator reports it; None before it exists."""
+    coordinated: CoordinatedGroupDescription = UNKNOWN
+    """The group as its coordinator reports it."""
     slots: tuple[SlotDescription, ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
     """Partition to the next offset after the acknowledged records."""
@@ -120,20 +102,18 @@ class CoordinatorRun(ClusterRun):
         super().read()
         for one in self.deliveries:
             self.ends[one.partition] = max(one.offset + 1, self.ends.get(one.partition, 0))
-        if not self.processes:
-            return
-        with suppress(NotFoundError):  # no client has asked for a coordinator yet
-            described = self.admin.describe_coordinator()
-            self.slots = described.slots
-            self.coordinated = next(
-                (one for one in described.groups if one.group == self.group), self.coordinated
-            )
+        if self.processes:
+            with suppress(NotFoundError):  # no client has asked for a coordinator yet
+                described = self.admin.describe_coordinator()
+                self.slots = described.slots
+                groups = {one.group: one for one in described.groups}
+                self.coordinated = groups.get(self.group, self.coordinated)
 
     def play(self) -> None:
         self.headline = "three brokers and a topic"
         for broker in BROKERS:
             self.start_broker(broker)
-        self.await_registered()
+        self.until("all brokers are registered", lambda: self.cluster.registered == {*BROKERS})
         self.log(f"the brokers are up; broker {self.cluster.controller} is controller", "good")
         self.create_topic()
         self._start_clients()
@@ -148,16 +128,15 @@ class CoordinatorRun(ClusterRun):
 
     def _start_clients(self) -> None:
         """All clients that are there join one group; then records are produced, so that each gets some."""
-        found = [one.name for one in self.find_clients("Java console consumer")]
-        found += [] if self.tools.reason else [JAVA]
+        clients = self.find_clients("Java console consumer")
+        found = [JAVA if one is self.tools else one.name for one in clients]
         self.packages = {name: name for name in found}
         self.packages |= {f"kafka-python-{n}": "kafka-python" for n in range(2, CLIENTS_MIN - len(found) + 2)}
-        addresses = self.bootstrap()
+        addresses, jars = self.bootstrap(), str(self.tools.jars)
         for name, package in self.packages.items():
             work = ClientWork(name, self.group, addresses, session_timeout_ms=CLIENT_SESSION_MS)
-            output = str(self.folder / f"{name}.processed.jsonl")
-            given = {"client": package, "work": work, "output": output, "jars": str(self.tools.jars)}
-            self.processes[name] = self.start(name, "coordinator", given)
+            child = self.processes[name] = self.start(name, "kafka_tools")
+            child.send(client=package, work=work, output=str(child.output), jars=jars)
         self.headline = "Kafka's own clients join one group"
         self.log(f"{', '.join(self.packages)} join group {self.group}")
         self._wait_until_shared("the clients share all partitions", self.packages)
@@ -170,31 +149,28 @@ class CoordinatorRun(ClusterRun):
         wanted = set(names)
 
         def is_shared() -> bool:
-            group = self.coordinated
-            if group is None or group.state != STABLE:
-                return False
-            owned = [self.coordinated_partitions(name) for name in wanted]
-            numbers = sorted(number for own in owned for number in own)
-            members = {one.client_id for one in group.members}
-            return members == wanted and all(owned) and numbers == [*range(PARTITIONS)]
+            group, shares = self.coordinated, [self.coordinated_partitions(name) for name in wanted]
+            return (
+                group.state == STABLE
+                and {one.client_id for one in group.members} == wanted
+                and all(shares)
+                and sorted(chain(*shares)) == [*range(PARTITIONS)]
+            )
 
         self.until(what, is_shared)
-        assert self.coordinated is not None
         share = "1 member has" if len(wanted) == 1 else f"{len(wanted)} members share"
         self.log(f"generation {self.coordinated.generation}: {share} {PARTITIONS} partitions", "good")
 
     def coordinated_partitions(self, name: str) -> list[int]:
         """The partitions that are assigned to the client of this id, as the coordinator reports them."""
-        members = self.coordinated.members if self.coordinated else ()
-        return sorted(tp.partition for one in members if one.client_id == name for tp in one.partitions or ())
+        own = [one.partitions or () for one in self.coordinated.members if one.client_id == name]
+        return sorted(tp.partition for tp in chain(*own))
 
     def _kill_the_coordinator(self) -> None:
         """Kills the broker that coordinates the group; the members go on with the next one."""
-        self.until("the group has a coordinator", lambda: self._coordinator() in BROKERS)
-        victim = self._coordinator()
-        assert self.coordinated is not None
+        self.until("the group has a coordinator", lambda: self.coordinated.leader in BROKERS)
+        victim, generation = self.coordinated.leader, self.coordinated.generation
         assert victim is not None
-        generation = self.coordinated.generation
         leads = self.cluster.leads(victim)
         text = f"SIGKILL to broker {victim}, which coordinates {self.group} and leads {leads} partitions"
         killed_s = self.kill(self.brokers[victim], text, SESSION_MS, "the coordinator")
@@ -203,8 +179,7 @@ class CoordinatorRun(ClusterRun):
         self.until(
             "another broker coordinates the group, and members commit there",
             lambda: (
-                self._coordinator() not in (None, victim)
-                and self.coordinated is not None
+                self.coordinated.leader not in (None, victim)
                 and self.coordinated.phase == STABLE
                 and all(self.owned.offsets.get(number, 0) >= end for number, end in ends.items())
             ),
@@ -212,13 +187,10 @@ class CoordinatorRun(ClusterRun):
         self.failover_s = time.monotonic() - killed_s
         self.kept_generation = self.coordinated.generation == generation
         same = "the same generation" if self.kept_generation else "generation"
-        text = f"broker {self._coordinator()} coordinates it after {self.failover_s:.1f} s"
+        text = f"broker {self.coordinated.leader} coordinates it after {self.failover_s:.1f} s"
         self.log(f"{text}, in {same} {self.coordinated.generation}", "good")
         self.log(f"broker {victim} starts again")
         self.start_broker(victim)
-
-    def _coordinator(self) -> int | None:
-        return self.coordinated.leader if self.coordinated else None
 
     def _kill_a_client(self, name: str) -> None:
         """Kills a client: the others share its partitions when its session has ended."""
@@ -265,22 +237,15 @@ class CoordinatorRun(ClusterRun):
         self.verify("clients: ")
         self.headline = "the clients leave"
         self.end(self.processes.values(), "the clients")
-        self.until(
-            "the group is empty, and its marker is off",
-            lambda: bool(self.coordinated and not self.coordinated.members and not self.coordinated.marked),
-        )
+        what = "the group is empty, and its marker is off"
+        self.until(what, lambda: not self.coordinated.members and not self.coordinated.marked)
         self.log("the clients have left; the group is empty", "good")
         self.handed_over = self.owned.offsets
-        self.handover = self._check_handover()
-
-    def _check_handover(self) -> CheckResult:
-        faults, lines = behind(self.handed_over, self.ends), self.acknowledged
-        total = sum(self.handed_over.values())
-        text = f"{total:,} of {lines:,} records in {len(self.ends)} partitions"
-        if total != lines:
-            faults.append(f"{total:,} of {lines:,} records")
-        statement = "the clients committed everything to its end"
-        return checked(statement, faults=faults, proof=text, enough=bool(self.ends))
+        total, lines = sum(self.handed_over.values()), self.acknowledged
+        faults = checks.behind(self.handed_over, self.ends)
+        faults += [f"{total:,} of {lines:,} records"] if total != lines else []
+        proof = f"{total:,} of {lines:,} records in {len(self.ends)} partitions"
+        self.handover = proved("the clients committed everything to its end", proof, faults, bool(self.ends))
 
     def _carry_on(self) -> None:
         """ZooKeeper members go on with the group, at the same offsets."""
@@ -298,25 +263,35 @@ class CoordinatorRun(ClusterRun):
     def judge(self) -> Iterator[CheckResult]:
         """Stops the brokers, and checks their files, the members' files and ZooKeeper's log."""
         report = self.read_files()
-        outputs, members = self.outputs(self.processes.values()), self.outputs(self.members)
-        self.reduction = reduce(outputs | members)
-        stored = LoggedGroup(self.group, slot_of(self.group, len(self.slots)), TOPIC)
-        for transaction in self.log_read:
-            stored.apply(transaction)
-        self.generations = len({one.generation for one in stored.generations})
+        clients, members = self.outputs(self.processes.values()), self.outputs(self.members)
+        self.reduction = reduce(clients | members)
+        self.clients = tuple(self._result(name, len(records)) for name, records in clients.items())
+        stored = CoordinatedGroupChecker(self.group, slot_of(self.group, len(self.slots)), TOPIC, JAVA)
+        stored.run(self.log_read)
         self.coordinators = tuple(stored.coordinators)
-        self.clients = tuple(self._result(name, len(records)) for name, records in outputs.items())
         kept = [self.values.get(number, ()) for number in range(PARTITIONS)]
-        yield from check_work(kept, self.reduction)
-        yield self._check_starts(outputs, stored)
+        yield from checks.check_work(kept, self.reduction)
+        yield self._check_starts(clients, stored)
         yield self.handover
-        yield stored.check_owners(GENERATIONS_MIN)
-        yield stored.check_commits()
-        yield stored.check_kinds(len(MEMBERS))
-        yield self._check_carried_on(members)
-        yield check_committed(kept, self.owned.offsets)
-        yield checked("group verify is clean", faults=self.problems, proof="clients and ZooKeeper members")
+        yield from self._check_stored(stored)
+        yield self._check_carried_on([*chain(*members.values())])
+        yield checks.check_committed(kept, self.owned.offsets)
+        yield proved("group verify is clean", "clients and ZooKeeper members", self.problems)
         yield self._check_history(report, stored)
+
+    def _check_stored(self, stored: CoordinatedGroupChecker) -> Iterator[CheckResult]:
+        """By the group in ZooKeeper's log: its generations, commits and kinds of members."""
+        found, numbers = stored.violations, sorted({one.number for one in stored.generations})
+        self.generations = len(numbers)
+        proof = f"{len(numbers)} generations, {numbers[0]} to {numbers[-1]}" if numbers else "no generation"
+        statement = "no two members of a generation own one partition"
+        yield proved(statement, proof, broken(found, "S23", "S24"), len(numbers) >= GENERATIONS_MIN)
+        commits = sum(one.metadata is not None for one in stored.commits)
+        proof = f"{commits:,} commits of clients in ZooKeeper's log, all of owners"
+        yield proved("no commit of an old generation was accepted", proof, broken(found, "S25"), commits > 0)
+        proof = f"{stored.registrations} ZooKeeper consumers, after the last client had left"
+        enough = stored.registrations >= len(MEMBERS) and stored.markers > 0
+        yield proved("one kind of members at a time", proof, broken(found, "S27"), enough)
 
     def _result(self, name: str, records: int) -> ClientResult:
         package, child = self.packages[name], self.processes[name]
@@ -324,13 +299,15 @@ class CoordinatorRun(ClusterRun):
         return ClientResult(
             member=name,
             client="Java console consumer" if is_java else package,
-            version=kafka_tools.RELEASE if is_java else version(package),
+            version=RELEASE if is_java else version(package),
             records=records,
             ended="paused" if name == self.paused else "killed" if child.killed else "left",
             commits_failed=len(child.reported["not_committed"]),
         )
 
-    def _check_starts(self, outputs: Mapping[str, Sequence[Processed]], stored: LoggedGroup) -> CheckResult:
+    def _check_starts(
+        self, outputs: Mapping[str, Sequence[Processed]], stored: CoordinatedGroupChecker
+    ) -> CheckResult:
         """Each client begins a partition at a committed offset, not below what earlier ones committed."""
         starts: dict[tuple[int, int, str], int] = {}
         for member, records in outputs.items():
@@ -338,40 +315,34 @@ class CoordinatorRun(ClusterRun):
                 starts.setdefault((record.token, record.partition, member), record.offset)
         faults = []
         for (token, partition, member), first in sorted(starts.items()):
-            own = [one for one in stored.commits if one.partition == partition and one.client is not None]
+            own = [one for one in stored.commits if one.partition == partition and one.metadata is not None]
             before = max((one.offset for one in own if 0 < one.token < token), default=0)
             if first < before:
                 faults.append(f"{member} began {partition} at {first}, committed was {before}")
             elif first and first not in {one.offset for one in own}:
                 faults.append(f"{member} began {partition} at {first}, which was not committed")
         repeated = sum(count - 1 for count in self.reduction.repeated.values())
-        text = f"{repeated:,} twice; {len(starts)} starts, each at the committed offset"
-        statement = "nothing twice but what was not committed"
-        return checked(statement, faults=faults, proof=text, enough=bool(starts))
+        proof = f"{repeated:,} twice; {len(starts)} starts, each at the committed offset"
+        return proved("nothing twice but what was not committed", proof, faults, bool(starts))
 
-    def _check_carried_on(self, members: Mapping[str, Sequence[Processed]]) -> CheckResult:
+    def _check_carried_on(self, records: Sequence[Processed]) -> CheckResult:
         """The ZooKeeper consumers began where the clients had stopped."""
         first: dict[int, int] = {}
-        for record in chain.from_iterable(members.values()):
-            first[record.partition] = min(record.offset, first.get(record.partition, record.offset))
-        faults = [
-            f"{number} at {offset}, committed was {self.handed_over.get(number)}"
-            for number, offset in sorted(first.items())
-            if offset != self.handed_over.get(number)
-        ]
-        count = sum(map(len, members.values()))
-        text = f"{count:,} records by {' and '.join(MEMBERS)}, from the same offsets"
-        statement = "ZooKeeper members carried on at the same offsets"
-        return checked(statement, faults=faults, proof=text, enough=bool(first))
+        for one in sorted(records, key=lambda one: one.offset):
+            first.setdefault(one.partition, one.offset)
+        before, wrong = self.handed_over, sorted(first.items() - self.handed_over.items())
+        faults = [f"{number} at {offset}, committed was {before.get(number)}" for number, offset in wrong]
+        proof = f"{len(records):,} records by {' and '.join(MEMBERS)}, from the same offsets"
+        return proved("ZooKeeper members carried on at the same offsets", proof, faults, bool(first))
 
-    def _check_history(self, cluster: ClusterReport, stored: LoggedGroup) -> CheckResult:
+    def _check_history(self, cluster: ClusterReport, stored: CoordinatedGroupChecker) -> CheckResult:
         """The history checkers' verdicts over ZooKeeper's log and the members' histories."""
         members = self.history()
         faults = [*history_faults(cluster, CLUSTER_MIN), *history_faults(members, MEMBERS_MIN)]
         faults += map(str, stored.violations)
         happened = {
             "commits of members": any(one.token for one in stored.commits),
-            "commits of ZooKeeper members": any(one.client is None for one in stored.commits),
+            "commits of ZooKeeper members": any(one.metadata is None for one in stored.commits),
             "slots taken": stored.coordinators,
             "markers set": stored.markers,
         }
@@ -382,7 +353,7 @@ class CoordinatorRun(ClusterRun):
         text = f"{cluster.figures.transactions:,} transactions, {members.figures.records:,} events"
         text += ", no violation"
         enough = cluster.holds and members.holds
-        return checked("the checker finds nothing", faults=faults, proof=text, enough=enough)
+        return proved("the checker finds nothing", text, faults, enough)
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Brokers; the group with its coordinator, phase and generation; members of both kinds; progress."""
@@ -403,7 +374,7 @@ class CoordinatorRun(ClusterRun):
 
     def _broker_row(self, number: int) -> Row:
         process = self.brokers[number]
-        roles = ["coordinator"] if self._coordinator() == number else []
+        roles = ["coordinator"] if self.coordinated.leader == number else []
         roles += ["controller"] if self.cluster.controller == number else []
         slots = sum(slot.leader == number for slot in self.slots)
         counts = (str(self.cluster.leads(number)), str(slots))
@@ -415,7 +386,7 @@ class CoordinatorRun(ClusterRun):
         one, zookeeper = self.coordinated, self.owned.state
         if self.members:
             return text.append(zookeeper, style="green" if zookeeper == "stable" else "yellow")
-        if one is None:
+        if one is UNKNOWN:
             return text.append("no member yet", style="yellow")
         if one.phase is None:
             text.append("the coordinator does not answer", style="bold red")
@@ -431,8 +402,7 @@ class CoordinatorRun(ClusterRun):
 
     def session_s(self, name: str) -> float | None:
         """Returns the seconds until the coordinator removes a client that sends no heartbeat."""
-        members = self.coordinated.members if self.coordinated else ()
-        found = [one.session_expires_in_ms for one in members if one.client_id == name]
+        found = [one.session_expires_in_ms for one in self.coordinated.members if one.client_id == name]
         return found[0] / 1000 if found and found[0] is not None else None
 
     def _row(self, color: str, one: Child, name: str, partitions: Sequence[int]) -> Row:

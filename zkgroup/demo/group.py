@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from zkgroup.demo.checks import CheckResult, listed
-from zkgroup.demo.flight_data import PARTITIONS, TOPIC, AirportDelay, slowest, write_topic
+from zkgroup.demo.checks import CheckResult
+from zkgroup.demo.flight_data import PARTITIONS, TOPIC, listed, write_topic
 from zkgroup.demo.processes import Child
 from zkgroup.demo.run import DemoRun
 from zkgroup.demo.screen import COLORS, Row, bar, beside, frame, state, table
@@ -42,11 +42,6 @@ class GroupRun(DemoRun):
     made_topic: bool = False
     takeover_s: float = 0.0
     """From the SIGKILL until running members owned every partition again."""
-
-    @property
-    def airports(self) -> tuple[AirportDelay, ...]:
-        """The slowest ones."""
-        return tuple(slowest(self.reduction.airports, count=8))
 
     def play(self) -> None:
         """Runs the scenario until all members have left, and removes what it has created elsewhere."""
@@ -105,11 +100,6 @@ class GroupRun(DemoRun):
         """A hook for the audit demo, while the first three members share all partitions."""
 
     @property
-    def moved(self) -> frozenset[int]:
-        """Partitions whose offsets the interlude has changed."""
-        return frozenset()
-
-    @property
     def total(self) -> int:
         return sum(map(len, self.lines))
 
@@ -143,7 +133,7 @@ class GroupRun(DemoRun):
             self.log(text, "bad" if verb == "loses" else "plain")
 
     def judge(self) -> Iterable[CheckResult]:
-        return self.check_members(self.lines, EVENTS_MIN, self.moved)
+        return self.check_members(self.lines, EVENTS_MIN)
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Members and partitions; a low terminal shows the partitions in two columns."""

@@ -1,6 +1,7 @@
 """Kafka's own tools, where Maven and Java are there: console clients and the dump tool.
 
-Maven fetches the jars of one release once, into a cache of this user.
+Maven fetches the jars of one release once, into a cache of this user. `serve` is the process of a client in a
+group, of Java's console consumer or one for Python.
 """
 
 from __future__ import annotations
@@ -9,21 +10,22 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from zkgroup.demo.kafka_clients import CALL_S, ClientRecord, ClientWork, member_settings
+from zkgroup.demo.flight_data import processed_line
+from zkgroup.demo.kafka_clients import CALL_S, CLIENTS, ClientRecord, ClientWork, PythonClient
+from zkgroup.demo.processes import Stopping
 from zkgroup.errors import SourceError
 from zkgroup.zookeeper.embedded.server import launched
 
 RELEASE = "2.8.2"
 CONSOLE = "Java console clients"
+JAVA = "java"
+"""Client id of Java's console consumer, which commits without metadata."""
 MAVEN_S = 60.0
 """Longest wait for Maven when the demo needs its jars; it has begun with the demo."""
-KILL_WAIT_S = 60.0
 POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>local</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
@@ -74,62 +76,60 @@ class KafkaTools:
         """The reason why the tools take no part; empty while they are fetched, and where they are there."""
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._fetching = threading.Thread(target=self._fetch, daemon=True)
+        self._maven: tuple[subprocess.Popen[bytes], Path] | None = None
+        """Maven and its folder, until it is known how it has ended."""
         self._began_s = time.monotonic()
         needed = ["java"] if self.jars.is_dir() else ["java", "mvn"]
         if missing := [name for name in needed if shutil.which(name) is None]:
             self.reason = f"no {' and no '.join(missing)} on the PATH"
         elif not self.jars.is_dir():
-            self._fetching.start()
+            try:
+                self._fetch()
+            except OSError as error:
+                self.reason = f"its jars cannot be fetched: {error}"
 
     def _fetch(self) -> None:
-        try:
-            self.jars.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".fetch.", dir=self.jars.parent) as scratch:
-                Path(scratch, "pom.xml").write_text(POM, encoding="utf-8")
-                command = [shutil.which("mvn") or "mvn", *COPY.split()]
-                code, printed, _ = self._call(command, cwd=scratch, stderr=subprocess.STDOUT)
-                if code:
-                    self.reason = f"Maven cannot fetch its jars: {_last_line(printed)}"
-                elif not self.jars.exists():  # another process may have been faster
-                    Path(scratch, "jars").rename(self.jars)
-        except OSError as error:
-            self.reason = f"its jars cannot be fetched: {error}"
+        self.jars.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".fetch.", dir=self.jars.parent))
+        (scratch / "pom.xml").write_text(POM, encoding="utf-8")
+        with (scratch / "log").open("wb") as log:
+            command = [shutil.which("mvn") or "mvn", *COPY.split()]
+            self._maven = launched("pid", command, cwd=scratch, stderr=log), scratch
 
     @property
     def is_fetching(self) -> bool:
-        return self._fetching.is_alive()
+        return self._maven is not None and self._maven[0].poll() is None
 
     def has_ended_in_time(self) -> bool:
         """Returns whether Maven has ended; ends it where it takes too long."""
-        if self.is_fetching and time.monotonic() - self._began_s < MAVEN_S:
-            return False
+        if self._maven is None:
+            return True
+        maven, scratch = self._maven
         if self.is_fetching:
-            self.close()
+            if time.monotonic() - self._began_s < MAVEN_S:
+                return False
             self.reason = "Maven has not fetched Kafka's jars in time"
+        elif maven.returncode:
+            self.reason = f"Maven cannot fetch its jars: {_last_line((scratch / 'log').read_bytes())}"
+        elif not self.jars.exists():  # another process may have been faster
+            (scratch / "jars").rename(self.jars)
+        self.close()
         return True
-
-    def _call(
-        self, command: Sequence[str], timeout_s: float | None = None, **options: Any
-    ) -> tuple[int, bytes, bytes]:
-        """Runs a command; returns its exit code and what it wrote on stdout and stderr."""
-        process = launched("output", command, **options)
-        self._processes.append(process)
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            process.communicate(timeout=KILL_WAIT_S)
-            raise SourceError(f"java has not ended in {timeout_s:g} s") from None
-        return process.returncode, out, err or b""
 
     def run(self, main: str, *arguments: str, source: Path = Path(os.devnull)) -> str:
         """Runs a class; returns its output. Raises SourceError with the end of what it wrote on stderr."""
         command = java(self.jars, main, *arguments)
         with source.open("rb") as given:
-            code, out, err = self._call(command, CALL_S, stdin=given, stderr=subprocess.PIPE)
-        if code:
-            raise SourceError(f"{main} ended with {code}: {_last_line(err or out)}")
+            process = launched("output", command, stdin=given, stderr=subprocess.PIPE)
+        self._processes.append(process)
+        try:
+            out, err = process.communicate(timeout=CALL_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            process.communicate()
+            raise SourceError(f"java has not ended in {CALL_S:g} s") from None
+        if process.returncode:
+            raise SourceError(f"{main} ended with {process.returncode}: {_last_line(err or out)}")
         return out.decode(errors="replace")
 
     def produce(self, bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> None:
@@ -158,13 +158,17 @@ class KafkaTools:
             return [str(error)]
 
     def close(self) -> None:
-        """Ends what runs, Maven with its thread too."""
-        while True:
-            for process in self._processes:
-                process.terminate()
-            if not self.is_fetching:
-                return
-            self._fetching.join(0.1)
+        """Ends what runs, and removes Maven's folder."""
+        for process in self._processes:
+            process.terminate()
+        if self._maven is not None:
+            (maven, scratch), self._maven = self._maven, None
+            maven.terminate()
+            maven.communicate()
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+KafkaClient = PythonClient | KafkaTools
 
 
 def _last_line(printed: bytes) -> str:
@@ -173,23 +177,37 @@ def _last_line(printed: bytes) -> str:
     return lines[-1] if lines else "nothing was printed"
 
 
-def run_member(work: ClientWork, jars: str) -> None:
-    """Java's console consumer as a member: its output is read, and SIGTERM makes it commit and leave.
+def serve(stopping: Stopping, client: str, work: ClientWork, output: str, jars: str) -> None:
+    """A client as a member of the group, until SIGTERM, on which it leaves.
+
+    `client` is its package, or `java`; `output` is the file for the processed records, one line each.
+    """
+    work.is_over = lambda: stopping.is_requested
+    with Path(output).open("ab", buffering=0) as file:
+        work.take = lambda at, key, value, token: file.write(processed_line(*at, value, token))
+        if client == JAVA:
+            _run_console_consumer(stopping, work, jars)
+        else:
+            next(one for one in CLIENTS if one.name == client).consume(work)
+
+
+def _run_console_consumer(stopping: Stopping, work: ClientWork, jars: str) -> None:
+    """Java's console consumer: its output is read, and SIGTERM makes it commit and leave.
 
     It does not report assignments: a record that does not follow the one before begins a new one.
     """
     words = f"--bootstrap-server {work.bootstrap} --topic {work.topic} {CONSUME}"
-    for name, value in (member_settings(work) | MEMBER).items():
+    for name, value in (work.settings() | MEMBER).items():
         words += f" --consumer-property {name}={value}"
     command = java(jars, "kafka.tools.ConsoleConsumer", *words.split())
     process = launched("output", command, stdin=subprocess.DEVNULL)
-    work.stopping.stop = process.terminate
-    if work.stopping.is_requested:
+    stopping.stop = process.terminate
+    if stopping.is_requested:
         process.terminate()
     assert process.stdout is not None
     for line in process.stdout:
         partition, offset, value = line.rstrip(b"\n").split(b"\t", 2)
         number = int(partition.removeprefix(b"Partition:"))
-        work.process(number, int(offset.removeprefix(b"Offset:")), value)
-    if process.wait() and not work.stopping.is_requested:
+        work.process(number, int(offset.removeprefix(b"Offset:")), b"", value)
+    if process.wait() and not stopping.is_requested:
         raise SourceError(f"the console consumer ended with {process.returncode}")

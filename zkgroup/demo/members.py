@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from zkgroup import Consumer, FileSource, Lease, RebalanceListener, TopicPartition
 from zkgroup.consumer.machine.events import MemberState
-from zkgroup.demo.flight_data import TOPIC, ProcessedFile
+from zkgroup.demo.flight_data import TOPIC, processed_line
 from zkgroup.demo.processes import Stopping, print_event
 from zkgroup.groups import reads
 from zkgroup.groups.ensemble import Ensemble
@@ -55,14 +56,12 @@ def serve(
     stopping.stop = consumer.stop
     if stopping.is_requested:
         return
-    processed = ProcessedFile(output)
-    with consumer:
+    with consumer, Path(output).open("ab", buffering=0) as processed:
         for number, record in enumerate(consumer, 1):
             assert record.value is not None
-            processed.write(record.partition, record.offset, record.value, record.token)
+            processed.write(processed_line(record.partition, record.offset, record.value, record.token))
             if number % PAUSE_EVERY == 0:
                 time.sleep(PAUSE_EVERY / records_per_s)
-        processed.report()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,43 +34,39 @@ class _Pickler(pickle.Pickler):
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
 
 
-class Child:
+class Child(subprocess.Popen[bytes]):
     """One process of a demo: a member, a broker or a client of Kafka.
 
     It ends with the thread that starts it, the demo's main thread, even when the demo is killed.
     """
 
-    def __init__(self, name: str, module: str, folder: Path, settings: object = None) -> None:
+    def __init__(self, name: str, module: str, folder: Path) -> None:
         """Starts `serve` of the module, which waits for its settings. Standard error goes to a file."""
         self.name = name
         self.log = folder / f"{name.replace(' ', '-')}.log"
         self.output = folder / f"{name}.processed.jsonl"
         self.reported: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         """Its events by kind, as `not_committed`, `controller` and `leads`."""
-        self._fate = ""
-        """`killed`, `paused` or `left`: what was done to it last."""
-        self._is_stopping = False
+        self.fate = ""
+        """What was done to it last: `killed`, `paused`, `leaving` or `left`."""
         self._unread = b""
         with self.log.open("ab") as errors:
-            self._process = subprocess.Popen(
+            super().__init__(
                 [sys.executable, "-m", "zkgroup.demo.processes", module, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C is for the demo, which stops its processes in order
             )
-        self.pid = self._process.pid
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input, self._printed = self._process.stdin, self._process.stdout
+        assert self.stdin is not None
+        assert self.stdout is not None
+        self._settings, self._printed = self.stdin, self.stdout
         os.set_blocking(self._printed.fileno(), False)
-        if settings is not None:
-            self.send(settings)
 
-    def send(self, settings: object) -> None:
+    def send(self, **settings: object) -> None:
         """Sends its settings: a command line would show secrets to other users."""
-        with contextlib.suppress(BrokenPipeError), self._input:  # it has ended already, see `check`
-            _Pickler(self._input).dump(settings)
+        with contextlib.suppress(BrokenPipeError), self._settings:  # it has ended already, see `check`
+            _Pickler(self._settings).dump(settings)
 
     def poll_events(self) -> list[dict[str, Any]]:
         """Keeps and returns the events since the last call."""
@@ -83,66 +79,60 @@ class Child:
     @property
     def state(self) -> str:
         """What was done to it, else what it reported last."""
-        if self._fate:
-            return self._fate
+        if self.fate:
+            return self.fate
         states = self.reported["state"]
-        return states[-1]["state"] if states else "running" if self.reported["progress"] else "starting"
+        return states[-1]["state"] if states else "running" if self.processed else "starting"
 
     @property
     def processed(self) -> int:
-        """Number of records, as it reported last."""
-        progress = self.reported["progress"]
-        return progress[-1]["processed"] if progress else 0
-
-    def check(self) -> None:
-        """Raises `MemberFailedError` where the process ended by itself."""
-        if self.ended and not self._is_stopping and self.state not in ("killed", "left", "closed"):
-            log = self.log.read_text(errors="replace").strip().splitlines() or ["nothing in its log"]
-            raise MemberFailedError(f"{self.name} ended with exit code {self.exit_code}: {log[-1]}")
+        """Number of records, one a line, in its output."""
+        return self.output.read_bytes().count(b"\n") if self.output.exists() else 0
 
     @property
     def ended(self) -> bool:
-        return self.exit_code is not None
-
-    @property
-    def exit_code(self) -> int | None:
-        """Exit code, negative for a signal; None while it runs."""
-        return self._process.poll()
+        return self.poll() is not None
 
     @property
     def killed(self) -> bool:
-        return self._fate == "killed"
+        return self.fate == "killed"
+
+    def check(self) -> None:
+        """Raises `MemberFailedError` where the process ended by itself."""
+        if self.ended and self.state not in ("killed", "leaving", "left", "closed"):
+            log = self.log.read_text(errors="replace").strip().splitlines() or ["nothing in its log"]
+            raise MemberFailedError(f"{self.name} ended with exit code {self.returncode}: {log[-1]}")
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(KILL_WAIT_S)
-        self._fate = "killed"
+        """Sends SIGKILL, and waits for its end."""
+        super().kill()
+        self.wait(KILL_WAIT_S)
+        self.fate = "killed"
 
     def terminate(self) -> None:
         """Sends SIGTERM, on which it leaves in order."""
-        self._process.send_signal(signal.SIGTERM)
-        self._is_stopping = True
-        self.reported["state"].append({"state": "leaving"})
+        super().terminate()
+        self.fate = "leaving"
 
     def has_left(self) -> bool:
         """Returns whether it has ended after `terminate`."""
         if self.ended and not self.killed:
-            self._fate = "left"
+            self.fate = "left"
         return self.ended
 
     def pause(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
-        self._fate = "paused"
+        self.send_signal(signal.SIGSTOP)
+        self.fate = "paused"
 
     def resume(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-        self._fate = ""
+        self.send_signal(signal.SIGCONT)
+        self.fate = ""
 
     def close(self) -> None:
         """Kills the process if it runs, and releases its pipes."""
-        self._process.kill()
-        self._process.wait(KILL_WAIT_S)
-        self._input.close()
+        super().kill()
+        self.wait(KILL_WAIT_S)
+        self._settings.close()
         self._printed.close()
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 from rich.console import RenderableType
 
 from zkgroup import Admin, GroupSettings
-from zkgroup.demo.checks import CheckResult, check_committed, check_work, checked, history_faults
+from zkgroup.demo.checks import CheckResult, check_committed, check_work, checked, history_faults, proved
 from zkgroup.demo.flight_data import PARTITIONS, Processed, Reduction, decode_lines, reduce
 from zkgroup.demo.members import OwnedGroup, read_group
 from zkgroup.demo.processes import Child
@@ -64,16 +64,6 @@ class ProgressEvent:
     tone: Tone = "plain"
 
 
-class Screen(Protocol):
-    """The output of a demo: a live view on a terminal, plain lines elsewhere."""
-
-    def on_event(self, event: ProgressEvent) -> None:
-        """Prints an event, once."""
-
-    def show(self, run: Any) -> None:
-        """Shows the present state of the run (a `DemoRun`) in place of the one before."""
-
-
 @dataclass(kw_only=True)
 class DemoRun:
     """One run of a demo, and afterwards its result."""
@@ -81,12 +71,14 @@ class DemoRun:
     command: ClassVar[str]
     opening: ClassVar[str] = "starting ZooKeeper"
     servers: ClassVar[int] = 1
-    java_options: ClassVar[Sequence[str]] = ()
+    java: ClassVar[Sequence[str]] = ()
+    """Options of the servers' Java."""
     read_every_s: ClassVar[float] = 0.25
     partitions: ClassVar[int] = PARTITIONS
 
     options: DemoOptions
-    screen: Screen
+    show: Callable[[Any], object]
+    """Shows the present state in place of the one before, and each event once."""
     folder: Path
     zookeeper: str = ""
     ensemble: Ensemble = field(init=False)
@@ -111,10 +103,12 @@ class DemoRun:
     """The result of the members' work."""
     figures: Figures = field(default_factory=Figures)
     """Of the history that the members recorded."""
+    overwritten: frozenset[int] = frozenset()
+    """Partitions whose offset a foreign writer has changed."""
     checks: tuple[CheckResult, ...] = ()
 
     @classmethod
-    def run(cls, options: DemoOptions, screen: Screen) -> Self:
+    def run(cls, options: DemoOptions, show: Callable[[Any], object]) -> Self:
         """Runs the whole demo. Leaves no process behind, whatever happens.
 
         Its files are removed at the end unless they are kept. Raises `StableTimeoutError` when an expected
@@ -123,10 +117,19 @@ class DemoRun:
         installed, and what the first read of an existing ensemble raises.
         """
         cls.require()
-        run = cls(options=options, screen=screen, folder=Path(tempfile.mkdtemp(prefix="zkgroup-demo-")))
+        run = cls(options=options, show=show, folder=Path(tempfile.mkdtemp(prefix="zkgroup-demo-")))
         try:
             with ExitStack() as stack:
-                run._open_all(stack)
+                run.stop = stack.close
+                stack.callback(run.close)
+                run.open()
+                data = run.folder / "zookeeper"
+                own = EmbeddedZooKeeper(
+                    cls.servers, data_dir=data, tick_time_ms=TICK_MS, java_options=cls.java
+                )
+                run.zookeeper = options.zookeeper or stack.enter_context(own).address
+                run.ensemble, run.admin = stack.enter_context(run.connected())
+                stack.callback(run.close)  # before the servers go
                 run.play()
                 run.as_of = run.ensemble.as_of()
                 run.checks = tuple(run.judge())
@@ -135,21 +138,6 @@ class DemoRun:
         finally:
             if not options.keep:
                 shutil.rmtree(run.folder, ignore_errors=True)
-
-    def _open_all(self, stack: ExitStack) -> None:
-        """Starts servers and connects. `stack` ends every process, so the servers' files are complete."""
-        self.stop = stack.close
-        stack.callback(self.close)
-        self.open()
-        own = EmbeddedZooKeeper(
-            self.servers,
-            data_dir=self.folder / "zookeeper",
-            tick_time_ms=TICK_MS,
-            java_options=self.java_options,
-        )
-        self.zookeeper = self.options.zookeeper or stack.enter_context(own).address
-        self.ensemble, self.admin = stack.enter_context(self.connected())
-        stack.callback(self.close)  # before the servers go
 
     @contextmanager
     def connected(self) -> Iterator[tuple[Ensemble, Admin]]:
@@ -208,9 +196,8 @@ class DemoRun:
         return time.monotonic() - self.began_s
 
     def log(self, text: str, tone: Tone = "plain") -> None:
-        event = ProgressEvent(self.elapsed_s, text, tone)
-        self.events.append(event)
-        self.screen.on_event(event)
+        self.events.append(ProgressEvent(self.elapsed_s, text, tone))
+        self.show(self)
 
     def until(self, what: str, reached: Callable[[], bool], read_every_s: float | None = None) -> None:
         """Refreshes until `reached()` is true.
@@ -234,13 +221,12 @@ class DemoRun:
         for child in self.children:
             for event in child.poll_events():
                 self.on_child_event(child, event)
-        self.screen.show(self)
+        self.show(self)
 
-    def start(self, name: str, module: str, settings: object = None) -> Child:
-        """Starts a process, which waits for its settings where none are given."""
-        child = Child(name, f"zkgroup.demo.{module}", self.folder, settings)
-        self.children.append(child)
-        return child
+    def start(self, name: str, module: str) -> Child:
+        """Starts a process, which imports its module and waits for its settings."""
+        self.children.append(Child(name, f"zkgroup.demo.{module}", self.folder))
+        return self.children[-1]
 
     def end(self, children: Iterable[Child], who: str) -> None:
         """Sends SIGTERM to the living ones of these processes, and waits for their ends."""
@@ -260,23 +246,25 @@ class DemoRun:
         self, name: str, source: str | None = None, records_per_s: int = FAST, session_timeout_ms: int = 6_000
     ) -> Child:
         """Starts a ZooKeeper member; for `source` see `zkgroup.demo.members.serve`."""
-        given = {
-            "address": self.zookeeper,
-            "group": self.group,
-            "settings": GroupSettings(  # short times, so that the demo fits into a minute
-                consumer_id=name,
-                session_timeout_ms=session_timeout_ms,
-                server_tick_ms=TICK_MS if self.options.zookeeper is None else 2_000,
-                auto_commit_interval_ms=500,
-            ),
-            "connection": self.options.connection,
-            "source": source,
-            "output": str(self.folder / f"{name}.processed.jsonl"),
-            "history": str(self.folder / f"{name}.history.jsonl"),
-            "records_per_s": records_per_s,
-        }
-        self.members.append(self.start(name, "members", given))
-        return self.members[-1]
+        settings = GroupSettings(  # short times, so that the demo fits into a minute
+            consumer_id=name,
+            session_timeout_ms=session_timeout_ms,
+            server_tick_ms=TICK_MS if self.options.zookeeper is None else 2_000,
+            auto_commit_interval_ms=500,
+        )
+        member = self.start(name, "members")
+        member.send(
+            address=self.zookeeper,
+            group=self.group,
+            settings=settings,
+            connection=self.options.connection,
+            source=source,
+            output=str(member.output),
+            history=str(self.folder / f"{name}.history.jsonl"),
+            records_per_s=records_per_s,
+        )
+        self.members.append(member)
+        return member
 
     def is_shared_by(self, names: Collection[str]) -> bool:
         """Returns whether exactly these members are in the group, and own all partitions."""
@@ -294,8 +282,8 @@ class DemoRun:
         """Lets the members leave. Raises `MemberFailedError` for one that fails meanwhile."""
         self.end(self.members, "the members")
         for one in self.members:
-            if one.exit_code and not one.killed:
-                raise MemberFailedError(f"{one.name} ended with exit code {one.exit_code}")
+            if one.returncode and not one.killed:
+                raise MemberFailedError(f"{one.name} ended with exit code {one.returncode}")
         self.refresh()
 
     def outputs(self, children: Iterable[Child]) -> dict[str, list[Processed]]:
@@ -309,28 +297,26 @@ class DemoRun:
         return report
 
     def check_members(
-        self, lines: Sequence[Sequence[bytes]], least: Mapping[str, int], moved: Collection[int] = ()
+        self, lines: Sequence[Sequence[bytes]], least: Mapping[str, int]
     ) -> Iterator[CheckResult]:
         """The six statements about members, in the order in which the report prints them.
 
-        Args:
-            lines: the records of each partition.
-            least: what the history must hold at least to prove anything, by name of its figures.
-            moved: partitions whose offset a foreign writer changed.
+        `lines` are the records of each partition. `least` is what the history must hold at least to prove
+        anything, by name of its figures.
         """
-        self.reduction = reduce(self.outputs(self.members), moved)
+        self.reduction = reduce(self.outputs(self.members), self.overwritten)
         yield from check_work(lines, self.reduction)
-        yield self._check_twice(moved)
+        yield self._check_twice()
         yield check_committed(lines, self.owned.offsets)
         report = self.history()
         figures, faults = report.figures, history_faults(report, least)
         if figures.unknown_share > UNKNOWN_SHARE_MAX:
             faults.append(f"{figures.unknown_outcomes} of {figures.operations} outcomes unknown, too many")
         text = f"{figures.records:,} events, {len(report.violations)} violations"
-        yield checked("no stale commit, no second owner", text, faults, enough=report.holds)
-        yield checked("group verify is clean", faults=self.problems, proof="converged")
+        yield checked("no stale commit, no second owner", text, faults, report.holds)
+        yield proved("group verify is clean", "converged", self.problems)
 
-    def _check_twice(self, moved: Collection[int]) -> CheckResult:
+    def _check_twice(self) -> CheckResult:
         """Delivery is at least once: a repetition is allowed where a member did not leave in order."""
         gone = {one.name: "killed" for one in self.members if one.killed}
         gone |= {one.name: "its session ended" for one in self.members if one.reported["lost"]}
@@ -339,9 +325,9 @@ class DemoRun:
             f"{count} of {member} ({gone.get(member, 'handed over cleanly')})"
             for member, count in repeated.items()
         ]
-        for number in sorted(moved):
+        for number in sorted(self.overwritten):
             again = sum(count - 1 for place, count in self.reduction.repeated.items() if place[0] == number)
             parts.append(f"{again} of partition {number} (its offset was moved)")
-        excuse = "a death or a moved offset" if moved else "a death"
+        excuse = "a death or a moved offset" if self.overwritten else "a death"
         unexcused = [f"not excused: {member}" for member in repeated if member not in gone]
         return checked(f"nothing twice but what {excuse} left open", ", ".join(parts) or "none", unexcused)

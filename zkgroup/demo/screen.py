@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -87,34 +87,23 @@ def _line(event: ProgressEvent) -> Text:
     return Text.assemble((f"{event.at_s:5.1f} s  ", "dim"), (event.text, _TONES[event.tone]))
 
 
-class LiveScreen:
-    """Draws each state over the one before; it reads the size each time, so the terminal may be resized."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-        self.events: list[ProgressEvent] = []
-        self._shown = False
-
-    def on_event(self, event: ProgressEvent) -> None:
-        """Keeps the event for the end; before the first state the screen shows the events alone."""
-        self.events.append(event)
-        if not self._shown:
-            self._live.update(Group(*map(_line, self.events)), refresh=True)
-
-    def show(self, run: DemoRun) -> None:
-        """Shows a state in place of the one before."""
-        self._shown = True
-        size = self._live.console.size
-        self._live.update(run.draw(size.width, size.height), refresh=True)
-
-
 @contextmanager
-def live_screen(console: Console) -> Iterator[LiveScreen]:
-    """Has the terminal's alternate screen; at the end the terminal is as before, followed by the events."""
+def live_screen(console: Console) -> Iterator[Callable[[DemoRun], None]]:
+    """Draws each state over the one before, on the terminal's alternate screen.
+
+    The terminal may be resized. At the end it is as before, followed by the events.
+    """
+    events: Sequence[ProgressEvent] = ()
     live = Live(console=console, auto_refresh=False, screen=True)
-    screen = LiveScreen(live)
+
+    def show(run: DemoRun) -> None:
+        nonlocal events
+        events, size = run.events, console.size
+        is_up = bool(run.zookeeper)  # before, there are events only
+        live.update(run.draw(size.width, size.height) if is_up else Group(*map(_line, events)), refresh=True)
+
     try:
         with live:
-            yield screen
+            yield show
     finally:
-        console.print(Group(*map(_line, screen.events), Text()))
+        console.print(Group(*map(_line, events), Text()))

@@ -13,7 +13,7 @@ changes.
 
 `read_transactions` reads the transaction logs of real servers, which `check_history` takes, too. The demos
 decide the invariants of brokers and controllers from them (`cluster`): S11 to S17, L6 and L7, and that no
-acknowledged record is lost.
+acknowledged record is lost; and those of a group of Kafka's protocol (`coordinated_group`).
 """
 
 from zkgroup.history.cluster.checker import check_cluster as check_cluster

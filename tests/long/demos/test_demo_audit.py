@@ -16,7 +16,7 @@ from tests.worlds.processes import violations
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.demo.audit import AuditRun
-from zkgroup.demo.run import DemoOptions, ProgressEvent
+from zkgroup.demo.run import DemoOptions
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
@@ -56,21 +56,11 @@ def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
     assert f"report: {page}" in done.stderr
 
 
-class Unwatched:
-    """A screen that shows nothing."""
-
-    def on_event(self, event: ProgressEvent) -> None:
-        pass
-
-    def show(self, run: AuditRun) -> None:
-        pass
-
-
 def test_only_the_report_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --keep only the report stays, in a folder of its own. The run is one that was recorded."""
 
     files = tmp_path / "files"
-    run = AuditRun(options=DemoOptions(), screen=Unwatched(), folder=files, group="g")
+    run = AuditRun(options=DemoOptions(), show=lambda _: None, folder=files, group="g")
     run.stop = lambda: None
     shutil.copytree(folder(INCIDENTS), files / "zookeeper" / "server-0")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

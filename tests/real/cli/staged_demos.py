@@ -18,7 +18,7 @@ def ended(kind: type[RunT], *, folder: Path | None, **fields: Any) -> RunT:
     options = DemoOptions(keep=folder is not None, zookeeper=fields.pop("given", None))
     run = kind(
         options=options,
-        screen=None,  # type: ignore[arg-type]
+        show=None,  # type: ignore[arg-type]
         folder=folder or Path("gone"),
         zookeeper="127.0.0.1:1",
         **fields,
@@ -31,9 +31,10 @@ def staged(monkeypatch: pytest.MonkeyPatch, found: DemoRun, line: str) -> list[A
     """Replaces the scenario's `run`: it prints one line and returns `found`. Returns the options it gets."""
     options_seen: list[Any] = []
 
-    def run(options: Any, screen: Any) -> object:
+    def run(options: Any, show: Any) -> object:
         options_seen.append(options)
-        screen.on_event(ProgressEvent(1.5, line))
+        found.events.append(ProgressEvent(1.5, line))
+        show(found)
         return found
 
     monkeypatch.setattr(type(found), "run", run)
