@@ -196,19 +196,20 @@ def findings(
     incidents = numbered(found)
     if only:
         found, incidents = only_of(only, found, incidents)
-    fields = findings_document(found, as_bad_as(severity or "info", incidents))
-    rows, shape = ("incidents", INCIDENT) if as_incidents else ("findings", NUMBERED_FINDING)
-    if not out.document(fields, rows, shape.keys):
-        chosen_ones = as_bad_as(severity or ("info" if as_rows else "warning"), incidents)
+    if out.is_table:
+        shown = as_bad_as(severity or ("info" if as_rows else "warning"), incidents)
         if as_rows:
-            brief = Brief(out, (one.finding.from_ms for one in chosen_ones.findings))
+            brief = Brief(out, (one.finding.from_ms for one in shown.findings))
             brief.show_dates()
-            NUMBERED_FINDING.table(out, chosen_ones.findings, brief)
+            NUMBERED_FINDING.table(out, shown.findings, brief)
         else:
-            show_incidents(out, chosen_ones.incidents)
+            show_incidents(out, shown.incidents)
         summary(found, incidents)
-        if not as_rows and severity is None and len(chosen_ones.incidents) < len(incidents.incidents):
+        if not as_rows and severity is None and len(shown.incidents) < len(incidents.incidents):
             echo_err("notes: --severity info; every finding: --findings")
+    else:
+        rows, shape = ("incidents", INCIDENT) if as_incidents else ("findings", NUMBERED_FINDING)
+        out.document(findings_document(found, as_bad_as(severity or "info", incidents)), rows, shape.keys)
     errors = sum(one.severity == "error" for one in found.findings)
     if errors or source.damages():
         fail_check()
