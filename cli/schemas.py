@@ -19,7 +19,7 @@ from . import reassignments as reassign
 from . import replica_documents as replicas
 from .commands import broker, config, controller, coordinator, elect, status, undo, znode, zookeeper
 from .commands import cluster as usage
-from .commands.audit import findings, history, inspect, run, summary, tree
+from .commands.audit import findings, history, inspect, report, summary, tree
 from .commands.produce import PRODUCE
 from .schema import Document, JsonEvent, Schema, list_of, object_of
 
@@ -37,7 +37,7 @@ _DOCUMENTS: tuple[Document[Any], ...] = (
     *(reassign.PROPOSAL, reassign.REASSIGNMENT, reassign.REASSIGNMENTS, reassign.PLANS),
     *(reassign.STORED_PLAN_DOCUMENT, reassign.CANCELLATION, reassign.PLAN),
     *(inspect.FILES, tree.TREE, tree.DIFF, history.OWNERS, history.OFFSETS, history.SESSIONS),
-    *(findings.FINDINGS, summary.SUMMARY, findings.REPORT, run.RUN, tree.EXPORT),
+    *(findings.FINDINGS, summary.SUMMARY, report.REPORT, report.RUN, tree.EXPORT),
     *(znode.ZNODE_DOCUMENT, znode.ZNODE_LIST, znode.ZNODES, status.STATUS, status.FINDINGS, status.FIX),
 )
 

@@ -15,14 +15,7 @@ from zkgroup.audit.findings.engine import RULES, bounds_of
 from zkgroup.audit.findings.rules import Bounds
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import facts_of
-from zkgroup.audit.inputs.rows import (
-    ROWS_PER_PART,
-    Columns,
-    ColumnsBuilder,
-    columns_of,
-    facts_in,
-    joined,
-)
+from zkgroup.audit.inputs.rows import ROWS_PER_PART, Columns, ColumnsBuilder, columns_of, facts_in, joined
 from zkgroup.audit.inputs.source import Rows, SeenTree
 
 _EVENTS_AT_A_TIME: Final = 1 << 15

@@ -28,10 +28,10 @@ audit = make_group(
             "Find what went wrong with groups, brokers and the ensemble",
         ),
         "report": (
-            ".commands.audit.findings:report",
+            ".commands.audit.report:report",
             "Write what happened and the findings as one HTML file",
         ),
-        "run": (".commands.audit.run:run", "Convert many folders to Parquet and find what went wrong"),
+        "run": (".commands.audit.report:run", "Convert many folders to Parquet and find what went wrong"),
         "export": (".commands.audit.tree:export", "Write the whole tree into the file OUTPUT"),
     },
     help="""Reconstruct what happened from ZooKeeper's own files.

@@ -1,12 +1,10 @@
-"""`zkgroup audit findings` and `report`: the findings as text, and with what happened as a page."""
+"""`zkgroup audit findings`: the findings, and the incidents that they are brought together into, as text."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -25,12 +23,11 @@ from zkgroup.audit.incidents.incident import (
     findings_document,
 )
 from zkgroup.audit.incidents.titles import called
-from zkgroup.audit.inputs.source import PointInTime, require_columns, require_spark
-from zkgroup.audit.spark.session import require_inputs, session
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.model.text import counted, escaped, hex_zxid, iso_time
 
-from ...app import fail_check, output, shared
-from ...audit_rows import SESSION_KEY, SPAN, Brief, LastTransaction, document
+from ...app import fail_check, output
+from ...audit_rows import SESSION_KEY, SPAN, Brief, document
 from ...param_types import Parsed, name_value, nearest
 from ...render import Output, echo_err
 from ...schema import (
@@ -40,27 +37,13 @@ from ...schema import (
     Inline,
     JsonKey,
     KeyColumn,
-    NamedKeys,
     Shape,
     given,
     map_of,
     nullable,
     object_of,
 )
-from .inputs import (
-    Inputs,
-    between_options,
-    command,
-    echo_notes,
-    input_options,
-    opened,
-    progress,
-    spark_options,
-)
-
-if TYPE_CHECKING:
-    from zkgroup.audit.report.writing import AuditReport, ReportPlace
-
+from .inputs import Inputs, between_options, command, input_options, opened
 
 STYLES: dict[Severity, str] = {"error": "bad", "warning": "warn", "info": "dim"}
 _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
@@ -100,19 +83,6 @@ INCIDENT = Shape(
     JsonKey("counts", map_of(COUNT), lambda row: counts_of(row.findings)),
 )
 FINDINGS = document("findings", Shape(FoundIncidents, "incidents", "findings", "skipped"))
-
-
-class ReportFile(NamedTuple):
-    """A file that `audit report` wrote."""
-
-    path: Path
-    bytes: int
-
-
-REPORT_FILE = Shape(ReportFile)
-REPORT = document(
-    "report", NamedKeys(files=Sequence[ReportFile], errors=int, warnings=int, notes=int), rows="files"
-)
 
 
 def _rules(text: str) -> tuple[AnyRule, ...]:
@@ -260,126 +230,6 @@ def echo_skipped(found: Found) -> None:
         reasons = Counter(one.reason for one in found.skipped)
         message = ", ".join(f"{counted(count, 'finding')} ({reason})" for reason, count in reasons.items())
         echo_err(f"not searched for: {message}")
-
-
-@command()
-@click.argument("page", metavar="OUTPUT.html", type=click.Path(path_type=Path, dir_okay=False))
-@input_options(more=False, converted=True)
-@group_option
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    metavar="DIR",
-    help="Folder for findings.json and Parquet, so that several pages fit into one.  [default: the page's]",
-)
-@click.option("--overwrite", is_flag=True, help="Replace files that exist.")
-@click.option("--spark", is_flag=True, help="Compute it with Spark, for histories of days.")
-@spark_options
-@between_options
-def report(
-    page: Path,
-    inputs: Inputs,
-    group: str | None,
-    data_dir: Path | None,
-    overwrite: bool,
-    spark: bool,
-    master: str | None,
-    settings: Sequence[tuple[str, str]],
-    start: PointInTime | None,
-    end: PointInTime | None,
-) -> None:
-    """Write what happened and the findings as one HTML file.
-
-    The file needs no network. Beside it, or in --data-dir, come findings.json and Parquet: findings, owners,
-    offsets, rebalances, sessions. Exit code 3 where there is an error among the findings, or a file is
-    damaged.
-
-    With --spark an input may also be behind a URI, or be what `audit run` wrote; the report is the same.
-
-    \b
-    Example:
-      zkgroup audit report incident.html --input copy/version-2
-    """
-    out = output()
-    if not spark and (master is not None or settings):
-        raise click.UsageError("--master and --set are for --spark")
-    require_columns()
-    from zkgroup.audit.report import writing
-    from zkgroup.audit.report.writing import drafts
-
-    place = writing.ReportPlace(page, data_dir or page.parent)
-    for path in (page, place.folder / writing.JSON):
-        inputs.require_outside(path)
-    writing.require_free(place, overwrite=overwrite)
-    if spark:
-        request = _ReportRequest(inputs, start, end, group)
-        made, written = _with_spark(request, place, master, dict(settings), overwrite=overwrite)
-    else:
-        with opened(inputs) as (source, report), drafts(place.folder) as rows:
-            made = writing.report_of(
-                source, inputs.paths, start=start, end=end, group=group, give=rows.add, progress=report
-            )
-            report("writing the report")
-            written = writing.write_report(place, made, rows, overwrite=overwrite)
-    severities = [one.severity for one in made.found.findings]
-    if not REPORT.print(
-        out,
-        LastTransaction.of(made.found.facts.end_zxid, made.found.facts.end_ms),
-        files=[ReportFile(path, path.stat().st_size) for path in written],
-        errors=severities.count("error"),
-        warnings=severities.count("warning"),
-        notes=severities.count("info"),
-    ):
-        for path in written:
-            echo_err(f"wrote {path}")
-        summary(made.found, made.incidents)
-    if "error" in severities or made.damages:
-        fail_check()
-
-
-class _ReportRequest(NamedTuple):
-    """The extent of a report."""
-
-    inputs: Inputs
-    start: PointInTime | None
-    end: PointInTime | None
-    group: str | None
-
-
-def _with_spark(
-    request: _ReportRequest,
-    place: ReportPlace,
-    master: str | None,
-    settings: dict[str, str],
-    *,
-    overwrite: bool,
-) -> tuple[AuditReport, list[Path]]:
-    """The report and the files. Notes are printed as without Spark."""
-    inputs = request.inputs
-    if not inputs.texts:
-        raise click.UsageError("--spark is for --input: a live ensemble has no logs to read")
-    if shared().zookeeper is not None:
-        raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
-    require_spark()
-    require_inputs(inputs.texts)
-    from zkgroup.audit.report.writing import drafts, write_report
-    from zkgroup.audit.spark.job import report as reported
-
-    with progress() as report, session(master, settings) as spark, drafts(place.folder) as rows:
-        made = reported(
-            spark,
-            inputs.texts,
-            ensemble=inputs.ensemble,
-            chroot=inputs.chroot,
-            start=request.start,
-            end=request.end,
-            group=request.group,
-            give=rows.add,
-            progress=report,
-        )
-        written = write_report(place, made, rows, overwrite=overwrite)
-    echo_notes(made.notes, made.damages)
-    return made, written
 
 
 WIDTH = 80

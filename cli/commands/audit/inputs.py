@@ -32,7 +32,6 @@ from zkgroup.zkfiles.files import list_files
 from ...app import Command, shared
 from ...context import connected, target
 from ...param_types import Parsed, topic_and_partitions
-from ...params import set_option
 from ...render import echo_err
 from ...units import parse_time_ms, time_left
 
@@ -307,15 +306,6 @@ def _one_partition(text: str) -> TopicPartition:
 
 ONE_PARTITION = Parsed("topic:partition", _one_partition)
 """`TOPIC:PARTITION`."""
-
-
-def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--master` and `--set`, as `master` and `settings`."""
-    text = "A setting of Spark, for example spark.driver.memory=8g"
-    function = set_option("settings", text, aliases=["--setting"])(function)
-    return click.option(
-        "--master", metavar="URL", help="Where Spark runs.  [default: that of spark-submit, else local[*]]"
-    )(function)
 
 
 FIRST_AFTER_S = 0.5

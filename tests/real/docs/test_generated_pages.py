@@ -12,13 +12,7 @@ from typing import get_args
 import pytest
 
 import zkgroup
-from docs.tools import (
-    api,
-    errors_page,
-    file_columns_page,
-    library_pages,
-    znodes_page,
-)
+from docs.tools import api, errors_page, file_columns_page, library_pages, znodes_page
 from docs.tools.generate import DOCS, PAGES
 from tests.project import files_below
 from zkgroup.audit.findings.engine import ALL_RULES

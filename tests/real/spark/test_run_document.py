@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from zkgroup_cli.audit_rows import LastTransaction
-from zkgroup_cli.commands.audit.run import RUN, EnsembleFinding, EnsembleIncident, EnsembleRun
+from zkgroup_cli.commands.audit.report import RUN, EnsembleFinding, EnsembleIncident, EnsembleRun
 from zkgroup_cli.schemas import SCHEMAS
 
 from tests.worlds.processes import violations

@@ -21,12 +21,7 @@ from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, TopicMetadata
-from zkgroup.wire.records import (
-    FetchedPartition,
-    FetchedTopic,
-    FetchRequest,
-    FetchResponse,
-)
+from zkgroup.wire.records import FetchedPartition, FetchedTopic, FetchRequest, FetchResponse
 
 
 @on_a_loop

@@ -22,13 +22,7 @@ import pyarrow.parquet as pq
 from zkgroup.audit.findings.load import ACLS
 from zkgroup.audit.findings.rules import Bounds, Finding, Rule
 from zkgroup.audit.findings.tables import ScreenTables, known_rows
-from zkgroup.audit.inputs.events import (
-    BY_SESSION,
-    BY_SUBTREE,
-    SET,
-    SET_ACL,
-    is_of_groups,
-)
+from zkgroup.audit.inputs.events import BY_SESSION, BY_SUBTREE, SET, SET_ACL, is_of_groups
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import (
     AS_CODES,

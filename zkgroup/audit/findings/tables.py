@@ -32,14 +32,7 @@ from zkgroup.audit.inputs.events import (
     Keys,
 )
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.rows import (
-    Columns,
-    Flags,
-    Numbers,
-    fact_rows,
-    last_of_paths,
-    stable_order,
-)
+from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, fact_rows, last_of_paths, stable_order
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.paths import Kind, path_kind
 

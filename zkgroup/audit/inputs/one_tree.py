@@ -12,15 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.source import (
-    Covered,
-    PointInTime,
-    Progress,
-    Rows,
-    SeenTree,
-    Source,
-    quiet,
-)
+from zkgroup.audit.inputs.source import Covered, PointInTime, Progress, Rows, SeenTree, Source, quiet
 from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
 from zkgroup.model.text import named

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.manifest import Folder, OutputFolder
-from zkgroup.audit.inputs.one_tree import (
-    OneTree,
-)
+from zkgroup.audit.inputs.one_tree import OneTree
 from zkgroup.audit.inputs.source import (
     Covered,
     Difference,

@@ -472,8 +472,7 @@ def test_wrong_inputs_and_outputs_are_refused_before_spark_starts(
     def session(*_: object) -> NoReturn:
         raise AssertionError("started")
 
-    for module in ("findings", "run"):
-        monkeypatch.setattr(f"zkgroup_cli.commands.audit.{module}.session", session)
+    monkeypatch.setattr("zkgroup_cli.commands.audit.report.session", session)
     monkeypatch.chdir(tmp_path)
     copy(V394, tmp_path / "in")
     (tmp_path / "file").touch()

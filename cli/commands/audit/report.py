@@ -1,45 +1,185 @@
-"""`zkgroup audit run`: the findings of many folders, by Spark."""
+"""`zkgroup audit report` and `run`: the findings as a page, and of many folders; with Spark."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from zkgroup.audit.findings.engine import ALL_RULES, Skipped
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule
-from zkgroup.audit.incidents.incident import (
-    Incident,
-    NumberedFinding,
-)
+from zkgroup.audit.incidents.incident import Incident, NumberedFinding
 from zkgroup.audit.inputs.opening import path_of
-from zkgroup.audit.inputs.source import PointInTime, is_converted, require_spark
+from zkgroup.audit.inputs.source import PointInTime, is_converted, require_columns, require_spark
 from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 
-from ...app import Command, fail_check, output
-from ...audit_rows import LastTransaction
+from ...app import Command, fail_check, output, shared
+from ...audit_rows import LastTransaction, document
+from ...params import set_option
 from ...render import echo_err
-from ...schema import (
-    Document,
-    Inline,
-    NamedKeys,
-    Shape,
-)
-from .findings import INCIDENT, NUMBERED_FINDING, RULES, bound_option, bounds_given, group_option
+from ...schema import Document, Inline, NamedKeys, Shape
+from .findings import INCIDENT, NUMBERED_FINDING, RULES, bound_option, bounds_given, group_option, summary
 from .inputs import (
+    Inputs,
     between_options,
     chroot_given,
+    command,
     echo_notes,
+    input_options,
+    opened,
     progress,
-    spark_options,
 )
 
 if TYPE_CHECKING:
+    from zkgroup.audit.report.writing import AuditReport, ReportPlace
     from zkgroup.audit.spark.results import Audited
+
+
+def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--master` and `--set`, as `master` and `settings`."""
+    text = "A setting of Spark, for example spark.driver.memory=8g"
+    function = set_option("settings", text, aliases=["--setting"])(function)
+    return click.option(
+        "--master", metavar="URL", help="Where Spark runs.  [default: that of spark-submit, else local[*]]"
+    )(function)
+
+
+class ReportFile(NamedTuple):
+    """A file that `audit report` wrote."""
+
+    path: Path
+    bytes: int
+
+
+REPORT_FILE = Shape(ReportFile)
+REPORT = document(
+    "report", NamedKeys(files=Sequence[ReportFile], errors=int, warnings=int, notes=int), rows="files"
+)
+
+
+@command()
+@click.argument("page", metavar="OUTPUT.html", type=click.Path(path_type=Path, dir_okay=False))
+@input_options(more=False, converted=True)
+@group_option
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Folder for findings.json and Parquet, so that several pages fit into one.  [default: the page's]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace files that exist.")
+@click.option("--spark", is_flag=True, help="Compute it with Spark, for histories of days.")
+@spark_options
+@between_options
+def report(
+    page: Path,
+    inputs: Inputs,
+    group: str | None,
+    data_dir: Path | None,
+    overwrite: bool,
+    spark: bool,
+    master: str | None,
+    settings: Sequence[tuple[str, str]],
+    start: PointInTime | None,
+    end: PointInTime | None,
+) -> None:
+    """Write what happened and the findings as one HTML file.
+
+    The file needs no network. Beside it, or in --data-dir, come findings.json and Parquet: findings, owners,
+    offsets, rebalances, sessions. Exit code 3 where there is an error among the findings, or a file is
+    damaged.
+
+    With --spark an input may also be behind a URI, or be what `audit run` wrote; the report is the same.
+
+    \b
+    Example:
+      zkgroup audit report incident.html --input copy/version-2
+    """
+    out = output()
+    if not spark and (master is not None or settings):
+        raise click.UsageError("--master and --set are for --spark")
+    require_columns()
+    from zkgroup.audit.report import writing
+    from zkgroup.audit.report.writing import drafts
+
+    place = writing.ReportPlace(page, data_dir or page.parent)
+    for path in (page, place.folder / writing.JSON):
+        inputs.require_outside(path)
+    writing.require_free(place, overwrite=overwrite)
+    if spark:
+        request = _ReportRequest(inputs, start, end, group)
+        made, written = _with_spark(request, place, master, dict(settings), overwrite=overwrite)
+    else:
+        with opened(inputs) as (source, report), drafts(place.folder) as rows:
+            made = writing.report_of(
+                source, inputs.paths, start=start, end=end, group=group, give=rows.add, progress=report
+            )
+            report("writing the report")
+            written = writing.write_report(place, made, rows, overwrite=overwrite)
+    severities = [one.severity for one in made.found.findings]
+    if not REPORT.print(
+        out,
+        LastTransaction.of(made.found.facts.end_zxid, made.found.facts.end_ms),
+        files=[ReportFile(path, path.stat().st_size) for path in written],
+        errors=severities.count("error"),
+        warnings=severities.count("warning"),
+        notes=severities.count("info"),
+    ):
+        for path in written:
+            echo_err(f"wrote {path}")
+        summary(made.found, made.incidents)
+    if "error" in severities or made.damages:
+        fail_check()
+
+
+class _ReportRequest(NamedTuple):
+    """The extent of a report."""
+
+    inputs: Inputs
+    start: PointInTime | None
+    end: PointInTime | None
+    group: str | None
+
+
+def _with_spark(
+    request: _ReportRequest,
+    place: ReportPlace,
+    master: str | None,
+    settings: dict[str, str],
+    *,
+    overwrite: bool,
+) -> tuple[AuditReport, list[Path]]:
+    """The report and the files. Notes are printed as without Spark."""
+    inputs = request.inputs
+    if not inputs.texts:
+        raise click.UsageError("--spark is for --input: a live ensemble has no logs to read")
+    if shared().zookeeper is not None:
+        raise click.UsageError("--input and -z exclude each other: files or the live ensemble")
+    require_spark()
+    require_inputs(inputs.texts)
+    from zkgroup.audit.report.writing import drafts, write_report
+    from zkgroup.audit.spark.job import report as reported
+
+    with progress() as report, session(master, settings) as spark, drafts(place.folder) as rows:
+        made = reported(
+            spark,
+            inputs.texts,
+            ensemble=inputs.ensemble,
+            chroot=inputs.chroot,
+            start=request.start,
+            end=request.end,
+            group=request.group,
+            give=rows.add,
+            progress=report,
+        )
+        written = write_report(place, made, rows, overwrite=overwrite)
+    echo_notes(made.notes, made.damages)
+    return made, written
 
 
 class EnsembleIncident(NamedTuple):
