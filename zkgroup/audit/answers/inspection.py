@@ -1,4 +1,4 @@
-"""Finds how far each file of an input is good."""
+"""The health of each file of an input."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
 
 
 def health_of(inputs: Iterable[Path], history: History | None = None) -> Iterator[FileHealth]:
-    """That of each file of these folders of servers, by zxid, and of these exports.
+    """The health of each file of these folders of servers, by zxid, and of these exports.
 
-    Logs that were read whole for the history of these inputs are not read once more. Parquet that `audit run`
-    wrote has none of their files. Raises NotZooKeeperFileError for what is neither.
+    Logs that were read whole for the history of these inputs are not read again. Parquet that `audit run`
+    wrote has none of these files. Raises NotZooKeeperFileError for any other input.
     """
     servers = () if history is None else history.ensemble.servers
     seen = {path: each for server in servers for path, each in server.seen_logs.items()}
@@ -41,7 +41,7 @@ def health_of(inputs: Iterable[Path], history: History | None = None) -> Iterato
 
 
 def inspected(path: Path, kind: str) -> FileHealth:
-    """One that cannot be read, or is something else than its name says, is damaged like any other."""
+    """The health of a file; one that cannot be read, or is not what its name says, is damaged."""
     try:
         return _INSPECTORS[kind](path)
     except NotZooKeeperFileError as error:
@@ -61,7 +61,7 @@ def inspected(path: Path, kind: str) -> FileHealth:
 def holes_of(files: Sequence[FileHealth]) -> list[Hole]:
     """The zxids between these logs, and up to the newest snapshot, that are in none of them.
 
-    Transactions had them. The logs of a server that was sent a snapshot by its leader have such a hole too.
+    Transactions had them. The logs of a server to which its leader sent a snapshot have such a hole too.
     """
     logs = sorted(
         (one.first_zxid or 0, one.last_zxid or 0) for one in files if one.kind == LOG and one.records

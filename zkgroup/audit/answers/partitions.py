@@ -1,7 +1,7 @@
-"""One partition of one group through time: who owned it, what its offset held, and who wrote that.
+"""One partition of one group through time: its owners, its offsets, and the writers of both.
 
 Findings, the views of owners and offsets, and the report share it. A claim by zkgroup writes the offset too,
-in the transaction that creates the owner and after it: that is no commit (recipes 11).
+behind the create of the owner in the same transaction: that is no commit.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from zkgroup.znodes.consumers import Offset, Owner, owners_path
 from zkgroup.znodes.paths import path_kind
 
 _SAFE_DIGITS: Final = 18
-"""So many are below 2**63 whatever they are; almost every offset is so, and there are many."""
+"""So many digits are below 2**63, whatever they are; almost every offset has no more."""
 
 
 class GroupPartition(NamedTuple):
-    """One partition as one group has it."""
+    """A partition of a topic in a group."""
 
     group: str
     topic_partition: TopicPartition
 
 
 def rows_by_partition(events: Iterable[Event]) -> Mapping[GroupPartition, list[Event]]:
-    """The rows of owners and offsets, each partition's in order; partitions in order. Memory: these rows."""
+    """The rows of owners and offsets by partition, both in order. Memory: these rows."""
     found: dict[GroupPartition, list[Event]] = {}
     for event in events:
         place = path_kind(event.path)
@@ -43,7 +43,7 @@ def rows_by_partition(events: Iterable[Event]) -> Mapping[GroupPartition, list[E
 
 
 def require_partition(partition: TopicPartition, shown: Collection[GroupPartition], facts: Facts) -> None:
-    """Raises NotFoundError for a partition that neither rows of a group nor its topic show."""
+    """Raises NotFoundError for a partition that neither the rows of a group nor the topic show."""
     known = {
         where.topic_partition.partition for where in shown if where.topic_partition.topic == partition.topic
     }
@@ -63,9 +63,9 @@ class OwnerLife(NamedTuple):
     """One existence of an owner znode."""
 
     thread: str
-    """The text of the znode, what is no UTF-8 replaced."""
+    """The text of the znode; bytes that are no UTF-8 are replaced."""
     session: int
-    """That created it; 0 for one of a snapshot that is not ephemeral."""
+    """The session that created it; 0 for an owner of a snapshot that is not ephemeral."""
     from_zxid: int
     from_ms: int
     to_zxid: int | None = None
@@ -74,7 +74,7 @@ class OwnerLife(NamedTuple):
     ender: int | None = None
     """The session that deleted it, or that ended."""
     is_ephemeral: bool = True
-    """False for one that no session holds: `persistent_znode` reports it."""
+    """False for an owner that no session holds: `persistent_znode` reports it."""
 
     def is_of(self, member: str) -> bool:
         """True if the text names this member."""
@@ -94,12 +94,12 @@ def members_named(thread: str) -> tuple[str, ...]:
 
 
 def thread_of(event: Event) -> str:
-    """The text of an owner znode, what is no UTF-8 replaced."""
+    """The text of an owner znode; bytes that are no UTF-8 are replaced."""
     return (event.data or b"").decode("utf-8", "replace")
 
 
 def owner_lives(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[OwnerLife]:
-    """Every ownership of a partition, out of its owner rows in order; the last may be open."""
+    """Every ownership of a partition, from its owner rows in order; the last may be open."""
     current: OwnerLife | None = None
     for event in rows:
         if event.op in ("create", "delete"):
@@ -111,7 +111,7 @@ def owner_lives(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[Owner
 
 
 def owners_of(events: Iterable[Event], facts: Facts) -> list[OwnerLife]:
-    """The same out of all rows of a partition, refused ones too."""
+    """Every ownership of a partition, from all its rows, refused ones too."""
     rows = (event for event in events if event.applied and path_kind(event.path).kind == "owner")
     return list(owner_lives(rows, (), facts))
 
@@ -122,13 +122,13 @@ def _claimed(event: Event) -> OwnerLife:
 
 
 def is_session_end(facts: Facts, event: Event) -> bool:
-    """True if a deletion came of the end of a session, and was not asked for by itself."""
+    """True if a deletion came with the end of a session, and was no request."""
     life = facts.sessions.get(event.session)
     return event.synthetic or (life is not None and life.to_zxid == event.zxid)
 
 
 def _ended(life: OwnerLife, event: Event, facts: Facts) -> OwnerLife:
-    """The life, over. A create ends it only where the log has a hole: its deletion is not known."""
+    """The life with its end. A create ends it only where the log has a hole, so the deletion is unknown."""
     if event.op == "create":
         return life._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by="session_end")
     how: EndedBy = "deleted_by_other"
@@ -138,16 +138,16 @@ def _ended(life: OwnerLife, event: Event, facts: Facts) -> OwnerLife:
 
 
 class OffsetWrite(NamedTuple):
-    """One write of the offset, on the state just before it."""
+    """One write of the offset, with the state just before it."""
 
     event: Event
     offset: int | None
-    """None where it is no number; negative means "none"."""
+    """The offset; None where it is no number; a negative one means "none"."""
     previous: int | None
-    """That of the znode before, in the same life; None where it held nothing, or that is not known."""
+    """The offset before in the same life of the znode; None where it had none, or that is not known."""
     holder: OwnerLife | None
     holder_known: bool
-    """False as long as no row of the owner was seen: it may have no owner, or one from before the history."""
+    """False before the first row of the owner: there may be an owner from before the history."""
     is_claim: bool
 
     @property
@@ -164,7 +164,7 @@ class OffsetWrite(NamedTuple):
 
 
 class PartitionStep(NamedTuple):
-    """One row of a partition, with what it did."""
+    """One row of a partition, with its effect."""
 
     event: Event
     is_owner: bool
@@ -181,7 +181,7 @@ class PartitionStep(NamedTuple):
 
 
 def partition_steps(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[PartitionStep]:
-    """Every row of a partition with what it did to owner and offset. Several rules share it."""
+    """Every row of a partition with its effect on owner and offset. Several rules share it."""
     owners = f"{owners_path(key[0])}/"
     holder: OwnerLife | None = None
     value: int | None = None
@@ -199,8 +199,8 @@ def partition_steps(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[P
             exists, value = False, None
         elif event.op in ("create", "set"):
             offset, previous = _number(event), value if event.op == "set" else None
-            # Behind its owner's create, and only what was there, or "none": one that moves the offset with
-            # its claim has committed.
+            # A write behind its owner's create, of the offset before or of "none"; one that moves the offset
+            # with its claim has committed.
             is_claim = (
                 holder is not None
                 and holder.from_zxid == event.zxid
@@ -229,29 +229,29 @@ class OffsetRow(NamedTuple):
     """One write."""
 
     zxid: int
-    """Of what a snapshot holds: of its create."""
+    """The zxid of the write; for a znode of a snapshot that of its create."""
     time_ms: int
-    """Of what a snapshot holds: when it was last written."""
+    """The time of the write; for a znode of a snapshot that of its last write."""
     session: int
-    """0 for what a snapshot holds: it does not say who wrote."""
+    """The session that wrote; 0 for a znode of a snapshot, which does not have it."""
     members: tuple[str, ...]
-    """Of the group, in this session."""
+    """The members of the group in this session."""
     kind: OffsetKind
-    """`claim`: a claim by zkgroup, which writes what was there. `reset`: an operator's, by its marker."""
+    """`claim`: a claim by zkgroup, which writes the same offset. `reset`: an operator's, by its marker."""
     offset: int | None
-    """None where it is no number, and for a deletion; negative means "none"."""
+    """The offset; None where it is no number, and for a deletion; a negative one means "none"."""
     previous: int | None
-    """That of the znode before, in the same life."""
+    """The offset before in the same life of the znode."""
     owned: bool | None
     """True if the writer owned the partition; None where that is not known."""
     owner: str | None
     """The thread that the owner znode named."""
     is_rewind: bool
-    """True if a commit or a reset is lower than what was there."""
+    """True if a commit or a reset is lower than the offset before."""
 
 
 def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[OffsetRow]:
-    """The writes of the offset of one partition, out of its rows in order."""
+    """The writes of the offset of one partition, from its rows in order."""
 
     @cache
     def members(session: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Sessions, and the rows of partitions, out of the parts of a history in columns."""
+"""Sessions and the rows of partitions, from the parts of a history in columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _At = tuple[int, int]
 class SessionsBuilder:
     """Takes the parts of a history in order, with the ends of all ephemerals. Memory: the sessions.
 
-    Which transaction ended a session is known at the end, so those that may have are counted apart.
+    The transaction that ended a session is known only at the end, so candidates are counted apart.
     """
 
     def __init__(self) -> None:
@@ -45,12 +45,12 @@ class SessionsBuilder:
         self._lost_at: Counter[_At] = Counter()
         self._writes: Counter[int] = Counter()
         self._last: dict[int, _At] = {}
-        """Of each session zxid and time of its last transaction that ended none."""
+        """The zxid and time of the last transaction of each session that ended no session."""
         self._ends: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
-        """By session, of each transaction that may have ended it: its time, and 1 for a write or 0."""
+        """By session, for each transaction that may have ended it: its time, and 1 for a write or 0."""
 
     def add(self, columns: Columns) -> None:
-        """One part; what stood before is the first one."""
+        """Adds one part; the seeds are the first one."""
         self._ephemerals.added(columns)
         closes = np.unique(columns.zxid[columns.op == CLOSE_SESSION])
         has_session, is_end = columns.session != 0, np.isin(columns.zxid, closes)
@@ -71,7 +71,7 @@ class SessionsBuilder:
             of_session[int(all_.zxid[place])] = int(all_.time_ms[place]), int(not all_.opens[place])
 
     def rows(self, facts: Facts) -> list[SessionRow]:
-        """Every session of a history, by its beginning."""
+        """Every session of the history, by its beginning."""
         living = self._ephemerals.living
         return by_beginning(
             self._row(life, facts, living.get(session, 0)) for session, life in facts.sessions.items()

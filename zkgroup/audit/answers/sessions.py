@@ -1,4 +1,4 @@
-"""One row a session: when it lived, how it ended, how silent it was, what it was."""
+"""One row a session: its life, its end, its silence and its members."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SessionEnd = Literal["closed", "expired", "open"]
 
 
 class SessionRow(NamedTuple):
-    """Fields that are not known are None: a history may begin after a session did."""
+    """One session. Fields that are not known are None: a history may begin after a session did."""
 
     session: int
     server: int
-    """The `myid` of the server that issued it, from its top byte: a hint."""
+    """The `myid` of the server that issued it, from its top byte, which is only a hint."""
     timeout_ms: int | None
     from_zxid: int | None
     from_ms: int | None
@@ -24,15 +24,15 @@ class SessionRow(NamedTuple):
     ended: SessionEnd
     """Exact: an expiry is a close that no client asked for."""
     writes: int
-    """Its transactions, refused ones too, without its end."""
+    """The number of its transactions, refused ones too, without its end."""
     silence_ms: int | None
-    """From its last write, or its beginning, to its end or the end of the history."""
+    """The time from its last write, or its beginning, to its end or the end of the history."""
     ephemerals: int
-    """Ephemeral znodes that were deleted at its end, or that it has at the end of the history."""
+    """The ephemerals that were deleted at its end, or that it has at the end of the history."""
     created: int
-    """Ephemerals that it made within the history, or had at its beginning."""
+    """The ephemerals that it created within the history, or had at its beginning."""
     members: tuple[tuple[str, str], ...]
-    """Group and member id of its registrations."""
+    """The group and member id of its registrations."""
     brokers: tuple[str, ...]
     was_controller: bool
 
@@ -40,7 +40,7 @@ class SessionRow(NamedTuple):
 def session_row(
     life: SessionLife, facts: Facts, *, writes: int, last_ms: int | None, created: int, ephemerals: int
 ) -> SessionRow:
-    """The row of a session, whose last write was at `last_ms`, of what was counted of it."""
+    """The row of a session whose last write was at `last_ms`, from the counts of it."""
     end_ms = facts.end_ms if life.to_ms is None else life.to_ms
     return SessionRow(
         life.session,
@@ -62,5 +62,5 @@ def session_row(
 
 
 def by_beginning(rows: Iterable[SessionRow]) -> list[SessionRow]:
-    """By the zxid of the creation; those from before come first."""
+    """The sessions by the zxid of their creation; those from before the history come first."""
     return sorted(rows, key=lambda row: (-1 if row.from_zxid is None else row.from_zxid, row.session))

@@ -1,4 +1,4 @@
-"""The rule of attribution, by which findings become incidents; docs/incidents.md has it as a table."""
+"""The rule by which findings become incidents; docs/incidents.md has it as a table."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from zkgroup.audit.incidents.titles import title_of
 from zkgroup.audit.inputs.facts import Facts, is_member
 
 APART_MS = 600_000
-"""Findings with one cause that are further apart are two incidents."""
+"""Findings with one cause that are further apart than this are two incidents."""
 REBALANCE_MS = 30_000
-"""A restart, or a change of the membership, that leaves no partition longer without an owner is a note."""
+"""A restart or change of the membership is a note if no partition is longer without an owner."""
 _ACTS: dict[CauseKind, str] = {
     "foreign write": "Find the client behind the session and stop it. Then restart the members that went on"
     " without their partitions, and set offsets with `zkgroup offsets`, which leaves a marker.",
@@ -56,7 +56,7 @@ _MEMBER_ACT = (
     " `zkgroup offsets`, which leaves a marker."
 )
 _WRITES: frozenset[CauseKind] = frozenset(("foreign write", "operator reset", "orphaned claim"))
-"""Causes that have their place from their first finding, where nothing before shows it."""
+"""Causes that begin at their first finding, where nothing before shows their beginning."""
 
 
 def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
@@ -71,7 +71,7 @@ def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
 
 
 def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
-    """Findings with one cause, apart where nothing was for long. Notes stay together."""
+    """Yields the findings with one cause, apart where there was none for long. Notes stay together."""
     if cause.kind == "note":
         yield list(findings)
         return
@@ -109,7 +109,7 @@ def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Incide
 
 
 def _span(cause: Cause, findings: Sequence[Finding]) -> tuple[int | None, int | None, int | None, int | None]:
-    """Zxids, then times, from the first finding to the last; with the cause, unless that was long before."""
+    """The zxids and times from the first finding, or the cause if that is not long before, to the last."""
     starts, ends = [(one.from_zxid, one.from_ms) for one in findings], list(map(_end, findings))
     lasts = any(zxid is None for zxid, _ in ends)
     zxid, ms, first_ms = cause.zxid, cause.time_ms, min(_known(ms for _, ms in starts), default=None)
@@ -126,7 +126,7 @@ def _known(numbers: Iterable[int | None]) -> list[int]:
 
 
 def _end(one: Finding) -> tuple[int | None, int | None]:
-    """The end of a finding; of an election its moment, however long that controller stayed."""
+    """The end of a finding; for an election its moment, however long that controller stayed."""
     is_storm = one.severity != "info" and one.to_zxid is not None
     if one.finding == "controller_election" and not is_storm:
         return one.from_zxid, one.from_ms
@@ -161,15 +161,15 @@ def _act(cause: Cause, findings: Sequence[Finding], facts: Facts) -> str:
 
 
 def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:
-    """The rules to ask where only the findings of some are wanted: others say what caused those.
+    """The rules to run where only the findings of some are wanted: others show the causes of those.
 
-    Rules about whole files cause nothing; of them only those in `only`.
+    Rules about whole files show no causes, so of them only those in `only` run.
     """
     return [rule for rule in ALL_RULES if rule in only or isinstance(rule, Rule)]
 
 
 def only_of(only: Sequence[AnyRule], found: Found, told: FoundIncidents) -> tuple[Found, FoundIncidents]:
-    """The findings of some rules, and the incidents that have one, whole; numbers stay."""
+    """The findings of some rules, and each incident that has one, whole, with its number."""
     names = {rule.name for rule in only}
     rows = [one for one in told.findings if one.finding.finding in names]
     numbers = {one.incident for one in rows}

@@ -16,11 +16,11 @@ from zkgroup.audit.incidents.incident import CONTROLLER, Cause
 from zkgroup.audit.inputs.facts import Facts, Life, SessionLife, members_of
 
 TOGETHER_MS = 15_000
-"""Brokers that left within such a time of each other left together."""
+"""Brokers that left no further apart than this left together."""
 BEFORE_MS, AFTER_MS = 60_000, 30_000
-"""A finding that begins so long before ZooKeeper noticed that brokers left, or after, is caused by that."""
+"""Departures of brokers cause the findings that begin so long before ZooKeeper noticed them, or after."""
 NEAR_MS = 600_000
-"""A deletion of a claim explains commits on its partition for so long."""
+"""A deletion of a claim is the cause of commits on its partition for so long."""
 STORM = "a storm of "
 _CONTROLLERS = frozenset(("controller_election", "controller_epoch_gap", "deposed_controller_write"))
 _OF_DEPARTURES = frozenset(
@@ -32,16 +32,16 @@ _OF_DEPARTURES = frozenset(
 
 
 class _ByZxid:
-    """Findings in order, for lookups by zxid. Those of one list overlap seldom."""
+    """Findings in order, for lookups by zxid. Those of one list seldom overlap."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._findings = sorted(findings, key=_start)
         self._starts = list(map(_start, self._findings))
         self._longest_until = list(accumulate(map(_until, self._findings), max))
-        """Of the findings up to here: the last zxid that one of them holds at."""
+        """For each finding the last zxid at which it or one before it holds."""
 
     def overlapping(self, from_zxid: int, to_zxid: int | None) -> Finding | None:
-        """The latest that has a zxid in common with a range of them; None for `to_zxid` is the end."""
+        """The latest finding that has a zxid in common with a range; None for `to_zxid` is the end."""
         place = bisect_right(self._starts, inf if to_zxid is None else to_zxid)
         while place and self._longest_until[place - 1] >= from_zxid:
             place -= 1
@@ -50,11 +50,11 @@ class _ByZxid:
         return None
 
     def at(self, zxid: int) -> Finding | None:
-        """The latest that holds at a zxid."""
+        """The latest finding that holds at a zxid."""
         return self.overlapping(zxid, zxid)
 
     def before(self, zxid: int) -> Finding | None:
-        """The latest that begins at or before a zxid."""
+        """The latest finding that begins at or before a zxid."""
         place = bisect_right(self._starts, zxid)
         return self._findings[place - 1] if place else None
 
@@ -68,14 +68,14 @@ def _until(one: Finding) -> float:
 
 
 def _unexplained(one: Finding) -> Cause:
-    """For what the log shows no cause of."""
+    """The cause for a finding whose cause the log does not show."""
     if one.severity == "info":
         return Cause("note", what=one.finding)
     return Cause("state", one.group, one.finding)
 
 
 class _Departure(NamedTuple):
-    """Brokers that left together, from the time of the cause on."""
+    """Brokers that left together, with the time of the cause."""
 
     cause: Cause
     from_zxid: int
@@ -84,7 +84,7 @@ class _Departure(NamedTuple):
 
 
 def _departures(facts: Facts) -> list[_Departure]:
-    """Brokers whose registration ended with their session, those together that left together."""
+    """The brokers whose registration ended with their session, grouped where they left together."""
     gone = []
     for broker, lives in facts.brokers.items():
         for life in lives:
@@ -111,7 +111,7 @@ class Causes:
         ends = {life.to_zxid: life for life in facts.sessions.values() if life.to_zxid is not None}
         self._groups = {name: _GroupCauses(name, each, facts, ends) for name, each in of_group.items()}
         self.foreign_writes: dict[int, Cause] = {}
-        """By session that wrote owners it may not: the cause, of the group whose findings come first."""
+        """By session that wrote owners without right: the cause, from the group whose findings come first."""
         for group in self._groups.values():
             self.foreign_writes = {**group.foreign_writes, **self.foreign_writes}
         self._facts = facts
@@ -122,7 +122,7 @@ class Causes:
         self._requests = {one.to_zxid: one for one in moves if one.to_zxid is not None}
         self._broker_sessions = {life.session for lives in facts.brokers.values() for life in lives}
         self._controllers: dict[int, Cause] = {}
-        """By zxid at which a controller was elected: what made that election."""
+        """The causes of elections, by the zxid at which a controller was elected."""
         before: Life | None = None
         last: Cause | None = None
         for life in facts.controllers:
@@ -132,7 +132,7 @@ class Causes:
             before = life
 
     def of(self, one: Finding) -> Cause:
-        """The cause of one of the findings; every one has one."""
+        """The cause of one of the findings; each has one."""
         if one.group is not None:
             return self._groups[one.group].of(one)
         cause = None
@@ -149,7 +149,7 @@ class Causes:
         return Cause("controller storm", None, "", None, storm.from_zxid, storm.from_ms) if storm else None
 
     def _departure(self, one: Finding) -> Cause | None:
-        """The brokers whose leaving it is of: the first near its beginning."""
+        """The cause in a departure of brokers: the first departure near the beginning of the finding."""
         if one.from_ms is None:
             return None
         if one.finding in ("broker_flapping", "session_end"):
@@ -198,12 +198,12 @@ class Causes:
         return Cause("controller change", None, "", before.session, before.to_zxid, before.to_ms)
 
     def _is_foreign(self, life: Life) -> bool:
-        """True if no broker has this session; where none is known that says nothing."""
+        """True if sessions of brokers are known and this is none of them."""
         return bool(self._broker_sessions) and life.session not in self._broker_sessions
 
 
 def _foreign(session: int, zxid: int, time_ms: int, last: Cause | None) -> Cause:
-    """Of the same session as the election before: the same."""
+    """The foreign write of a session; the cause of the election before, if that is of the same session."""
     if last is not None and last.kind == "foreign write" and last.session == session:
         return last
     return Cause("foreign write", None, CONTROLLER, session, zxid, time_ms)
@@ -214,12 +214,12 @@ _Where = tuple[str | None, int | None]
 
 
 class _GroupCauses:
-    """The causes of the findings of one group."""
+    """The causes of findings of one group."""
 
     def __init__(
         self, group: str, findings: Iterable[Finding], facts: Facts, ends: Mapping[int, SessionLife]
     ) -> None:
-        """`ends` are the sessions that ended, by zxid: the same for all groups."""
+        """`ends` are the sessions that ended, by zxid, the same for all groups."""
         self._group, self._facts, self._ends = group, facts, ends
         by_name: dict[str, list[Finding]] = defaultdict(list)
         for one in findings:
@@ -230,12 +230,12 @@ class _GroupCauses:
         self._unowned_of = _by_partition(by_name["unowned_interval"])
         self._rebalances, self._storms = _ByZxid(by_name["rebalance"]), _ByZxid(by_name["rebalance_storm"])
         self._of_begun: dict[int, Cause] = {}
-        """By zxid of the first row of a rebalance."""
+        """The causes of rebalances, by the zxid of the first row."""
         self._members = facts.members.get(group, ())
         self._restarts = list(_restarts(self._members, facts))
         self._claimants = {one.session for one in claims}
         self.foreign_writes: dict[int, Cause] = {}
-        """By session that wrote owners of this group that it may not: the cause."""
+        """The causes by session that wrote owners of this group without right."""
         for one in sorted([*thefts, *claims], key=_start):
             if one.session is not None:
                 session, zxid, ms = self._writer(one), one.from_zxid, one.from_ms
@@ -252,10 +252,10 @@ class _GroupCauses:
             *map(self._unreadable_registration, self._unreadable),
         ]
         self._begins = sorted(begins, key=lambda cause: cause.zxid or 0)
-        """The causes of rebalances in which they lie."""
+        """The causes that lie in rebalances, in order."""
 
     def of(self, one: Finding) -> Cause:
-        """The cause of a finding; every finding of the group has one."""
+        """The cause of a finding; each finding of the group has one."""
         match one.finding:
             case "zombie_commit" | "offset_regression" | "double_ownership":
                 return self._of_offset(one)
@@ -279,12 +279,12 @@ class _GroupCauses:
         return self.foreign_writes.get(session) or Cause("foreign write", self._group, "owners", session)
 
     def _by_claim(self, claims: _ByZxid, one: Finding) -> Cause | None:
-        """The latest of these claims at the time of a finding."""
+        """The cause in the latest of these claims at the time of a finding."""
         claim = claims.overlapping(_start(one), one.to_zxid)
         return None if claim is None or claim.session is None else self._foreign_write(claim.session)
 
     def _writer(self, one: Finding) -> int:
-        """The session that claimed, or deleted a claim; where a member deleted one, that of the claim."""
+        """The session that claimed or deleted a claim; if a member deleted it, the session of the claim."""
         session = one.session or 0
         if one.finding != "claim_stolen":
             return session
@@ -328,7 +328,7 @@ class _GroupCauses:
         return self._of_rebalance(rebalance) if rebalance else Cause("membership change", self._group)
 
     def _of_rebalance(self, one: Finding) -> Cause:
-        """The beginning of it: a foreign write, a registration or an expiry, else the membership."""
+        """The cause of a rebalance: a foreign write, a registration or an expiry, else the membership."""
         rebalance = self._rebalances.at(_start(one)) or one
         start = _start(rebalance)
         if start not in self._of_begun:
@@ -364,7 +364,7 @@ class _GroupCauses:
         return Cause("expiry", self._group, what, life.session, life.to_zxid, life.to_ms)
 
     def _names(self, session: int) -> set[str]:
-        """The members that a session ever was."""
+        """The members that a session ever registered, as text."""
         return {member for _, member in members_of(self._facts, session, self._group)}
 
     def _expired_before(self, session: int, zxid: int) -> SessionLife | None:
@@ -378,7 +378,7 @@ class _GroupCauses:
         return None
 
     def _returned(self, start: int, end: float) -> Cause | None:
-        """The expiry of a member that came back in a rebalance, where it was not long before."""
+        """The expiry, not long before a rebalance, of a member that came back in it."""
         for life in self._members:
             if start <= life.from_zxid <= end:
                 expired = self._expired_before(life.session, life.from_zxid)
@@ -392,8 +392,8 @@ class _GroupCauses:
 
 
 def _restarts(members: Iterable[Life], facts: Facts) -> Iterator[tuple[Life, int]]:
-    """Registrations whose session was closed, each with the zxid of the member's next one, which came within
-    that session's timeout and is of another session."""
+    """The registrations whose session was closed, each with the zxid of the member's next one, which came in
+    the timeout of that session and is of another session."""
     last: dict[str, Life] = {}
     for life in members:
         left = last.get(member_of(life))

@@ -1,4 +1,4 @@
-"""An incident: cause, damage, the findings in it, the words for cause and damage, and the JSON document.
+"""An incident: its cause, damage and findings, the texts about cause and damage, and the JSON document.
 
 The document is of the schema `zkgroup.audit_findings/1`.
 """
@@ -18,7 +18,7 @@ from zkgroup.model.text import duration_text, hex_session, iso_time, named
 from zkgroup.znodes.controller import ControllerRegistration
 
 CONTROLLER = ControllerRegistration.path()
-"""The target of a foreign write, where it was no group's."""
+"""The target of a foreign write that is of no group."""
 
 CauseKind = Literal[
     "foreign write",
@@ -39,11 +39,11 @@ CauseKind = Literal[
     "state",
     "note",
 ]
-"""`state` is what the log shows no cause of; `note` brings findings of severity info together by name."""
+"""`state` is for findings without a cause in the log; `note` joins findings of severity info by name."""
 
 
 class Cause(NamedTuple):
-    """The origin of an incident; findings with equal causes are one incident."""
+    """The cause of an incident; findings with equal causes are one incident."""
 
     kind: CauseKind
     group: str | None = None
@@ -62,11 +62,11 @@ class PartitionDamage(NamedTuple):
     topic: str
     partition: int
     delivered_again: int = 0
-    """Records at least: how far offsets were set back."""
+    """The records, at least, by which offsets were set back."""
     unowned_ms: int = 0
     """The time in which no member owned it."""
     leaderless_ms: int = 0
-    """The time in which it had no leader that was registered."""
+    """The time in which it had no registered leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,9 @@ class Incident:
     act: str
     """The advice to an operator."""
     findings: tuple[Finding, ...]
-    """In the order of the audit."""
+    """The findings in the order of the audit."""
     number: int = 0
-    """Its place among those of an audit, from 1."""
+    """Its place among the incidents of an audit, from 1."""
 
 
 class NumberedFinding(NamedTuple):
@@ -100,7 +100,7 @@ class NumberedFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundIncidents:
-    """The findings of an audit, brought together. Findings are in the order of the audit."""
+    """The incidents of an audit, and its findings in their order."""
 
     incidents: Sequence[Incident]
     findings: Sequence[NumberedFinding]
@@ -120,7 +120,7 @@ def cause_text(cause: Cause) -> str:
 
 
 def damage_text(damage: Sequence[PartitionDamage]) -> str:
-    """The cost, summed, with the partitions that cost most; empty where nothing is known."""
+    """The text about the damage, summed, with the worst partitions; empty where nothing is known."""
     parts = []
     for attribute, what, text in (
         ("delivered_again", "records delivered again at least", "{:,}".format),
@@ -141,7 +141,7 @@ _Where = tuple[str | None, str, int]
 
 
 def rewind_of(one: Finding) -> tuple[int, int] | None:
-    """The offset before an `offset_regression` and behind it, from its detail; None for other findings."""
+    """The offsets before and behind an `offset_regression`, from its detail; None for other findings."""
     written = _WRITTEN.match(one.detail) if one.finding == "offset_regression" else None
     return None if written is None else (int(written["before"]), int(written["after"]))
 
@@ -154,7 +154,7 @@ def length_ms(one: Finding, facts: Facts) -> int:
 
 
 def damage_of(findings: Iterable[Finding], facts: Facts) -> tuple[PartitionDamage, ...]:
-    """The damage of each partition that has some, in the order of group, topic and partition."""
+    """The damage of each partition that has any, in the order of group, topic and partition."""
     again, unowned, leaderless = Counter[_Where](), Counter[_Where](), Counter[_Where]()
     for one in findings:
         if one.topic is None or one.partition is None or one.severity == "info":
@@ -172,24 +172,24 @@ def damage_of(findings: Iterable[Finding], facts: Facts) -> tuple[PartitionDamag
 
 
 class SummaryRow(NamedTuple):
-    """A group, or with None everything that is about no group."""
+    """The summary of one group, or, with None, of all that is about no group."""
 
     group: str | None
     members: int
-    """Registered at the end; brokers where the group is None."""
+    """The members that are registered at the end; brokers where the group is None."""
     rebalances: int
-    """Controller elections where the group is None."""
+    """The rebalances; controller elections where the group is None."""
     expiries: int
-    """Sessions of its members, or of brokers, that expired."""
+    """The sessions of its members, or of brokers, that expired."""
     errors: int
     warnings: int
     notes: int
     worst: str | None
-    """The title of the first of the worst incidents; None where there is none but notes."""
+    """The title of the first of the worst incidents; None where there are only notes."""
 
 
 def summaries(incidents: Iterable[Incident], facts: Facts) -> list[SummaryRow]:
-    """Groups with errors first, then with warnings, then by name; what is about no group comes last."""
+    """The summaries: groups with errors first, then with warnings, then by name; last that of no group."""
     of_group: dict[str | None, list[Incident]] = defaultdict(list)
     for one in incidents:
         of_group[one.group].append(one)
@@ -219,7 +219,7 @@ SCHEMA = "zkgroup.audit_findings/1"
 
 
 def findings_document(found: Found, incidents: FoundIncidents) -> dict[str, Any]:
-    """The whole document, with the incidents of `found`; `as_of` is the last transaction that was read."""
+    """The whole document; `as_of` is the last transaction that was read."""
     return {
         "schema": SCHEMA,
         "as_of": as_of(found.facts),
@@ -230,7 +230,7 @@ def findings_document(found: Found, incidents: FoundIncidents) -> dict[str, Any]
 
 
 def incident_fields(one: Incident) -> dict[str, Any]:
-    """One incident."""
+    """An incident in the document."""
     return {
         "number": one.number,
         "title": one.title,
@@ -245,7 +245,7 @@ def incident_fields(one: Incident) -> dict[str, Any]:
 
 
 def finding_fields(one: Finding) -> dict[str, Any]:
-    """One finding."""
+    """A finding in the document."""
     return {
         "finding": one.finding,
         "severity": one.severity,
@@ -264,12 +264,12 @@ def _times(one: Finding | Incident) -> dict[str, Any]:
 
 
 def counts_of(findings: Iterable[Finding]) -> dict[str, int]:
-    """The number of findings of each name, the most first."""
+    """The number of findings of each name, the largest first."""
     return dict(Counter(one.finding for one in findings).most_common())
 
 
 def cause_fields(cause: Cause) -> dict[str, Any] | None:
-    """A cause, as far as the log shows it; None where it shows none."""
+    """A cause in the document, as far as the log shows it; None where it shows none."""
     if cause.kind in ("state", "note"):
         return None
     return {
@@ -282,5 +282,5 @@ def cause_fields(cause: Cause) -> dict[str, Any] | None:
 
 
 def as_of(facts: Facts) -> dict[str, Any]:
-    """The last transaction that was read."""
+    """The last transaction that was read, in the document."""
     return {"zxid": max(facts.end_zxid, 0), "time": iso_time(facts.end_ms)}

@@ -1,4 +1,4 @@
-"""The words for incidents: their titles, and those for several findings of one name."""
+"""The titles of incidents, and the words for several findings of one name."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ NOTES: Mapping[str, str] = {
     "session_leak": "idle session(s) kept alive",
     "open_acl": "finding(s) about ACLs",
 }
-"""The word for findings of a name: `(s)` is for more than one; behind `|` stands another word for those."""
+"""The word for findings of a name: `(s)` is added for more than one; behind `|` is another word for them."""
 
 
 def called(name: str, count: int) -> str:
-    """The word for so many findings of a name, without the number."""
+    """The word for this many findings of a name, without the number."""
     one, _, many = NOTES[name].partition("|")
     return one.replace("(s)", "") if count == 1 else (many or one).replace("(s)", "s")
 
@@ -89,7 +89,7 @@ def title_of(
     from_ms: int | None,
     facts: Facts,
 ) -> str:
-    """One sentence without a full stop, with the time before it at which the incident begins."""
+    """The title: one sentence without a full stop, behind the time at which the incident begins."""
     sentence = _Told(cause, findings, damage, facts).sentence()
     if cause.kind == "note" or from_ms is None:
         return sentence
@@ -180,7 +180,7 @@ class _Told:
         return f"{self._who}{did}{self._rewinds}{self._waited}"
 
     def _foreign_offsets(self) -> str:
-        """The partitions that were set back, and those that were written without that."""
+        """The text about partitions that were set back, and partitions that were written otherwise."""
         names = self._members(self._cause.group, self._cause.session)
         who = f"member {names}" if names else self._who
         everywhere = _partitions(self._findings)
@@ -202,7 +202,7 @@ class _Told:
         return f"{self._who}, which is not the controller's, deleted /controller{times}{elected}{more}"
 
     def _went_on(self, pronoun: str = "") -> str:
-        """Members that committed all the same; the pronoun is for those that were named."""
+        """The text about members that committed all the same; a pronoun stands for those named before."""
         commits = [one for one in self._findings if one.finding in _COMMITS and one.severity != "info"]
         if commits:
             return f", {pronoun or f'while {self._committers(commits)}'} kept committing"
@@ -264,18 +264,18 @@ class _Told:
         return _counted(what, worst)
 
     def _session(self, session: int | None) -> str:
-        """A session by as few digits as tell all of the history apart."""
+        """The text of a session, with as few digits as distinguish all sessions of the history."""
         digits = self._facts.derived.get(("digits",))
         if digits is None:
             digits = self._facts.derived["digits",] = session_digits(self._facts.sessions)
         return f"session …{hex_session(session)[2:][-digits:]}" if session else "a session"
 
     def _members(self, group: str | None, session: int | None) -> str:
-        """The members that a session ever was in a group."""
+        """The members of a group that a session ever registered, as text."""
         return _few(sorted(member for _, member in members_of(self._facts, session or 0, group or "")))
 
     def _committers(self, commits: Iterable[Finding]) -> str:
-        """The members behind commits, by their sessions; else the sessions."""
+        """The members of the sessions that made commits, as text; else the sessions."""
         names = {self._members(one.group, one.session) or self._session(one.session) for one in commits}
         return _few(sorted(names))
 
@@ -290,7 +290,7 @@ def _counted(name: str, findings: Sequence[Finding]) -> str:
 
 
 def _partitions(findings: Iterable[Finding]) -> str:
-    """The partitions of findings: `t-0..3, u-1`; empty where they are of none."""
+    """The partitions of findings: `t-0..3, u-1`; empty where there are none."""
     return _places(
         (one.topic, one.partition) for one in findings if one.topic is not None and one.partition is not None
     )

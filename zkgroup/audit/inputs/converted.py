@@ -1,4 +1,4 @@
-"""Parquet that `audit run` wrote as a source of rows: no Spark, and the files may be gone.
+"""Parquet that `audit run` wrote as a source of rows. It needs no Spark, and not ZooKeeper's files.
 
 The tables hold every operation and the state before the first, but no whole trees.
 """
@@ -40,7 +40,7 @@ class ConvertedSource(Source):
         self.output, self.ensemble = output, ensemble
         self.converted = output.ensembles[ensemble]
         self.base_zxid = self.converted.base_zxid
-        """The tree at this zxid is the first one that is known."""
+        """The zxid of the first tree that is known."""
         if not self.converted.is_exact:
             self._details[standing_text(self.base_zxid, self.converted.detail)] = None
 
@@ -101,9 +101,9 @@ class ConvertedSource(Source):
         return sorted_seeds(rows_in(self.output.files(SEEDS, self.ensemble), self.output.folder.source))
 
     def _parts(self, before: int, to_zxid: int | None) -> Iterator[Columns]:
-        """The rows behind a transaction, up to another, log by log; what is missing up to there is noted.
+        """The rows behind one transaction up to another, log by log; zxids that are missing are noted.
 
-        What stood later than the first tree, or in a chroot, is known of all rows.
+        A tree later than the first one, or in a chroot, is made from all rows before it.
         """
         if before == self.base_zxid and not self.chroot:
             yield from map(Ends().added, chain([self._seeds()], self._logged(to_zxid)))
@@ -114,7 +114,7 @@ class ConvertedSource(Source):
         yield from apart(found)
 
     def _logged(self, to_zxid: int | None) -> Iterator[Columns]:
-        """The rows of each log up to a transaction; zxids that are missing are noted."""
+        """Yields the rows of each log up to a transaction, and notes zxids that are missing."""
         last, rows = self.base_zxid, 0
         for each in self._logs(self.base_zxid + 1, to_zxid):
             self.progress("reading operations", rows or None)

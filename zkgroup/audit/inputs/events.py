@@ -1,4 +1,4 @@
-"""The row on which every finding stands, one change in the order of zxid and place in its multi; its keys.
+"""The rows that all findings are made from, one for each change in the order of zxid and place; their keys.
 
 A rule gets the rows of one key: of a group, of its partition, a topic, a session, or of all. In one process
 rows come from `zkgroup.zkfiles`, in Spark from Parquet; findings are the same.
@@ -22,18 +22,18 @@ OPS: Final = ("create", "delete", "set", "setACL", "check", "createSession", "cl
 CREATE, DELETE, SET, SET_ACL, CHECK, CREATE_SESSION, CLOSE_SESSION, ERROR = range(8)
 LIFETIMES: Final = (None, "session", "container", "ttl")
 OF_SESSION: Final = 1
-"""The code of an ephemeral."""
+"""The code of an ephemeral in the column of lifetimes."""
 
 
 Op = Literal["create", "delete", "set", "setACL", "check", "createSession", "closeSession", "error"]
 Lifetime = Literal["session", "container", "ttl"]
 
 SINGLE = -1
-"""`sub` of an operation that stood alone, and of a seed."""
+"""`sub` of an operation outside a multi, and of a seed."""
 
 
 class Event(NamedTuple):
-    """One operation. Multis and session closes are opened; a failed multi's rows are there, not applied.
+    """One operation. A multi or a close has a row for each; those of a failed multi are not applied.
 
     A history begins with seeds: each znode of the snapshot it starts from, as a create at its czxid with the
     data and version that the snapshot has; and each of its sessions, as a createSession at zxid 0.
@@ -41,13 +41,13 @@ class Event(NamedTuple):
 
     zxid: int
     sub: int
-    """Place in its multi or close, from 0; -1 for an operation that stood alone, and for seeds."""
+    """Place in its multi or close, from 0; -1 for an operation outside a multi, and for seeds."""
     time_ms: int
     """The leader's clock, since 1970. For durations only: it can step back."""
     session: int
-    """Names who did it. A seed has its ephemeralOwner, or 0: a snapshot does not say who wrote."""
+    """The session of the request. A seed has its ephemeralOwner, or 0: snapshots do not have the writer."""
     cxid: int
-    """0 where a closeSession is an expiry, and for rows that came of it."""
+    """The client's number of the request; 0 for a closeSession that is an expiry, and for its deletes."""
     op: Op
     path: str
     """Empty where there is none: sessions, and single requests that failed."""
@@ -61,9 +61,9 @@ class Event(NamedTuple):
     synthetic: bool = False
     """A deletion that no record names: an ephemeral that went with its session, before 3.6."""
     acl: Acl | None = None
-    """create and setACL. None in a seed whose ACL the snapshot lacks, or where ACLs were not read."""
+    """The ACL of create and setACL. None in a seed whose ACL the snapshot lacks, or where none was read."""
     mtime_ms: int | None = None
-    """A seed: when its data was last written; `time_ms` is when it was created."""
+    """The time of the last write of a seed's data; `time_ms` is that of its creation."""
 
 
 def seeds_of(tree: Tree, chroot: str = "") -> Iterator[Event]:
@@ -78,7 +78,7 @@ def seeds_of(tree: Tree, chroot: str = "") -> Iterator[Event]:
 
 
 def seed_of(znode: StoredZnode, path: str) -> Event:
-    """A znode as a seed, with the path that clients see."""
+    """The seed of a znode, with the path that clients see."""
     stat = znode.stat
     lifetime = lifetime_of(stat.ephemeral_owner)
     return Event(
@@ -99,7 +99,7 @@ def seed_of(znode: StoredZnode, path: str) -> Event:
 
 
 def inside_path(path: str, chroot: str) -> str | None:
-    """A path as clients of a chroot see it; None outside, and the empty one stays."""
+    """A path as clients of a chroot see it; None outside of it. The empty path stays."""
     if not chroot or not path:
         return path
     if path.startswith(f"{chroot}/"):
@@ -112,7 +112,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A way to bring rows together: a row for which `key` gives None is for none of them.
+    """A way to group rows by a key: rows for which `key` returns None are in no group.
 
     A key depends only on the row's path, its operation, and whether it was applied or is a seed; that of
     BY_SESSION on the session.
@@ -121,7 +121,7 @@ class Keys:
     name: str
     key: Callable[[Event], Key | None]
     kinds: frozenset[Kind] | None = None
-    """Of rows of other kinds of paths it gives None; None where it may give a key of any."""
+    """The kinds of paths whose rows can have a key; None for all."""
 
 
 def _applied(name: str, kinds: Sequence[Kind], key: Callable[[PathKind], Key]) -> Keys:
@@ -173,33 +173,33 @@ BY_GROUP = _applied("group", _OF_GROUPS, _group)
 BY_GROUP_PARTITION = _applied("group_partition", ("owner", "offset"), _partition)
 """Owner and offset rows; key: group, topic, partition in decimal."""
 BY_MEMBERSHIP = _applied("membership", ("member", "owner", "group"), _group)
-"""The rows of BY_GROUP without offsets, which are most of them."""
+"""The rows of BY_GROUP without those of offsets, which are most of them."""
 BY_OWNED_PARTITION = _applied("owned_partition", ("owner",), _partition)
 """The owner rows of BY_GROUP_PARTITION."""
 BY_TOPIC = Keys("topic", _topic, frozenset(("topic", "partition_state", "admin")))
 """Applied rows at and below `/brokers/topics/<topic>`, and requests to delete it; key: the topic."""
 REPLICATION = Keys("replication", _replication, frozenset(("topic", "partition_state", "admin", "broker")))
-"""The same of all topics, and applied rows of `/brokers/ids/<id>`; one key."""
+"""The rows of BY_TOPIC of all topics, and applied rows of `/brokers/ids/<id>`; one key."""
 BY_DECISION = _applied("decision", ("topic", "partition_state", "admin", "controller_epoch"), _decision)
-"""The rows of what only a controller may write: by topic its replica lists and states; below `/admin`; the
-epoch."""
+"""The rows of znodes that only a controller may write: replica lists and states of a topic; those below
+`/admin`; the epoch."""
 BY_SESSION = Keys("session", lambda event: (str(event.session),) if event.session else None)
 """All rows of a session, failed ones too; key: the session in decimal."""
 BY_SUBTREE = Keys("subtree", _subtree)
 """All applied rows; key: the first name of the path."""
 CONTROLLER = _applied("controller", ("controller", "controller_epoch"), lambda place: ("controller",))
-"""`/controller` and `/controller_epoch`; one key."""
+"""The rows of `/controller` and `/controller_epoch`; one key."""
 ADMIN = _applied("admin", ("admin",), lambda place: ("admin",))
-"""Below `/admin`; one key."""
+"""The rows below `/admin`; one key."""
 
 
 def is_of_groups(place: PathKind) -> bool:
-    """True if a znode belongs to some group, whose name is then that of the place."""
+    """True if a znode belongs to a group, whose name is then `place.name`."""
     return place.kind in _OF_GROUPS
 
 
 def require_group(group: str | None, groups: Iterable[str]) -> None:
-    """Raises NotFoundError where a group was asked for and is not among those that were."""
+    """Raises NotFoundError for a group that is not among these; None is no group."""
     names = sorted(set(groups))
     if group is not None and group not in names:
         known = named(names, most=8) or "none"

@@ -1,7 +1,7 @@
-"""Small facts about the whole history, which every rule may know beside its own rows.
+"""Small facts about the whole history, which every rule gets beside its own rows.
 
-They are folded from the rows of sessions, brokers, controllers and topics only, before any rule is asked; in
-Spark they are collected and sent to each worker. Nothing that grows with commits is here.
+They are made from the rows of sessions, brokers, controllers and topics only, before any rule runs; in
+Spark they are collected and sent to each worker. Their size does not grow with commits.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _Item = TypeVar("_Item")
 
 
 class Life(NamedTuple):
-    """One existence of a znode, from its create to its delete."""
+    """One life of a znode, from its create to its delete."""
 
     path: str
     session: int
-    """The session that created it; for an ephemeral its owner."""
+    """The session that created it; of an ephemeral its owner."""
     data: bytes | None
     """The data that it was created with."""
     from_zxid: int
@@ -42,7 +42,7 @@ class Life(NamedTuple):
 
 
 class SessionLife(NamedTuple):
-    """One session: None where the history began after its creation, or ended before its end."""
+    """One session. Fields are None where the history began after its creation, or ended before its end."""
 
     session: int
     timeout_ms: int | None
@@ -55,7 +55,7 @@ class SessionLife(NamedTuple):
 
 
 class Requested(NamedTuple):
-    """A time in which a move of a partition was asked for."""
+    """A time in which a move of a partition was requested."""
 
     partition: int
     from_zxid: int
@@ -74,18 +74,18 @@ class DataChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The small things of one history. All sequences are ordered by zxid."""
+    """The facts of one history. All sequences are ordered by zxid."""
 
     start_zxid: int = 0
-    """The first record of the log; seeds are before it."""
+    """The zxid of the first record of the log; seeds are before it."""
     start_ms: int = 0
     end_zxid: int = 0
     end_ms: int = 0
-    """The latest time in the history: what stands at the end has stood until then."""
+    """The latest time in the history, up to which everything that stands at its end has stood."""
     has_log: bool = True
-    """False where only a snapshot was given."""
+    """False where there is only a snapshot."""
     is_whole: bool = True
-    """False where what stood before the log is not known: no snapshot, nor the ensemble's first record."""
+    """False where the tree before the log is not known: no snapshot, nor the ensemble's first record."""
     sessions: Mapping[int, SessionLife] = field(default_factory=dict)
     open_by_server: Mapping[int, int] = field(default_factory=dict)
     """The number of sessions that live at the end, by the `myid` of the server that issued them."""
@@ -97,15 +97,15 @@ class Facts:
     topics: Mapping[str, tuple[DataChange, ...]] = field(default_factory=dict)
     """The data of `/brokers/topics/<topic>`, by topic."""
     slots_zxid: int | None = None
-    """Since when `__consumer_offsets` has the slots of zkgroup's group coordinators; None: never."""
+    """The zxid since which `__consumer_offsets` has the slots of zkgroup's group coordinators, or None."""
     moves: Mapping[str, tuple[Requested, ...]] = field(default_factory=dict)
-    """By topic: the moves that `/admin/reassign_partitions` asked for, in the order in which they ended."""
+    """The moves that `/admin/reassign_partitions` asked for, by topic, in the order in which they ended."""
     members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)
     """The lives of `/consumers/<group>/ids/<member>`, by group."""
     operator_acts: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    """By group, the zxids of transactions with a reset marker or an audit record (recipes 6 and 18)."""
+    """The zxids of transactions with a reset marker or an audit record of an operator, by group."""
     derived: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
-    """Results that rules computed of the other fields, kept for the next one that needs them."""
+    """Results that rules computed from the other fields, kept for the next rule that needs them."""
 
 
 def server_of(session: int) -> int:
@@ -114,7 +114,7 @@ def server_of(session: int) -> int:
 
 
 _FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
-"""Of the first record ever: of a server alone, and of an ensemble's first leader."""
+"""The zxids of the first record ever: of a server alone, and of an ensemble's first leader."""
 _MOVES: Final = Reassignment.path()
 _SLOTS: Final = SlotConfig.path()
 
@@ -129,25 +129,25 @@ def facts_of(events: Iterable[Event]) -> Facts:
 
 @lru_cache(maxsize=1 << 18)
 def is_fact_path(path: str) -> bool:
-    """True if what is applied to a path changes facts. Results are cached: logs have the same paths."""
+    """True if operations on a path change facts. Results are cached: logs repeat their paths."""
     return _kept(path) is not None or _acted_on(path) is not None
 
 
 def _kept(path: str) -> PathKind | None:
-    """The kind of a path whose lives or contents are facts."""
+    """The kind of a path whose lives or contents are facts, and the name in it; None for other paths."""
     place = path_kind(path)
     match place.kind:
         case "member" | "controller" | "controller_epoch":
             return place
         case "broker" | "topic" if path.count("/") == 3:
             return place
-        case "owner" | "offset" | "partition_state":  # nearly all paths of a log
+        case "owner" | "offset" | "partition_state":  # these are nearly all paths of a log
             return None
     return place if path in (_MOVES, _SLOTS) else None
 
 
 def _acted_on(path: str) -> str | None:
-    """The group whose offsets an operator set, where this is a reset marker or an audit record."""
+    """The group whose offsets an operator set, if the path is a reset marker or an audit record."""
     if path_kind(path).kind in ("owner", "offset", "partition_state"):
         return None
     match path.split("/"):
@@ -167,7 +167,7 @@ class _FactRows:
         self._has_seeds = False
         self._sessions: dict[int, SessionLife] = {}
         self._open: dict[str, int] = {}
-        """Of what lives: the place of its life among those of its kind."""
+        """The place of each open life among the lives of its kind, by path."""
         self._lives: dict[_Of, list[Life]] = defaultdict(list)
         self._changes: dict[_Of, list[DataChange]] = defaultdict(list)
         self._acts: dict[str, set[int]] = defaultdict(set)
@@ -228,7 +228,7 @@ class _FactRows:
             )
 
     def _life(self, event: Event, lives: list[Life]) -> None:
-        """Lives are listed from their beginning; where the log has a hole, a create may end one, too."""
+        """Begins or ends a life; where the log has a hole, a create may end one, too."""
         if event.op == "set":
             return
         at = self._open.pop(event.path, None)
@@ -245,10 +245,10 @@ def _named(lists: Mapping[_Of, list[_Item]], kind: Kind) -> dict[str, tuple[_Ite
 
 
 def _moves(requests: Iterable[DataChange]) -> dict[str, tuple[Requested, ...]]:
-    """By topic the moves that were asked for; a request that cannot be read asks for nothing."""
+    """The moves that were requested, by topic; a request that cannot be read asks for nothing."""
     moves: dict[str, list[Requested]] = defaultdict(list)
     asked: dict[TopicPartition, int] = {}
-    """Since which zxid each is."""
+    """The zxid since which each move is requested."""
     for request in requests:
         now: dict[TopicPartition, int] = {}
         with suppress(CorruptZnodeError):
@@ -264,20 +264,20 @@ def _moves(requests: Iterable[DataChange]) -> dict[str, tuple[Requested, ...]]:
 
 
 def members_of(facts: Facts, session: int, group: str | None = None) -> tuple[tuple[str, str], ...]:
-    """Group and member id of what a session ever registered, there or anywhere, in order, each once."""
+    """The group and member id of all that a session ever registered, in a group or in all, each once."""
     known = _registered(facts, "members", facts.members).get(session, ())
     return tuple((name, path_kind(path).member) for name, path in known if group in (None, name))
 
 
 def brokers_of(facts: Facts, session: int) -> tuple[str, ...]:
-    """The ids of brokers that a session registered."""
+    """The ids of the brokers that a session registered."""
     return tuple(name for name, _ in _registered(facts, "brokers", facts.brokers).get(session, ()))
 
 
 def _registered(
     facts: Facts, what: str, lives_of: Mapping[str, Sequence[Life]]
 ) -> dict[int, dict[tuple[str, str], None]]:
-    """By session the registrations that it ever made: the name that they are of, and their path."""
+    """The registrations of each session, by session: their group or broker, and their path."""
     known: dict[int, dict[tuple[str, str], None]] | None = facts.derived.get((what,))
     if known is None:
         known = facts.derived[what,] = {}
@@ -288,7 +288,7 @@ def _registered(
 
 
 def only_group(facts: Facts, session: int) -> str | None:
-    """The group that a session's members are in; None where there are several, or none."""
+    """The only group that a session's members are in; None where there are several, or none."""
     groups = {group for group, _ in members_of(facts, session)}
     return groups.pop() if len(groups) == 1 else None
 
@@ -299,7 +299,7 @@ def is_member(facts: Facts, group: str, session: int) -> bool:
 
 
 def who(facts: Facts, session: int, group: str | None = None) -> str:
-    """A session by what it registered: its members (of this group where one is named), brokers, number."""
+    """The text of a session: its members (those of `group` if one is named) or brokers, and its number."""
     names = [f"member {member}" for _, member in members_of(facts, session, group)]
     names += [f"broker {name}" for name in brokers_of(facts, session)]
     number = f"session {hex_session(session)}"

@@ -1,4 +1,4 @@
-"""The logs of an ensemble's servers as rows, within a chroot; and what the checks of all records need."""
+"""The logs of an ensemble's servers as rows within a chroot, and arrays for the checks of all records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from zkgroup.zkfiles.records import Ephemerals, Hole, TransactionType
 
 
 class LoggedRange(NamedTuple):
-    """A part of the logs of an ensemble's servers, and the chroot of the clients as whom it is read."""
+    """A part of the logs of an ensemble's servers, with the chroot of the clients."""
 
     history: History
     after_zxid: int
@@ -52,14 +52,14 @@ class LoggedRange(NamedTuple):
     chroot: str
     progress: Progress
     holes: dict[Hole, None]
-    """Gets what is missing."""
+    """The holes that reading finds are added to it."""
 
     def parts(self, rows_per_part: int, left_out: LeftOutWrites | None = None) -> Iterator[Columns]:
-        """The operations, in parts of so many rows; those that are left out count.
+        """Yields the operations, in parts of so many rows; rows that are left out count.
 
-        The ephemerals that went with a session without a record are not deleted in them: see `Ends`.
+        Deletes of ephemerals that no record names are not among them: see `Ends`.
         """
-        # What the checks of all records need costs little where all logs are read.
+        # The arrays for the checks of all records cost little where all logs are read.
         is_noted = left_out is None and self.to_zxid is None
         is_noted = is_noted and self.after_zxid < (self.history.ensemble.first_logged or 0)
         names = (*OPERATION_COLUMNS, "digest") if is_noted else OPERATION_COLUMNS
@@ -77,7 +77,7 @@ class LoggedRange(NamedTuple):
             self.holes.update(dict.fromkeys(holes))
             first, last = first or int(piece.zxids[0]), int(piece.zxids[-1])
             if holes and wanted.left_out is not None:
-                # What is missing may be the only other trace of a group, so no more is left out.
+                # The missing records may be the only other trace of a group, so no more rows are left out.
                 wanted = wanted._replace(left_out=None)
                 batches = list(piece.batches(wanted))
             if left_out is not None:
@@ -98,7 +98,7 @@ class LoggedRange(NamedTuple):
 
     @property
     def _about_end(self) -> int:
-        """About the last zxid, for the time left: the exact one costs reading the newest logs once more."""
+        """About the last zxid, for estimates: the exact one would take another pass over the newest logs."""
         if self.to_zxid is None:
             return max(server.about_last_zxid() for server in self.history.ensemble.servers)
         return min(self.history.last_zxid, self.to_zxid or self.history.last_zxid)
@@ -106,7 +106,7 @@ class LoggedRange(NamedTuple):
     def _with_transactions(
         self, piece: Piece, batches: list[Batch], wanted: Wanted, transactions: list[Transactions]
     ) -> list[Batch]:
-        """The rows of a piece, all where those that stay do not show its transactions, which are noted."""
+        """The rows of a piece, all if those that stay do not show its transactions, which are appended."""
         known = [transactions_in(batch, self.chroot) for batch in batches]
         if None in known:
             batches = list(piece.batches(wanted._replace(left_out=None)))
@@ -122,12 +122,12 @@ class LoggedRange(NamedTuple):
 
 
 def estimated(rows: int, done: int, total: int) -> int | None:
-    """The number of all rows, by the zxids that are done; None where an election is between them."""
+    """The estimated number of all rows, from the zxids that are done; None with an election between them."""
     return rows * total // done if rows and 0 < done <= total < 1 << 32 else None
 
 
 def numbers_of_column(batch: Batch, name: str) -> Numbers:
-    """A column without nulls; times in milliseconds."""
+    """A column without nulls as a numpy array, with times in milliseconds."""
     values: Numbers = batch.arrays[name].to_numpy()
     return values.astype(np.int64)
 
@@ -137,9 +137,9 @@ _NO_TRANSACTIONS: Final = Transactions(_NONE, _NONE, _NONE, _NONE.astype(np.bool
 
 
 def transactions_in(batch: Batch, chroot: str) -> Transactions | None:
-    """The transactions of a batch that wrote within a chroot or have no path.
+    """The transactions of a batch that wrote within a chroot or have no path, as arrays.
 
-    None where rows are left out, and those that stay do not show this, or lack what facts are made of: the
+    None where rows were left out, and those that stay do not show this, or lack one that facts need: the
     last of these transactions, the latest, and the first of each session.
     """
     records, zxid = batch.records, numbers_of_column(batch, "zxid")
@@ -156,12 +156,12 @@ def transactions_in(batch: Batch, chroot: str) -> Transactions | None:
     opens = np.asarray(records.type) == TransactionType.CREATE_SESSION
     if not chroot:
         return Transactions(zxids, session, time_ms, opens)
-    # Of a type that no version knows there is a row, but no record.
+    # An operation of a type that no version knows has a row, but no record.
     is_known = np.isin(zxid, zxids)
     has_row, has_row_inside = np.zeros((2, len(zxids)), np.bool_)
     has_row[np.searchsorted(zxids, zxid[is_known])] = True
     has_row_inside[np.searchsorted(zxids, zxid[is_known & is_inside])] = True
-    # What has no row was left out, and only what is within the chroot is.
+    # Records without a row were left out, and only rows within the chroot are.
     wrote = has_row_inside | ~has_row
     is_multi = np.asarray(records.type) == TransactionType.MULTI
     if (~wrote & is_multi).any():
@@ -175,7 +175,7 @@ def transactions_in(batch: Batch, chroot: str) -> Transactions | None:
 
 
 def _are_inside(batch: Batch, chroot: str) -> Flags:
-    """For each row True if it has a path within a chroot, or none."""
+    """A flag for each row: True if it has a path within a chroot, or no path."""
     if not chroot:
         return np.ones(batch.rows, np.bool_)
     paths = batch.arrays["path"].fill_null("")
@@ -184,26 +184,26 @@ def _are_inside(batch: Batch, chroot: str) -> Flags:
 
 
 def _needed_places(session: Numbers, time_ms: Numbers) -> Numbers:
-    """The places of the last record, the latest, and the first of each session."""
+    """The places of the last record, the latest one, and the first one of each session."""
     return np.concatenate((first_places(session), [len(session) - 1, int(np.argmax(time_ms))]))
 
 
 class RecordFacts(NamedTuple):
-    """A place for each record, by zxid: what the checks of all records look at."""
+    """Arrays with a place for each record, by zxid, for the checks of all records."""
 
     zxid: Numbers
     time_ms: Numbers
     has_digest: Flags
     is_error: Flags
-    """True if it is a single request that was refused."""
+    """True for a single request that was refused."""
 
 
 _noted: WeakKeyDictionary[History, RecordFacts] = WeakKeyDictionary()
-"""Of histories of which all logs were read."""
+"""The arrays of histories whose logs were all read."""
 
 
 def record_facts(history: History) -> RecordFacts | None:
-    """Those of all records; None without a record."""
+    """The arrays of all records; None without a record."""
     noted = _noted.get(history)
     if noted is not None and noted.zxid[-1] == history.ensemble.last_record:
         return noted
@@ -215,7 +215,7 @@ def record_facts(history: History) -> RecordFacts | None:
 
 
 def _facts_of(piece: Piece, batches: Sequence[Batch]) -> list[RecordFacts]:
-    """Those of one piece, of which no row is left out."""
+    """The arrays of one piece, of which no row is left out."""
     parts = [_facts_of_batch(batch) for batch in batches]
     missing = np.setdiff1d(piece.zxids, np.concatenate([_NONE, *(each.zxid for each in parts)]))
     if not len(missing):
@@ -241,9 +241,9 @@ def _facts_of_batch(batch: Batch) -> RecordFacts:
 
 
 class Ends:
-    """The ephemerals of a history that is read part by part, and ends that no record of a session names.
+    """The ephemerals of a history that is read part by part, and the deletes of those that no record names.
 
-    Before 3.6 none is named. What stood before is the first part. Memory: the ephemerals.
+    Before 3.6 the record of a session's end names none. The seeds are the first part. Memory: the ephemerals.
     """
 
     def __init__(self) -> None:
@@ -251,13 +251,13 @@ class Ends:
 
     @property
     def living(self) -> dict[int, int]:
-        """The number of ephemerals that each session has behind the last part."""
+        """The number of ephemerals of each session behind the last part."""
         return Counter(self._ephemerals.sessions.values())
 
     def added(self, part: Columns) -> Columns:
-        """The next part, of whole transactions, with deletes of what goes with its sessions and is not named.
+        """The next part, of whole transactions, with deletes of ephemerals that no record names.
 
-        They come behind the last row of the close.
+        These come behind the last row of the close.
         """
         op, paths, ephemerals = part.op, part.paths, self._ephemerals
         makes = (op == CREATE) & (part.ephemeral == OF_SESSION)
@@ -289,5 +289,5 @@ class Ends:
 
 
 def with_ends(logged: Iterable[Columns], before: Columns) -> Columns:
-    """Parts of a log behind what stood before, with the ends of ephemerals that no record names."""
+    """Yields the seeds and the parts of a log, with the deletes of ephemerals that no record names."""
     return joined(list(map(Ends().added, chain([before], logged))))

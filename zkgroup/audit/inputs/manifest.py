@@ -1,4 +1,4 @@
-"""The folder that `audit run` writes: the newest manifest says what counts in it. Needs no pyarrow.
+"""The folder that `audit run` writes: the newest manifest says which files count. Needs no pyarrow.
 
     OUTPUT/operations/batch=N/ensemble=E/day=D/bucket=B/*.parquet    operations as the logs have them
     OUTPUT/facts/batch=N/ensemble=E/*.parquet                        the rows of facts and of sessions
@@ -7,8 +7,8 @@
     OUTPUT/batches/N.json                                            names, sizes and zxids of these files
     OUTPUT/manifest/N.json                                           the ensembles, and their batches
 
-A file of operations has rows of one log in the order of zxid and place. A batch is written first and entered
-in the manifest last, so what a killed job left behind is never read, and is written over by the next one.
+A file of operations has rows of one log in the order of zxid and place. A batch is written, then entered
+in the manifest, so files that a killed job left are never read, and the next job writes over them.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ _ANEW: Final = "convert the folders again, into another output"
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of Parquet, and what is in it."""
+    """A file of Parquet, and its content."""
 
     name: str
-    """Below the output folder, with / between the parts."""
+    """Its path below the output folder, with / between the parts."""
     table: str
     ensemble: str
     bucket: str
-    """Empty for rows of all buckets."""
+    """The bucket of its rows; empty for rows of all buckets."""
     log: int
-    """The zxid in the name of the log that the rows are of; -1 for what stood at a zxid."""
+    """The zxid in the name of the log of its rows; -1 for the tree at a zxid."""
     rows: int
     first_zxid: int
     last_zxid: int
 
     def has_any(self, after_zxid: int, to_zxid: int | None) -> bool:
-        """True if it can have rows of the transactions behind one zxid, up to another."""
+        """True if it can have rows of the transactions behind one zxid up to another."""
         return self.last_zxid > after_zxid and (to_zxid is None or self.first_zxid <= to_zxid)
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedLog:
-    """A log as far as it is converted; of several servers, from the beginning of one log to the next."""
+    """A log as far as it is converted; with several servers, from the beginning of one log to the next."""
 
     start: int
     """The zxid where it begins, by the log's name."""
     sizes: tuple[int, ...]
-    """Of the files, in bytes; one for each server that has one."""
+    """The bytes of its files, one for each server that has one."""
     is_closed: bool
-    """True if a later log was there: then it never changes."""
+    """True if there was a later log: then it never changes."""
     last_zxid: int
-    """Of the last record; below `start` where there was none."""
+    """The zxid of the last record; below `start` where there was none."""
     last_offset: int
-    """Of that record in the plain file: with the name, what the log is known by."""
+    """The place of that record in the plain file; it and the name identify the log."""
     rows: int
     batches: tuple[int, ...]
     first_ms: int = 0
@@ -77,7 +77,7 @@ class ConvertedLog:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """The tree at a zxid, which is stored as seeds of the rows behind it."""
+    """The tree at a zxid, which is stored as the seeds of the rows behind it."""
 
     zxid: int
     batch: int
@@ -88,23 +88,23 @@ class Converted:
     """One ensemble."""
 
     base_zxid: int
-    """Seeds are the tree at this zxid; rows before it are left out."""
+    """The zxid of the tree in the seeds; rows before it are left out."""
     servers: int
     seed_batch: int | None = None
-    """None where nothing stood before the first record."""
+    """The batch of the seeds; None where the tree before the first record was empty."""
     is_exact: bool = True
-    """True if the tree at `base_zxid` was proved to be the one that servers had."""
+    """True if the tree at `base_zxid` is proved to be the one that servers had."""
     detail: str = ""
     """The reason why it is not exact."""
     logs: tuple[ConvertedLog, ...] = ()
     buckets: int = 0
     """The number of buckets for groups."""
     chroot: str = ""
-    """The path that clients have as their root: by the paths below it rows are in their buckets."""
+    """The path that clients have as their root; the paths below it decide the buckets of rows."""
     states: tuple[StoredState, ...] = ()
-    """By zxid."""
+    """The stored trees by zxid."""
     newest_snapshot: int = 0
-    """The zxid in its name; 0 where there is none."""
+    """The zxid in the name of the newest snapshot; 0 where there is none."""
 
     @property
     def last_record(self) -> int | None:
@@ -113,13 +113,13 @@ class Converted:
 
     @property
     def unlogged(self) -> Hole | None:
-        """Zxids behind the last record that the newest snapshot shows to have been; None for none."""
+        """The zxids behind the last record that the newest snapshot proves to exist; None for none."""
         last = self.last_record
         return None if last is None else hole_between(last, self.newest_snapshot + 1)
 
     @property
     def batches(self) -> set[int]:
-        """All that have rows of it."""
+        """The numbers of all batches that have rows of it."""
         seeds = set() if self.seed_batch is None else {self.seed_batch}
         return seeds.union({state.batch for state in self.states}, *(log.batches for log in self.logs))
 
@@ -129,10 +129,10 @@ class Folder:
     """A folder on a local or shared path. All methods raise ConfigError where the filesystem refuses."""
 
     place: str
-    """Without a slash at its end."""
+    """Its path, without a slash at the end."""
 
     def path(self, name: str) -> str:
-        """The place of something in the folder, for people and for Spark."""
+        """The full path of a name in the folder, for people and for Spark."""
         return f"{self.place}/{name}" if name else self.place
 
     def source(self, name: str) -> Any:
@@ -140,7 +140,7 @@ class Folder:
         return self.path(name)
 
     def sizes(self, name: str = "") -> dict[str, int]:
-        """The bytes of the regular files of a folder, by name; none where there is no such folder."""
+        """The bytes of the regular files of a folder, by name; empty where there is no such folder."""
         folder = Path(self.path(name))
         with _refusals(folder, "read"):
             entries = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -153,7 +153,7 @@ class Folder:
             return path.read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file whole or not at all; it is there under its name only when it is complete."""
+        """Writes a file whole or not at all; it gets its name only when it is complete."""
         path = Path(self.path(name))
         with _refusals(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ class Folder:
             staged.replace(path)
 
     def delete(self, name: str) -> None:
-        """Deletes a file or folder; nothing where there is none."""
+        """Deletes a file or folder; does nothing where there is none."""
         path = Path(self.path(name))
         with _refusals(path, "deleted"):
             if path.is_dir():
@@ -173,21 +173,21 @@ class Folder:
 
 @contextmanager
 def _refusals(path: Path, done: str) -> Iterator[None]:
-    """Raises ConfigError with the path for an error of the filesystem."""
+    """Raises ConfigError with the path for errors of the filesystem."""
     try:
         yield
-    except OSError as error:  # no right to, or no space
+    except OSError as error:  # such as no permission, or no space
         raise ConfigError(f"{path}: cannot be {done}: {error.strerror or error}") from error
 
 
 class OutputFolder:
-    """What counts in a folder that was converted to, or will be. All methods raise ConfigError."""
+    """The files that count in an output folder, converted or new. All methods raise ConfigError."""
 
     def __init__(self, folder: Folder) -> None:
-        """Raises ConfigError for a manifest that is none, or of another version."""
+        """Reads the newest manifest. Raises ConfigError for one that is none, or of another version."""
         self.folder = folder
         self.number = 0
-        """Counts what was entered; the next batch has the next number."""
+        """The number of the last manifest and batch; the next ones have the next number."""
         self.ensembles: Mapping[str, Converted] = {}
         self._batches: dict[int, list[StoredFile]] = {}
         name = newest_manifest(folder)
@@ -195,7 +195,7 @@ class OutputFolder:
             self.number, self.ensembles = _decoded(folder.path(name), folder.read(name))
 
     def named(self, ensemble: str | None) -> str:
-        """The name of an ensemble: the one that is asked for, or the only one."""
+        """The ensemble of this name, or the only one."""
         known = ", ".join(sorted(self.ensembles)) or "none"
         if ensemble is None and len(self.ensembles) != 1:
             raise ConfigError(
@@ -207,7 +207,7 @@ class OutputFolder:
         return name
 
     def files(self, table: str, ensemble: str) -> list[StoredFile]:
-        """The files of a table that count, by log; among the facts are those of the seeds, of log -1."""
+        """The files of a table that count, by log; those of log -1 in `facts` are of the seeds."""
         found = [
             each
             for batch in self.ensembles[ensemble].batches
@@ -217,7 +217,7 @@ class OutputFolder:
         return sorted(found, key=lambda each: (each.log, each.first_zxid, each.name))
 
     def enter(self, ensembles: Mapping[str, Converted], files: Iterable[StoredFile]) -> None:
-        """Makes this the state of the folder, with the files of a batch; manifests before the last one go."""
+        """Writes a new manifest, with the files of a batch; deletes manifests before the last one."""
         self.number += 1
         self._write(_list_name(self.number), {"files": [asdict(each) for each in files]})
         self.ensembles = dict(ensembles)
@@ -227,7 +227,7 @@ class OutputFolder:
         self.folder.delete(_manifest_name(self.number - 2))
 
     def clear(self) -> None:
-        """Deletes what a job that was killed left of the next batch."""
+        """Deletes the files that a killed job left of the next batch."""
         for table in (OPERATIONS, FACTS, SEEDS, STATES):
             self.folder.delete(f"{table}/batch={self.number + 1}")
 
@@ -246,7 +246,7 @@ class OutputFolder:
 
 
 def newest_manifest(folder: Folder) -> str | None:
-    """The name of the manifest that holds; None where there is none: nothing was converted to the folder."""
+    """The name of the newest manifest; None where nothing was converted to the folder."""
     names = [name for name in folder.sizes(MANIFESTS) if name.endswith(".json")]
     return f"{MANIFESTS}/{max(names)}" if names else None
 
@@ -260,7 +260,7 @@ def _list_name(batch: int) -> str:
 
 
 def _decoded(place: str, content: bytes) -> tuple[int, dict[str, Converted]]:
-    """The number and the ensembles of a manifest. Raises ConfigError for any other file."""
+    """The number and the ensembles of a manifest. Raises ConfigError for another file."""
     try:
         fields = json.loads(content)
         version, number = int(fields["version"]), int(fields["number"])

@@ -1,8 +1,8 @@
-"""One tree as a source: an export, or that of a living ensemble, which is walked.
+"""One tree as a source: an export, or the tree of a living ensemble, which is walked.
 
 Every znode of a living ensemble is read, then the Stat of each is read again. A znode with the same Stat both
-times did not change between the two reads, so all of these together are the tree at the zxid between the two
-passes. A znode that differs is read again, until it stays the same or the rounds are over; it is of some
+times did not change between the two reads, so all of these together are the tree at a zxid between the two
+passes. A znode that differs is read again until it stays the same or the rounds are over; it is of some
 later moment.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OneTree(Source):
-    """One tree: an export, or what a walk found."""
+    """One tree: an export, or the result of a walk."""
 
     def __init__(
         self, header: ExportHeader, znodes: Callable[[], Iterable[StoredZnode]], chroot: str = ""
@@ -83,7 +83,7 @@ _Reply = TypeVar("_Reply")
 
 
 class LiveTree(NamedTuple):
-    """A walked tree; the first four are as of `ExportHeader`."""
+    """A walked tree; the first four fields are those of `ExportHeader`."""
 
     zxid_before: int
     zxid_after: int
@@ -93,7 +93,7 @@ class LiveTree(NamedTuple):
     """Depth first, parents before children, children by name."""
 
     def header(self, time_ms: int, zookeeper: str) -> ExportHeader:
-        """Of an export of it; when and where it was walked."""
+        """The header of an export of it, with the time and place of the walk."""
         from zkgroup.zookeeper.settings import Address
 
         address = Address.parse(zookeeper)
@@ -115,7 +115,7 @@ def walk(
     paths_at_once: int = PATHS_AT_ONCE,
     progress: Progress = quiet,
 ) -> LiveTree:
-    """Reads the whole tree below the chroot. `rounds`: so often what changed is read again, at most.
+    """Reads the whole tree below the chroot; znodes that changed are read again at most `rounds` times.
 
     Raises `AccessDeniedError` where not even the root may be read, and what `Blocking` raises.
     """
@@ -149,7 +149,7 @@ class _Found:
         self.znodes: dict[str, Znode] = {}
         self.unreadable: set[str] = set()
         self.unsettled: set[str] = set()
-        """What was seen to differ, or to be gone, since it was read; and the parents of what is gone."""
+        """The paths that differ or were deleted since they were read, and the parents of deleted ones."""
         self._zk = zk
         self._paths_at_once = paths_at_once
         self._progress = progress
@@ -157,17 +157,17 @@ class _Found:
         self._children: dict[str, tuple[str, ...]] = {}
 
     def settle(self) -> set[str]:
-        """Reads again what differs, and compares it once more. Returns every path that may have changed."""
+        """Reads and compares again the paths that differ. Returns every path that may have changed."""
         moved, self.unsettled = self.unsettled, set()
         touched = moved | self.read([path for path in moved if path in self.znodes])
         self.compare([path for path in touched if path in self.znodes])
         return touched | self.unsettled
 
     def read(self, paths: Sequence[str]) -> set[str]:
-        """Reads these, and below them what is not known yet. Returns the paths that were not known.
+        """Reads these paths and unknown ones below them. Returns the paths that were not known.
 
-        Data and Stat first, then the names of the children, so that a child that comes between is seen in
-        the parent's Stat when that is read again.
+        Data and Stat are read first, then the names of the children: a child that comes between shows in
+        the parent's Stat when it is read again.
         """
         fresh: set[str] = set()
         while paths:
@@ -186,7 +186,7 @@ class _Found:
         return fresh
 
     def _list(self, parents: Sequence[str]) -> list[str]:
-        """Lists the children; drops those that are gone. Gives the ones that are not known."""
+        """Lists the children and drops those that were deleted. Returns the unknown ones."""
         unknown: list[str] = []
         with_children = [path for path in parents if self.znodes[path].stat.children_count]
         listed: dict[str, tuple[str, ...] | Code | None] = dict.fromkeys(parents, ())
@@ -203,7 +203,7 @@ class _Found:
         return unknown
 
     def compare(self, paths: Sequence[str]) -> None:
-        """Reads the ACLs, and the Stat with them: where it is not that of the data, the path is unsettled."""
+        """Reads ACLs with their Stat; where it is not the Stat of the data, the path is unsettled."""
         for done, (path, one) in enumerate(self._each(self._zk.acl_each, paths)):
             if isinstance(one, ZnodeAcl) and path in self.znodes:
                 self._acls[path] = one.acl
@@ -215,7 +215,7 @@ class _Found:
                 self._progress("looking again at", done)
 
     def _drop(self, path: str, why: Code | None) -> None:
-        """This and everything below it is gone, or may not be read."""
+        """Removes a path, and all below it, that was deleted or may not be read."""
         if why is None:
             self.unsettled |= {path, parent_of(path)}
         else:
@@ -229,7 +229,7 @@ class _Found:
             waiting += [join(one, name) for name in self._children.pop(one, ())]
 
     def may_be_newer(self, path: str, zxid: int) -> bool:
-        """True if what became of this path came after that zxid, or may have."""
+        """True if a path changed after that zxid, or may have."""
         if path in self.unreadable:
             return False
         while path not in self.znodes:
@@ -243,7 +243,7 @@ class _Found:
         return path in self.unsettled or stat.aversion > 0 or newest > zxid
 
     def exported(self) -> Iterator[ExportedZnode]:
-        """Depth first, children by name."""
+        """Yields the znodes depth first, children by name."""
         for path in sorted(self.znodes, key=lambda path: path.strip("/").split("/")):
             _, data, stat = self.znodes[path]
             yield ExportedZnode(path, data, self._acls.get(path), stat)
@@ -251,16 +251,16 @@ class _Found:
     def _each(
         self, ask: Callable[[Sequence[str]], Mapping[str, _Reply]], paths: Sequence[str]
     ) -> Iterator[tuple[str, _Reply]]:
-        """Each path with the reply, which is asked for some at a time."""
+        """Yields each path with its reply; several requests are open at a time."""
         for start in range(0, len(paths), self._paths_at_once):
             yield from ask(paths[start : start + self._paths_at_once]).items()
 
 
 def parent_of(path: str) -> str:
-    """Path of the parent; that of `/` is itself."""
+    """The path of the parent; `/` is its own parent."""
     return path.rpartition("/")[0] or "/"
 
 
 def join(parent: str, name: str) -> str:
-    """The path of a child; the root has no second slash."""
+    """The path of a child."""
     return f"{parent.rstrip('/')}/{name}"

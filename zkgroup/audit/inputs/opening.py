@@ -1,6 +1,6 @@
-"""Opens what an audit reads: the folders of one ensemble's servers, one tree, or Parquet of `audit run`.
+"""Opens the inputs of an audit: the folders of one ensemble's servers, one tree, or Parquet of `audit run`.
 
-Folders are a source here: trees, rows, and what is wrong with the files.
+The source of folders is here: trees, rows, and faults of the files.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 
 def path_of(text: str) -> Path:
-    """The path of a word of the command line, which may also be a `file:` URI, as Spark takes them."""
+    """The path of an argument of the command line, which may be a `file:` URI, as Spark takes them."""
     rest = text.removeprefix("file:")
     return Path(rest.removeprefix("//") if rest.startswith("///") else rest)
 
 
 def require_source(path: Path) -> None:
-    """Raises NotZooKeeperFileError for what `open_source` takes for none; reads no more than names."""
+    """Raises NotZooKeeperFileError for paths that `open_source` refuses; reads only names."""
     if not (is_converted(path) or is_export(path)):
         list_files(path)
 
@@ -61,12 +61,12 @@ def open_source(
     *,
     ensemble: str | None = None,
 ) -> Source:
-    """The folders of one ensemble's servers, one export, or Parquet that `audit run` wrote.
+    """Opens the folders of one ensemble's servers, one export, or Parquet that `audit run` wrote.
 
     Args:
-        ensemble: which one, of Parquet that has several.
+        ensemble: the name of one, for Parquet that has several.
 
-    Raises NotZooKeeperFileError for what is none of these, ConfigError for a mixture, and for Parquet where
+    Raises NotZooKeeperFileError for any other path, ConfigError for a mixture, and for Parquet where
     numpy or pyarrow is not installed.
     """
     tables = [path for path in paths if is_converted(path)]
@@ -93,7 +93,7 @@ _EVERY = 1000
 
 
 class Folders(Source):
-    """Servers of one ensemble."""
+    """The folders of servers of one ensemble as a source."""
 
     def __init__(self, history: History, chroot: str = "", progress: Progress = quiet) -> None:
         super().__init__(chroot, progress)
@@ -110,7 +110,7 @@ class Folders(Source):
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         from_zxid, to_zxid = zxids = self.zxids(start, end)
         self.note_unlogged(self.history.ensemble, zxids, end)
-        # Where all that follows is read anyway, the end of the newest log is enough, if it shows a record.
+        # Where all rows up to the end are read anyway, a record at the end of the newest log is enough.
         servers = self.history.ensemble.servers if to_zxid is None else ()
         if not any(server.about_last_zxid() for server in servers) and not self.history.last_zxid:
             self._details["the files have no transaction and no tree, so nothing was searched"] = None
@@ -125,13 +125,13 @@ class Folders(Source):
         return self._rows(_seen(past), to_zxid, is_whole=past.account.is_whole)
 
     def _rows(self, seen: SeenTree, to_zxid: int | None, *, is_whole: bool) -> Rows:
-        """The rows behind a tree; `is_whole` where it has all that stood then."""
+        """The rows behind a tree; `is_whole` is True if it has all znodes of that moment."""
 
         def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
             from zkgroup.audit.inputs.logs import Ends, LoggedRange
             from zkgroup.audit.inputs.rows import columns_of
 
-            # In a tree that lacks something a group may be known by a set alone.
+            # If the tree lacks znodes, a set may be the only trace of a group.
             left_out = _offsets_of_others(groups, self.chroot) if is_whole and groups is not None else None
             before = columns_of(seeds_of(seen.tree, self.chroot))
             log = LoggedRange(self.history, seen.zxid, to_zxid, self.chroot, self.progress, self._holes)
@@ -147,7 +147,7 @@ class Folders(Source):
         return self.history.zxid_at(time_ms)
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
-        """The changes at and below a path (of the servers) between two moments, in either order.
+        """The changes at and below a path of the servers between two moments, in either order.
 
         The range is replayed once, in one tree. Raises NotFoundError where the files begin later.
         """
@@ -207,12 +207,12 @@ class Folders(Source):
         return [*found, *super().notes()]
 
     def _note_skipped(self, account: Account) -> None:
-        """Of a tree that is not exact, notes which snapshots could not be used, and why."""
+        """Notes the snapshots that could not be used for a tree that is not exact, and why."""
         if not account.is_exact:
             self._details |= {f"not used: {why}": None for why in account.skipped}
 
     def _note(self, account: Account) -> None:
-        """Notes that the tree that other answers stand on is not exact."""
+        """Notes that the tree that answers begin with is not exact."""
         self._note_skipped(account)
         if not account.is_exact:
             self._holes |= dict.fromkeys(account.holes)
@@ -227,7 +227,7 @@ class Folders(Source):
         return Covered(first, first_ms, last, last_ms)
 
     def _log_alone(self, before: int, to_zxid: int | None, why: str) -> Rows:
-        """A log from somewhere in the middle: its rows have no seeds, so what stood before is not known."""
+        """The rows of a log without its beginning; they have no seeds, as the tree before is not known."""
         detail = "what stood before the first record is not known"
         if any(server.files.snapshots for server in self.history.ensemble.servers):
             self._lost[why] = None
@@ -240,11 +240,11 @@ class Folders(Source):
     def _before(self, from_zxid: int, to_zxid: int | None) -> PastTree:
         """The tree before a transaction, or the first one that is known to be of one moment.
 
-        Where no record comes after it, it is the last one that is asked for.
+        Without a record behind it, it is the last one that is asked for.
         """
         ensemble = self.history.ensemble
         if not any(log.zxid >= from_zxid for server in ensemble.servers for log in server.files.logs):
-            last = ensemble.last_record  # where names tell, nothing is read
+            last = ensemble.last_record  # nothing is read if names are enough
             if last is None or last < from_zxid:
                 return self.history.tree_at(zxid=to_zxid)
         if from_zxid > 1:
@@ -255,7 +255,7 @@ class Folders(Source):
         return self.history.beginning()
 
     def _shown(self, transactions: Iterator[Transaction], to_zxid: int | None) -> Iterator[Transaction]:
-        """The same transactions; how many were read is reported."""
+        """Yields the same transactions, and reports the number that was read."""
         for count, transaction in enumerate(transactions):
             if count % _EVERY == 0:
                 end = min(self.history.last_zxid, to_zxid or self.history.last_zxid)
@@ -266,10 +266,10 @@ class Folders(Source):
 
 
 def _offsets_of_others(groups: Collection[str], chroot: str) -> LeftOutWrites:
-    """The writes that a question about one group, or about none, does without: commits of the others.
+    """The writes that a question about one group, or about no group, does not need: commits of the others.
 
-    They are nine tenths of a log. Facts and the names of groups are those of all rows: only what was applied
-    is left out, for a row that stays made the znode above, and what is below `/offsets/`, where no facts are.
+    They are nine tenths of a log. Facts and the names of groups are those of all rows: only applied rows are
+    left out, whose parent a row that stays created, and only below `/offsets/`, where no facts are.
     """
     from zkgroup.zkfiles.arrow import LeftOutWrites
 

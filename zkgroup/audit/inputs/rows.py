@@ -1,4 +1,4 @@
-"""The table of rows that all inputs become: what `Event` has, a numpy array or Arrow array a field.
+"""The table of rows that all inputs become: a numpy array or Arrow array for each field of `Event`.
 
 Paths are codes of the list of different paths, ACLs codes of the list of different ACLs, so that what depends
 on a path alone is computed once for each. Parquet and the batches of logs become such a table in one place.
@@ -38,7 +38,7 @@ from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
 
 Numbers = npt.NDArray[Any]
-"""Of any kind of number."""
+"""An array of any kind of number."""
 Flags = npt.NDArray[np.bool_]
 
 ROWS_PER_PART: Final = 400_000
@@ -46,22 +46,22 @@ OP_CODES: Final[Mapping[Any, int]] = {op: code for code, op in enumerate(OPS)} |
 LIFETIME_CODES: Final[Mapping[Any, int]] = {lifetime: code for code, lifetime in enumerate(LIFETIMES)}
 _EVENTS_AT_A_TIME: Final = 1 << 15
 _LARGEST: Final = 2_000_000_000
-"""Bytes that an Arrow array with 32-bit offsets may hold."""
+"""The bytes that an Arrow array with 32-bit offsets may hold."""
 
 
 class Transactions(NamedTuple):
-    """A place for each transaction, by zxid; what stood before the history is none."""
+    """Arrays with a place for each transaction, by zxid; seeds are of none."""
 
     zxid: Numbers
     session: Numbers
     time_ms: Numbers
     opens: Flags
-    """True if it opens its session."""
+    """True for a transaction that opens its session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows in the order of zxid and place. `paths` and `acls` have what `path` and `acl` are codes of."""
+    """Rows in the order of zxid and place. `path` and `acl` are codes of `paths` and `acls`."""
 
     zxid: Numbers
     sub: Numbers
@@ -69,14 +69,14 @@ class Columns:
     session: Numbers
     cxid: Numbers
     op: Numbers
-    """Codes of OPS."""
+    """The codes of OPS."""
     path: Numbers
     data: Any
     """A pyarrow array of bytes."""
     version: Any
     """A pyarrow array of numbers, as are those of timeouts, errors and times of writing."""
     ephemeral: Numbers
-    """Codes of LIFETIMES."""
+    """The codes of LIFETIMES."""
     timeout_ms: Any
     error: Any
     applied: Flags
@@ -87,13 +87,13 @@ class Columns:
     paths: Sequence[str]
     acls: Sequence[Acl | None]
     transactions: Transactions | None = None
-    """Those of all records, where rows are left out."""
+    """The transactions of all records, where rows are left out."""
 
     def __len__(self) -> int:
         return len(self.zxid)
 
     def take(self, rows: Numbers) -> Columns:
-        """Some rows, by their numbers."""
+        """The rows with these numbers."""
         taken = {name: _taken(getattr(self, name), rows) for name in _FIELDS}
         return replace(self, **taken, transactions=None)
 
@@ -102,7 +102,7 @@ class Columns:
         return self.take(np.flatnonzero(mask))
 
     def events(self, rows: Numbers | None = None) -> Iterator[Event]:
-        """Rows as objects, all or those with these numbers; made some thousands at a time."""
+        """Yields rows as objects, all or those with these numbers; some thousands are made at a time."""
         numbers = np.arange(len(self)) if rows is None else rows
         for start in range(0, len(numbers), _EVENTS_AT_A_TIME):
             some = self.take(numbers[start : start + _EVENTS_AT_A_TIME])
@@ -113,14 +113,14 @@ class Columns:
 
     @property
     def coded(self) -> dict[str, Sequence[Any]]:
-        """By column the values that it has the codes of."""
+        """The values of each column of codes, by its name."""
         return {"op": OPS, "path": self.paths, "ephemeral": LIFETIMES, "acl": self.acls}
 
 
 _FIELDS: Final = tuple(
     each.name for each in fields(Columns) if each.name not in ("paths", "acls", "transactions")
 )
-"""Those of `Event`, in its order."""
+"""The fields of `Event`, in its order."""
 _INTEGERS: Final = ("zxid", "sub", "time_ms", "session", "cxid")
 _FLAGS: Final = ("applied", "seed", "synthetic")
 _NULLABLE: Final = ("version", "timeout_ms", "error", "mtime_ms")
@@ -131,7 +131,7 @@ _TYPES: Final = {
     **dict.fromkeys(_CODES, np.int8),
     "acl": np.int32,
 }
-"""Of the columns that are numpy arrays."""
+"""The types of the columns that are numpy arrays."""
 _PATHS: Final = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -140,14 +140,14 @@ def _taken(column: Any, rows: Numbers) -> Any:
 
 
 class ColumnsBuilder:
-    """Takes parts of a history in order; `columns` gives them as one."""
+    """Takes parts of a history in order; `columns` returns them as one."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[Any]] = {name: [] for name in _FIELDS}
         self._acls: dict[Acl | None, int] = {None: 0}
 
     def add_events(self, events: Iterable[Event]) -> None:
-        """Rows that are objects; some thousands of them are in memory at a time."""
+        """Adds rows that are objects; some thousands of them are in memory at a time."""
         rows = iter(events)
         while some := list(islice(rows, _EVENTS_AT_A_TIME)):
             lists = dict(zip(_FIELDS, zip(*some, strict=True), strict=True))
@@ -156,15 +156,14 @@ class ColumnsBuilder:
             self.add({**part, "acl": acls})
 
     def add(self, part: Mapping[str, Any]) -> None:
-        """Columns by the names of `Event`, as Arrow has them; those that are numpy arrays already stay."""
+        """Adds columns by the names of `Event`: Arrow arrays, or numpy arrays, which stay as they are."""
         for name in _FIELDS:
             column = part[name]
             is_done = isinstance(column, np.ndarray)
             self._parts[name].append(column if is_done else self._converted(name, column))
 
     def add_operations(self, part: Mapping[str, Any], time_ms: Numbers) -> None:
-        """Columns by the names of OPERATION_COLUMNS, without times. Operations that no version knows are left
-        out."""
+        """Adds columns by the names of OPERATION_COLUMNS, without times and unknown types of operations."""
         ops = part["op"] if isinstance(part["op"], np.ndarray) else codes_of(part["op"], OP_CODES)
         version = _whole(part["version"]).cast(pa.int64())
         no = np.zeros(len(ops), np.bool_)
@@ -183,7 +182,7 @@ class ColumnsBuilder:
         self.add(rows)
 
     def add_columns(self, columns: Columns) -> None:
-        """Rows that are columns already."""
+        """Adds rows that are columns already."""
         part = {name: getattr(columns, name) for name in _FIELDS}
         paths = pa.array(columns.paths, pa.string())
         part["path"] = pa.DictionaryArray.from_arrays(pa.array(columns.path, pa.int32()), paths)
@@ -191,12 +190,12 @@ class ColumnsBuilder:
         self.add(part)
 
     def acl_codes(self, acls: Iterable[Acl | None]) -> Numbers:
-        """The codes of ACLs, new ones for new ACLs."""
+        """The codes of ACLs; new ACLs get new codes."""
         known = self._acls
         return np.array([known.setdefault(acl, len(known)) for acl in acls], np.int32)
 
     def columns(self) -> Columns:
-        """All parts. Paths become codes."""
+        """All parts as one. Paths become codes."""
         parts, self._parts = self._parts, {}
         path = pa.chunked_array(parts.pop("path"), _PATHS).unify_dictionaries().combine_chunks()
         codes, paths = path.indices.to_numpy(zero_copy_only=False), path.dictionary.to_pylist()
@@ -204,7 +203,7 @@ class ColumnsBuilder:
         return Columns(path=codes, paths=paths, acls=list(self._acls), **whole)
 
     def _converted(self, name: str, column: Any) -> Any:
-        """A column of Arrow as `Columns` has it, paths as an array with a dictionary."""
+        """An Arrow array as `Columns` has it; paths become an array with a dictionary."""
         if name in _CODES:
             return codes_of(column, _CODES[name])
         array = _whole(column)
@@ -219,7 +218,7 @@ class ColumnsBuilder:
         return array.cast(pa.int64()) if name in _NULLABLE else array
 
     def _codes_of_acls(self, column: Any) -> Numbers:
-        """Most rows have no ACL, the others the same few: they become texts, and one of each is read."""
+        """The codes of ACLs. Few differ, so they become texts, and one of each is decoded."""
         if pa.types.is_dictionary(column.type):
             of_values: Numbers = self.acl_codes(acls_of(column))[column.indices.to_numpy()]
             return of_values

@@ -1,4 +1,4 @@
-"""The port that folders, trees and Parquet implement, of which the questions of an audit are asked."""
+"""The interface to the inputs of an audit, which folders, trees and Parquet implement."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Called at every step with what is being done; who shows it writes seldom."""
+    """A function that gets the present action at every step; it decides how often it shows it."""
 
     def __call__(self, what: str, count: int | None = None, total: int | None = None) -> None:
-        """`count`: how much was done. `total`: how much there is in all, as far as that can be estimated."""
+        """`count` is the part that is done, `total` the whole, as far as it can be estimated."""
         ...
 
 
@@ -46,7 +46,7 @@ def require_columns() -> None:
 
 
 def require_spark() -> None:
-    """Raises ConfigError where a package that a job on Spark needs is not installed."""
+    """Raises ConfigError where a package that jobs on Spark need is not installed."""
     missing = [name for name in ("pyspark", "numpy", "pyarrow") if find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -55,7 +55,7 @@ def require_spark() -> None:
 
 
 MANIFESTS: Final = "manifest"
-"""The folder below an output of `audit run` whose newest file says what counts in it."""
+"""The folder below an output of `audit run` whose newest file says which files count."""
 
 
 def is_converted(path: Path) -> bool:
@@ -67,15 +67,15 @@ def is_converted(path: Path) -> bool:
 
 
 class PointInTime(NamedTuple):
-    """A place in a history; exactly one of the two is set."""
+    """A moment in a history; exactly one of the two is set."""
 
     zxid: int | None = None
     time_ms: int | None = None
-    """By the leader's clock, since 1970."""
+    """Milliseconds since 1970, by the leader's clock."""
 
 
 class Covered(NamedTuple):
-    """The ends of a history, as far as they are known: its first logged transaction and its last one."""
+    """The ends of a history, as far as they are known: its first logged transaction and its last."""
 
     first_zxid: int | None
     """None where there is no log."""
@@ -86,7 +86,7 @@ class Covered(NamedTuple):
 
 
 def outside_notes(start: PointInTime | None, end: PointInTime | None, covered: Covered) -> Iterator[str]:
-    """That a range which is asked for begins before a history or ends behind it, in words."""
+    """The notes that a range begins before a history or ends behind it."""
     first, first_ms, last, last_ms = covered
     for moment, before in ((start, 1), (end, 0)):
         if moment is None:
@@ -110,22 +110,22 @@ def _place(zxid: int, time_ms: int | None) -> str:
 
 
 def is_within(from_zxid: int | None, to_zxid: int | None, zxids: tuple[int, int | None]) -> bool:
-    """True if something was at some time of a range; None is before all and to the end."""
+    """True if two ranges have a moment in common; None stands for the beginning or the end."""
     first, last = zxids
     return (to_zxid is None or to_zxid >= first) and (last is None or (from_zxid or 0) <= last)
 
 
 class SeenTree(NamedTuple):
-    """A tree, and how good it is."""
+    """A tree, and how far it is proved."""
 
     tree: Tree
     zxid: int
     time_ms: int | None
-    """Of the transaction with that zxid; None where it is not known."""
+    """The time of the transaction with that zxid; None where it is not known."""
     is_exact: bool
-    """True if it is proved to be the one that servers had."""
+    """True if it is proved to be the tree that servers had."""
     is_damaged: bool
-    """True if something is missing or wrong, and not only unproved."""
+    """True if a part of it is missing or wrong, not only unproved."""
     detail: str
     """The reason why it is not exact; empty where it is."""
 
@@ -137,7 +137,7 @@ class Difference(NamedTuple):
     from_zxid: int
     to_zxid: int
     time_ms: int | None
-    """Of the last transaction that was replayed."""
+    """The time of the last transaction that was replayed."""
     is_exact: bool
     """True if both trees are proved to be those that servers had."""
 
@@ -146,13 +146,13 @@ class ReadRows(Protocol):
     """Reads a range of a history, from the beginning each time."""
 
     def __call__(self, rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
-        """What stood before the range, as seeds, and then its rows, in parts of so many rows or of some more.
+        """Yields the tree before the range as seeds, then its rows, in parts of so many rows or a few more.
 
-        Each part has whole transactions, and the deletes of ephemerals that go with a session.
+        Each part has whole transactions, with the deletes of ephemerals that go with a session.
 
         Args:
-            groups: creates and sets of the offsets of all groups but these may be left out. Facts, the names
-                of groups and `transactions_of` are those of all rows then, too.
+            groups: creates and sets of offsets of other groups than these may be left out. Facts, the names
+                of groups and `transactions_of` are still those of all rows.
         """
         ...
 
@@ -164,13 +164,13 @@ class Rows(NamedTuple):
     seen: SeenTree
     """The tree before the first transaction."""
     to_zxid: int | None
-    """The last transaction that is asked for; None for all there are."""
+    """The last transaction that is asked for; None for all."""
     progress: Progress = quiet
     is_one_tree: bool = False
-    """True if `seen` is all there is: an export, or what a walk found."""
+    """True if there is only `seen`: an export, or the result of a walk."""
 
     def ended(self, facts: Facts) -> Facts:
-        """The facts of these rows. What stands in one tree has stood until it was read, which may be long
+        """The facts of these rows. One tree stood unchanged until it was read, which may be long
         after the last change in it."""
         if not self.is_one_tree:
             return facts
@@ -188,18 +188,18 @@ class KnownLogs(Protocol):
     def last_record(self) -> int | None: ...
     @property
     def unlogged(self) -> Hole | None:
-        """Zxids behind the last record that the newest snapshot shows to have been; None for none."""
+        """The zxids behind the last record that the newest snapshot proves to exist; None for none."""
         ...
 
 
 class Source(ABC):
-    """A source of which the questions are asked."""
+    """An input of an audit, which all answers are made from."""
 
     history: History | None = None
-    """None where there is one tree only, and for Parquet."""
+    """The history in folders; None for one tree and for Parquet."""
 
     def __init__(self, chroot: str = "", progress: Progress = quiet) -> None:
-        """`chroot` is clients' root, without a slash at its end; empty for the whole tree."""
+        """`chroot` is the root of clients, without a slash at its end; empty for the whole tree."""
         self.chroot, self.progress = chroot, progress
         self._holes: dict[Hole, None] = {}
         self._details: dict[str, None] = {}
@@ -210,7 +210,7 @@ class Source(ABC):
 
     @abstractmethod
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        """The rows from one moment to another, both included, on top of the state before."""
+        """The rows from one moment to another, both included, and the tree before them."""
 
     @abstractmethod
     def zxid_at(self, time_ms: int) -> int:
@@ -222,7 +222,7 @@ class Source(ABC):
     def zxids(
         self, start: PointInTime | None = None, end: PointInTime | None = None
     ) -> tuple[int, int | None]:
-        """As `zxid_range`; notes where less is known than what is asked for."""
+        """Returns `zxid_range`, and notes if less is known than is asked for."""
         self._note_outside(start, end)
         return self.zxid_range(start, end)
 
@@ -236,25 +236,25 @@ class Source(ABC):
         if start is not None and start.time_ms is None:
             from_zxid = self.zxid_of(start)
         elif start is not None and start.time_ms is not None:
-            with suppress(NotFoundError):  # the files begin later, so everything in them is behind it
+            with suppress(NotFoundError):  # where the files begin later, everything in them is behind it
                 from_zxid = self.zxid_at(start.time_ms - 1) + 1
         if to_zxid is not None and to_zxid < from_zxid:
             raise ConfigError(f"expected a range of the history, found its end {to_zxid:#x} before its start")
         return from_zxid, to_zxid
 
     def zxid_of(self, moment: PointInTime) -> int:
-        """The last transaction at or before it. Raises NotFoundError where the files begin later."""
+        """The last transaction at or before a moment. Raises NotFoundError where the files begin later."""
         if moment.zxid is not None:
             return moment.zxid
         assert moment.time_ms is not None
         return self.zxid_at(moment.time_ms)
 
     def damages(self) -> list[str]:
-        """Each thing that is wrong with what was read so far."""
+        """The faults of everything that was read so far."""
         return [hole.text for hole in self._holes]
 
     def notes(self) -> list[str]:
-        """Each thing that is to be known of what was read so far, beside damages."""
+        """The notes about everything that was read so far, beside damages."""
         return list(self._details)
 
     def _note_outside(self, start: PointInTime | None, end: PointInTime | None) -> None:
@@ -262,11 +262,11 @@ class Source(ABC):
             self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
 
     def note_unlogged(self, known: KnownLogs, zxids: tuple[int, int | None], end: PointInTime | None) -> None:
-        """Notes what is asked for and in no log, though a snapshot is later."""
+        """Notes zxids that are asked for and in no log, although a snapshot is later."""
         unlogged, (from_zxid, to_zxid) = known.unlogged, zxids
         if unlogged is None:
             return
-        # By a time behind the last record all may be meant.
+        # A time behind the last record may stand for all records.
         is_late = end is not None and end.zxid is None and to_zxid == known.last_record
         last = unlogged.last_missing if to_zxid is None or is_late else to_zxid
         hole = unlogged.within(from_zxid, last)
@@ -274,19 +274,19 @@ class Source(ABC):
             self._holes[hole] = None
 
     def _note_chroot(self, *, is_empty: bool) -> None:
-        """Notes that nothing ever was in the chroot, which may be misspelt."""
+        """Notes that the chroot, which may be misspelt, never had a znode."""
         if self.chroot and is_empty:
             self._details[f"the files have no znode at or below the chroot {self.chroot}"] = None
 
 
 def standing_text(zxid: int, detail: str) -> str:
-    """That answers stand on a tree that is not exact, in words."""
+    """The note that answers begin with a tree that is not exact."""
     return f"the tree at {zxid:#x}, on which this stands: {detail}"
 
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Switches Python's garbage collector off: it would walk millions of rows, which live to the end."""
+    """Switches Python's garbage collector off, which would walk millions of rows that live to the end."""
     was_on = gc.isenabled()
     gc.disable()
     try:

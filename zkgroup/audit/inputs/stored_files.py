@@ -22,24 +22,24 @@ from zkgroup.audit.inputs.rows import (
 from zkgroup.errors import ConfigError
 
 _AS_CODES: Final = ("op", "path", "parent", "ephemeral", "file")
-"""Columns with few different values."""
+"""The columns with few different values."""
 _IN_ORDER: Final = ("zxid", "time", "time_ms", "log")
-"""By their bounds readers pass over files; bounds of all columns would cost a third of the writing."""
+"""Readers skip files by the bounds of these columns; bounds of all would take a third of the writing."""
 
 OpenFile = Callable[[str], Any]
-"""Gives what pyarrow reads of a file, by its name: a path or its content."""
+"""Returns the path of a file or its content, by its name, as pyarrow reads both."""
 
 
 def operations_in(
     files: Iterable[StoredFile], source: OpenFile, after_zxid: int, to_zxid: int | None
 ) -> Columns:
-    """Operations behind one zxid up to another, in the order of the files. Raises as `table_in`."""
+    """The operations behind one zxid up to another, in the order of the files. Raises as `table_in`."""
     table = table_in(files, source, OPERATION_COLUMNS, AS_CODES)
     return columns_of(()) if table is None else between(columns_of_operations(table), after_zxid, to_zxid)
 
 
 def rows_in(files: Iterable[StoredFile], source: OpenFile) -> Columns:
-    """Rows of the audit, in the order of the files. Raises as `table_in`."""
+    """The rows of the audit, in the order of the files. Raises as `table_in`."""
     table = table_in(files, source, [column.name for column in ROWS], AS_CODES)
     return columns_of(()) if table is None else columns_of_rows(table)
 
@@ -51,7 +51,7 @@ def table_in(
 
     Args:
         names: the columns that are read.
-        codes: those of them that come as codes of their different values.
+        codes: the columns that come as codes of their different values.
 
     Raises ConfigError for a file that is not there, or is no Parquet of zkgroup.
     """
@@ -73,7 +73,7 @@ def table_in(
 
 
 def parquet_of(table: Any) -> pa.Buffer:
-    """A pyarrow.Table as the content of a file."""
+    """The content of a file for a pyarrow.Table."""
     stream = pa.BufferOutputStream()
     coded, bounded = (
         [name for name in table.column_names if name in some] for some in (_AS_CODES, _IN_ORDER)
