@@ -1,1 +1,1 @@
-"""The report: what was found and what happened, as plain data, and one HTML file that shows it."""
+"""The report: findings and history as plain data, and one HTML file that shows them."""

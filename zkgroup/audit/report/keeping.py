@@ -1,6 +1,6 @@
 """Keeps a report small, however long its history: bounded lists, names written once, safe texts.
 
-All that a report shows comes from a tree that any client may have written to.
+Everything in a report comes from a tree that any client may have written to.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ Item = TypeVar("Item")
 NOBODY: Final = -1
 """The number of no name."""
 LARGEST: Final = 2**63 - 1
-"""Of the numbers in columns."""
+"""The largest number that a column holds."""
 TEXT_MAX: Final = 400
-"""Characters of one text, unless another number is given."""
+"""The characters of one text, unless another number is given."""
 _EXACT_MAX: Final = 2**53
-"""Integers beyond are not exact in a browser."""
+"""The largest integer that is exact in a browser."""
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-"""Categories of characters that are not seen, or change how others are shown."""
+"""The categories of characters that are invisible, or change how others are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLimits:
-    """The most of each kind that a report holds; what is beyond is counted, and the report has the number."""
+    """The most items of each kind in a report; further ones are counted, and the report has their number."""
 
     partitions: int = 20_000
-    """Rows of owners, and of offsets, each."""
+    """The rows of owners, and those of offsets."""
     spans: int = 60_000
-    """Ownerships and the like in one timeline; short ones beside each other are drawn as one beyond."""
+    """The spans in one timeline; beyond, short ones beside each other are drawn as one."""
     points: int = 80_000
-    """Points of all offset curves together."""
+    """The points of all offset curves together."""
     marks: int = 5_000
-    """Rewinds, foreign commits, resets and deletions."""
+    """The rewinds, foreign commits, resets and deletions together."""
     rebalances: int = 1_000
     changes: int = 40_000
-    """Partitions named in all rebalances together."""
+    """The partitions named in all rebalances together."""
     sessions: int = 5_000
     findings_of_a_rule: int = 250
     incidents: int = 500
     areas: int = 11
-    """Subtrees that have a colour of their own in the write load."""
+    """The subtrees that have a colour of their own in the write load."""
     buckets: int = 240
-    """Steps of the write load."""
+    """The steps of time in the write load."""
     text: int = TEXT_MAX
-    """Characters of one text."""
+    """The characters of one text."""
 
 
 def shown(text: str, limit: int = TEXT_MAX) -> str:
@@ -68,27 +68,27 @@ def shown(text: str, limit: int = TEXT_MAX) -> str:
 
 
 def hex_zxid(zxid: int | None) -> str | None:
-    """As ZooKeeper's tools write it, for a browser has no whole numbers of 64 bits."""
+    """A zxid in hex as ZooKeeper's tools write it, for a browser has no whole numbers of 64 bits."""
     return None if zxid is None else f"0x{zxid:x}"
 
 
 def number(value: int | None) -> int | str | None:
-    """As it is where a browser keeps it exactly, else its digits."""
+    """The number if a browser keeps it exactly, else the text of its digits."""
     return value if value is None or abs(value) < _EXACT_MAX else str(value)
 
 
 class Names:
-    """Each text once, by number: owners, sessions and topics come again and again."""
+    """Numbers that stand for texts, for owners, sessions and topics come again and again."""
 
     def __init__(self, limit: int = TEXT_MAX, start_ms: int = 0, start_zxid: int = 0) -> None:
-        """What begins with the history is small: many times and zxids are written from its start on."""
+        """`start_zxid` and `start_ms` are subtracted from many zxids and times, so that these are short."""
         self._limit, self.start_ms, self._start_zxid = limit, start_ms, start_zxid
         self._numbers: dict[str, int] = {}
         self.texts: list[str] = []
-        """By number, as they are to be shown."""
+        """The texts by number, as they are to be shown."""
 
     def of(self, text: str | None) -> int:
-        """Its number; NOBODY for None."""
+        """The number of a text; NO_NAME for None."""
         if text is None:
             return NOBODY
         known = self._numbers.get(text)
@@ -98,13 +98,13 @@ class Names:
         return known
 
     def session(self, session: int | None) -> int:
-        """The number of its hexadecimal digits; NOBODY for none."""
+        """The number of a session in hex; NO_NAME for none."""
         return self.of(hex_session(session)) if session else NOBODY
 
     def zxids(self, first: int, last: int | None) -> tuple[int | str | None, int | str | None]:
-        """The first one from that of the history on, the last one from the first one on.
+        """Two zxids: the first one counted from that of the history, the last one from the first one.
 
-        Texts where a browser would round one of them.
+        They are texts where a browser would round one of them.
         """
         since, behind = first - self._start_zxid, None if last is None else last - first
         if max(abs(since), abs(since + (behind or 0)), abs(behind or 0)) >= _EXACT_MAX:
@@ -113,33 +113,33 @@ class Names:
 
 
 def weightiest(items: Iterable[Item], most: int, weight: Callable[[Item], Any]) -> list[Item]:
-    """The weightiest in their order; of equal ones the first."""
+    """The items of most weight, in their order; of equal ones the first."""
     chosen = heapq.nlargest(most, enumerate(items), key=lambda each: weight(each[1]))
     return [item for _, item in sorted(chosen, key=itemgetter(0))]
 
 
 class Thinned:
-    """Takes what is drawn of some rows at a time, as structured arrays that have the row first.
+    """The items that are drawn, added for some rows at a time as structured arrays with the row first.
 
-    It holds at most so many items. Beyond, they are thinned with a grain of time: the shortest, doubled again
-    and again, with which all fit; so it does not matter in which order rows are taken in.
+    It holds at most so many items. Beyond, they are thinned by a grain of time: the shortest, doubled again
+    and again, with which all fit; so the order in which rows are added does not matter.
     """
 
     def __init__(
         self, most: int, facts: Facts, parts: int, thin: Callable[[Numbers, int, Facts], Numbers]
     ) -> None:
-        """`thin` gives less of items with a grain, the same as of what a shorter one left.
+        """`thin` drops items by a grain; it drops the same after it was called with a shorter one.
 
-        The first grain is the history by `parts`.
+        The first grain is the length of the history divided by `parts`.
         """
         self._most, self._facts, self._thin = most, facts, thin
         self._finest_ms = max((facts.end_ms - facts.start_ms) // parts, 1)
         self._held: list[Numbers] = []
         self.grain_ms = 0
-        """0 where all stand as they are."""
+        """The grain; 0 where nothing was dropped."""
 
     def add(self, items: Numbers) -> None:
-        """Takes all items of some rows: those of a row follow each other, in order."""
+        """Adds all items of some rows: those of a row follow each other, in order."""
         self._held.append(self._thinned(items))
         while self.grain_ms <= LARGEST + 1 and sum(map(len, self._held)) > self._most:
             self.grain_ms = 2 * self.grain_ms or self._finest_ms

@@ -1,4 +1,4 @@
-"""Every write of an offset in columns, and the curves and marks of them."""
+"""Every write of an offset in columns, with the curves and marks made from them."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from zkgroup.model.text import counted, duration_text
 from zkgroup.zkfiles.arrow import moments
 
 _SIZE: Final = 50_000
-"""Rows that are given at a time."""
+"""The rows that are given at a time."""
 _FINEST: Final = 2048
-"""The first grain is this part of the history."""
+"""The first grain is the history divided by this."""
 _PINNED_MAX: Final = 200
-"""Falls of one curve of which both sides are kept."""
+"""The number of falls of one curve whose two sides are kept."""
 _MARKS: Final = ("rewind", "foreign", "unowned", "reset", "deletion")
-"""The heaviest first. `foreign`: a commit by a session while another one owned the partition; `unowned`:
-while no session did."""
+"""The marks, the heaviest first. `foreign`: a commit while another session owned the partition; `unowned`:
+a commit while no session did."""
 _KINDS: Final[tuple[OffsetKind, ...]] = ("commit", "claim", "reset", "deletion", "snapshot")
 _CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
 _POINT: Final = np.dtype([("row", np.int64), ("ms", np.int64), ("offset", np.int64), ("is_pinned", np.bool_)])
-"""A point of a curve. `is_pinned`: it is beside a fall."""
+"""A point of a curve; `is_pinned` is True beside a fall."""
 _Mark = tuple[int, tuple[int, int], int, int, dict[str, Any]]
-"""A write that is marked on a curve: place in _MARKS, zxid and place in it, partition, time, its columns."""
+"""A mark on a curve: place in _MARKS, zxid and place in it, partition, time, and columns of the write."""
 
 
 class OffsetColumns:
-    """Writes partition by partition, each partition's in order: OFFSETS as columns, few texts as codes."""
+    """The writes in order, partition by partition: OFFSETS as columns, columns of few texts as codes."""
 
     def __init__(self, tables: ScreenTables, numbers: Mapping[Partition, int]) -> None:
-        """`numbers` has the partitions that there is room for."""
+        """`numbers` has the partitions that have a row in the report."""
         columns = tables.columns
         p = self._partitions = tables.partitions
         self._facts, (self._keys, number_of_key) = tables.facts, numbered_keys(p, numbers)
@@ -111,13 +111,13 @@ class OffsetColumns:
         return coded(texts, pair)
 
     def _owners(self, data: pa.Array) -> Any:
-        """The thread that the owner znode named."""
+        """The thread in the owner znode at each write."""
         claims, owner = np.unique(self._partitions.holder[self._places], return_inverse=True)
         texts = texts_of(data, self._partitions.selection.rows[claims])
         return coded([None if claim < 0 else text for claim, text in zip(claims, texts, strict=True)], owner)
 
     def marks(self, most: int) -> tuple[int, list[_Mark]]:
-        """How many marks there are, and the heaviest."""
+        """The number of marks, and the heaviest of them."""
         p, places = self._partitions, self._places
         is_reset = self._kind == _CODES["reset"]
         is_strange = (self._kind == _CODES["commit"]) & self._is_known & ~p.by_holder[places]
@@ -139,7 +139,7 @@ class OffsetColumns:
         ]
 
     def points(self) -> Numbers:
-        """The writes that are points of curves."""
+        """The points of the curves."""
         p = self._partitions
         chosen = np.flatnonzero(p.has_value[self._places] & (p.value[self._places] >= 0))
         places = self._places[chosen]
@@ -154,19 +154,19 @@ class OffsetColumns:
 
 
 class AllOffsets:
-    """Takes the offsets of some partitions at a time, and thins the points of all their curves together."""
+    """The offsets of all partitions, added for some at a time. All curves are thinned together."""
 
     def __init__(self, used: Sequence[Partition], facts: Facts, limits: ReportLimits) -> None:
         self._used, self._limits = used, limits
         self._numbers = {row: number for number, row in enumerate(used[: limits.partitions])}
         self._commits: dict[int, int] = {}
-        """By the numbers of the partitions that were ever written."""
+        """The number of writes of each partition that has any, by the number of the partition."""
         self._points = Thinned(limits.points, facts, _FINEST, _thinned)
         self._marks: list[_Mark] = []
         self._marked = 0
 
     def add(self, tables: ScreenTables) -> Iterator[Any]:
-        """Takes those of these tables; gives their rows of OFFSETS with ORDER, as the history has them."""
+        """Adds the offsets of these tables; returns their rows of OFFSETS with ORDER, in that order."""
         offsets = OffsetColumns(tables, self._numbers)
         points = offsets.points()
         counts = np.bincount(points["row"], minlength=len(self._numbers)).tolist()
@@ -179,7 +179,7 @@ class AllOffsets:
         return (table.take(pa.array(order[at : at + _SIZE])) for at in range(0, len(order), _SIZE))
 
     def data(self, names: Names) -> dict[str, Any]:
-        """As the page reads it."""
+        """The data as the page reads it."""
         notes = []
         refused, left_out = len(self._used) - len(self._numbers), self._marked - len(self._marks)
         if refused:
@@ -209,18 +209,18 @@ class AllOffsets:
 
 
 def _thinned(points: Numbers, grain_ms: int, facts: Facts) -> Numbers:
-    """The last of those of a curve that follow each other within one grain, and both sides of falls."""
+    """The last of the points of a curve that follow each other within one grain, and both sides of falls."""
     grains = (points["ms"] - facts.start_ms) // grain_ms
     is_left_out = np.append((points["row"][1:] == points["row"][:-1]) & (grains[1:] == grains[:-1]), False)
     is_left_out = is_left_out[: len(points)]
-    if grain_ms < max((facts.end_ms - facts.start_ms) // 16, 1):  # else next to nothing else would be kept
+    if grain_ms < max((facts.end_ms - facts.start_ms) // 16, 1):  # beyond, few other points would stay
         is_left_out &= ~points["is_pinned"]
     kept: Numbers = points[~is_left_out]
     return kept
 
 
 def _curve(points: Sequence[tuple[Any, ...]], names: Names) -> tuple[list[int], list[Any]]:
-    """The times of points and their offsets, as differences; all offsets as texts where one is large."""
+    """The times and offsets of points as differences; the offsets are texts where one is large."""
     times, values = [point[1] for point in points], [point[2] for point in points]
     since = [ms - before for before, ms in pairwise([names.start_ms, *times])]
     offsets = list(map(number, values))

@@ -1,10 +1,10 @@
-"""Everything that a report shows, as plain data: drawn of all rows, or of one bucket after the other.
+"""All sections of a report as plain data, made from all rows, or from one bucket after the other.
 
-Objects are made of the rows of members, topics and partition states alone.
+Only the rows of members, topics and partition states become objects.
 
-Lists stand for records to keep the file small; `assets/*.js` has their fields by name. Times are milliseconds
-since 1970, zxids text (a browser has no whole numbers of 64 bits), names numbers of the list `names`. Spans
-and points of curves, of which there are most, are differences.
+Records are lists, to keep the file small; `assets/*.js` has the names of their fields. Times are milliseconds
+since 1970, zxids text (a browser has no whole numbers of 64 bits), names places in the list `names`. Spans
+and points of curves, which are most of the data, are written as differences.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _RETAKEN_MAX: Final = 8
 
 
 class ColumnsDrawing:
-    """The rows of an audit, and the sections of its report. Close it when all is drawn."""
+    """The rows of an audit, and the sections of its report. Close it when the data is made."""
 
     def __init__(
         self, rows: Rows, group: str | None, limits: ReportLimits, give: Give, row_limits: RowLimits = LIMITS
     ) -> None:
         self._limits, self._give = limits, give
         self._owned: dict[Partition, None] = {}
-        """The partitions with an owner, in the order in which they come first."""
+        """The partitions with an owner, in the order of their first row."""
         self._used: dict[Partition, None] = {}
-        """Those with an owner or an offset."""
+        """The partitions with an owner or an offset, in the order of their first row."""
         self._ends: list[int] = []
         """The last zxid of each part of the history."""
         self._builder = SessionsBuilder()
@@ -86,7 +86,7 @@ class ColumnsDrawing:
         self._load = WriteLoad(facts, limits)
 
     def finish(self) -> None:
-        """Draws of what was computed for rules that were asked; if none were, it is computed here."""
+        """Completes the sections; tables that no rule has computed are computed here."""
         if not self._is_asked:
             for _ in self.audited.find((), {}):
                 pass
@@ -94,7 +94,7 @@ class ColumnsDrawing:
         self._give("sessions", session_table(self._sessions))
         for name, part in product(("offsets", "owners"), range(len(self._ends) + 2)):
             pieces = [] if self._kept is None else self._kept.read(f"{name} {part}")
-            if pieces:  # memory: the rows of one part
+            if pieces:  # in memory are the rows of one part
                 table = pa.concat_tables(pieces).sort_by([(key, "ascending") for key in ORDER])
                 self._give(name, table.drop_columns(ORDER))
         if self._rebalance_tables:
@@ -110,19 +110,19 @@ class ColumnsDrawing:
         damage: Sequence[str] = (),
         notes: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """The report as the page reads it, once all is drawn.
+        """The report as the page reads it, after `finish`.
 
         Args:
-            found: of the same rows.
-            incidents: those of `found`.
-            inputs: what was read, as it was named.
-            damage: damaged or missing files, in words.
+            found: the findings of the same rows.
+            incidents: the incidents of `found`.
+            inputs: the inputs, as they were named.
+            damage: texts about damaged or missing files.
         """
         facts, limits, seen, group = found.facts, self._limits, self.audited.rows.seen, self.audited.group
         start_ms = facts.start_ms if facts.has_log else facts.end_ms
         names = Names(limits.text, start_ms, facts.start_zxid)
         left_out = sum(map(len, self._rebalance_tables)) - len(self._rebalances)
-        faults = sorted(self._replica_faults, key=lambda fault: (fault[1][0], fault[0]))  # as they began
+        faults = sorted(self._replica_faults, key=lambda fault: (fault[1][0], fault[0]))  # by their beginning
         return {
             "schema": SCHEMA,
             "inputs": [shown(each, limits.text) for each in inputs],
@@ -144,7 +144,7 @@ class ColumnsDrawing:
             ],
             "incidents": _incidents(incidents, names, limits),
             "findings": _findings(found, incidents, names, limits),
-            "members": [  # only then a partition without an owner is a gap
+            "members": [  # a partition without an owner is a gap only while there is a member
                 [names.of(group), [[each.from_ms, each.to_ms] for each in merged(map(TimeRange.of, lives))]]
                 for group, lives in sorted(facts.members.items())
             ],
@@ -160,13 +160,13 @@ class ColumnsDrawing:
         }
 
     def close(self) -> None:
-        """Gives back what was kept."""
+        """Deletes the temporary tables."""
         self.audited.close()
         if self._kept is not None:
             self._kept.close()
 
     def _see(self, part: Columns) -> None:
-        """Takes each part of the rows while they are read; what stood before is the first."""
+        """Gets each part of the rows while they are read; the seeds are the first."""
         self._builder.add(part)
         if not part.seed.all():
             self._ends.append(int(part.zxid[-1]))
@@ -180,7 +180,7 @@ class ColumnsDrawing:
                 self._owned[partition] = None
 
     def _add(self, tables: ScreenTables) -> None:
-        """Takes all rows, or those of one bucket. What rules have computed of them is used, then freed."""
+        """Adds all rows, or those of one bucket. Tables of them that rules have computed are then freed."""
         self._is_asked = True
         facts = self.audited.facts
         for key, of_group in tables.by_key(BY_MEMBERSHIP):
@@ -201,9 +201,9 @@ class ColumnsDrawing:
         self._put("owners", [owners] if len(spans) else [])
 
     def _put(self, name: str, tables: Iterable[Any]) -> None:
-        """Takes rows of a table with ORDER: all in order, or those of a bucket, to be kept until then.
+        """Adds rows of a table with ORDER: all in order, or those of one bucket, to be kept until `finish`.
 
-        They are kept as temporary Parquet for each part of the history, what stood before it apart.
+        They are kept in temporary Parquet for each part of the history; the seeds are a part.
         """
         ends, types = np.array(self._ends, np.int64), schema(TABLES[name])
         for table in tables:
@@ -220,7 +220,7 @@ class ColumnsDrawing:
 
 
 class WriteLoad:
-    """Counts operations by what they are to, in equal steps of time."""
+    """The number of operations by area of the tree, in equal steps of time."""
 
     def __init__(self, facts: Facts, limits: ReportLimits) -> None:
         self._start_ms, self._areas_drawn = facts.start_ms, limits.areas
@@ -228,7 +228,7 @@ class WriteLoad:
         self._step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)
         self._steps = length_ms // self._step_ms + 1
         self._cells: list[tuple[tuple[int, int], str, int, int, int]] = []
-        """Of each area and step some rows: zxid and place of the first, area, step, how many, and bytes."""
+        """For rows of one area and step: zxid and place of the first, area, step, their number and bytes."""
 
     def add(self, tables: ScreenTables) -> None:
         """Counts rows in order."""
@@ -236,7 +236,7 @@ class WriteLoad:
         refused = np.flatnonzero(~columns.applied[areas.rows])
         zxids = columns.zxid[areas.rows[refused]]
         kept: Flags = np.ones(len(areas.rows), np.bool_)
-        kept[refused[1:][zxids[1:] == zxids[:-1]]] = False  # one failed multi, however many rows it has
+        kept[refused[1:][zxids[1:] == zxids[:-1]]] = False  # a failed multi counts once, whatever its rows
         places = areas.rows[kept]
         steps = np.clip((columns.time_ms[places] - self._start_ms) // self._step_ms, 0, self._steps - 1)
         cells, first, cell = np.unique(
@@ -249,7 +249,7 @@ class WriteLoad:
             self._cells.append((at, areas.keys[area][0], step, count, size))
 
     def data(self, names: Names) -> dict[str, Any]:
-        """As the page reads it. The areas that come first are counted apart, those with most are drawn so."""
+        """The data as the page reads it. The first areas are counted, and those with most are drawn."""
         counts: dict[str, Counter[int]] = {}
         sizes: Counter[str] = Counter()
         for _, name, step, count, size in sorted(self._cells, key=itemgetter(0)):
@@ -292,13 +292,13 @@ def _rebalances(
 
 
 def _weight(one: Rebalance) -> tuple[float, int, str]:
-    """Of equal ones the first by zxid is the heavier: the order of the groups does not matter."""
+    """The weight of a rebalance; of equal ones the first by zxid is heavier, whatever the order of groups."""
     return one.down_ms_max + 100 * one.moved + 1000 * one.unowned, -one.from_zxid, one.group
 
 
 def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:
     down = sorted(change.down_ms for change in one.changes if change.down_ms is not None)
-    # Those without an owner at the end, then by the time without one.
+    # First partitions without an owner at the end, then by the time without one.
     cost = {change: inf if change.after is None else change.down_ms or 0 for change in one.changes}
     named = sorted(one.changes, key=cost.__getitem__, reverse=True)[:changes_max]
     return {
@@ -329,7 +329,7 @@ def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:
 
 
 def _flows(one: Rebalance, names: Names) -> list[list[Any]]:
-    """From whom to whom how many partitions went, the most first."""
+    """The numbers of partitions that went from one thread to another, the largest first."""
     flows = Counter(
         (_member(change.before), _member(change.after))
         for change in one.changes
@@ -369,14 +369,14 @@ def _session_weight(row: SessionRow) -> float:
 
 
 def _role(row: SessionRow) -> str:
-    """Its part in the group or cluster, in words; the empty text for none."""
+    """The text about a session's part in a group or the cluster; empty for none."""
     roles = [f"member {member} of {group}" for group, member in row.members]
     roles += [f"broker {broker}" for broker in row.brokers]
     return ", ".join([*roles, "controller"] if row.was_controller else roles)
 
 
 def _incidents(found: FoundIncidents, names: Names, limits: ReportLimits) -> dict[str, Any]:
-    """The worst, in their order: errors first."""
+    """The worst incidents in their order, errors first."""
     kept = found.incidents[: limits.incidents]
     return {
         "left_out": len(found.incidents) - len(kept),

@@ -1,6 +1,6 @@
-"""The tables for other tools: findings, incidents, and what a report shows.
+"""The tables for other tools: findings, incidents, and the rows of a report.
 
-The page combines bars and points that are too many to draw; these tables have every row. `audit run` writes
+The page joins bars and points that are too many to draw; these tables have every row. `audit run` writes
 findings with the same columns, and incidents.
 """
 
@@ -24,9 +24,9 @@ from zkgroup.zkfiles.arrow import Column, batch_of_lists, record_batch, schema
 Partition = tuple[str, str, int]
 """Group, topic, partition."""
 ORDER: Final = ("_zxid", "_path", "_sub")
-"""Columns beside those of a table, by which its rows are put in order: zxid, path, place in the transaction.
+"""The columns beside those of a table by which its rows are sorted: zxid, path, place in the transaction.
 
-Only what stood before the history has a path."""
+Only seeds have a path."""
 _LAST = {"long": (-(2**63), 2**63 - 1), "int": (-(2**31), 2**31 - 1)}
 
 
@@ -119,32 +119,32 @@ INCIDENTS: Final = (
     _must("findings", "int", "How many findings are in it."),
 )
 ENSEMBLE: Final = _must("ensemble", "string", "Its name.")
-"""Comes first where tables are of several ensembles."""
+"""The first column of tables with several ensembles."""
 TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "owners": OWNERS,
     "offsets": OFFSETS,
     "rebalances": REBALANCES,
     "sessions": SESSIONS,
 }
-"""The tables of what a report shows, by name; each has the columns in this order."""
+"""The tables of a report by name, each with its columns in order."""
 Give = Callable[[str, Any], object]
-"""Takes rows of one of TABLES: its name, and a pyarrow.Table with the columns of that name."""
+"""A function that gets the name of one of TABLES, and rows of it as a pyarrow.Table."""
 
 
 def nowhere(_name: str, _table: Any) -> None:
-    """Leaves all rows out."""
+    """Does nothing with the rows."""
 
 
 def numbered_keys(
     partitions: PartitionTable, numbers: Mapping[Partition, int]
 ) -> tuple[list[Partition], Numbers]:
-    """The partitions that the keys of a table mean, and the number of each; -1 where it has none."""
+    """The partitions of the keys of a table, and the number of each; -1 where it has none."""
     keys = [(key[0], key[1], int(key[2])) for key in partitions.selection.keys]
     return keys, np.array([numbers.get(key, -1) for key in keys], np.int64)
 
 
 def partition_columns(keys: Sequence[Partition], codes: Numbers) -> dict[str, Any]:
-    """Group, topic and partition of rows by the places of their keys; a path may name any partition."""
+    """The group, topic and partition of rows by the places of their keys; a path may name any partition."""
     partitions = np.array([min(key[2], _LAST["int"][1]) for key in keys], np.int32)
     return {
         "group": coded([key[0] for key in keys], codes),
@@ -154,23 +154,23 @@ def partition_columns(keys: Sequence[Partition], codes: Numbers) -> dict[str, An
 
 
 def coded(texts: Sequence[str | None], codes: Numbers) -> Any:
-    """An array of few different texts."""
+    """An array of few different texts, with a dictionary."""
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(texts, pa.string()))
 
 
 def texts_of(data: pa.Array, rows: Numbers) -> list[str]:
-    """The data of rows as texts, what is no UTF-8 replaced."""
+    """The data of rows as texts; bytes that are no UTF-8 are replaced."""
     return [(text or b"").decode("utf-8", "replace") for text in data.take(pa.array(rows)).to_pylist()]
 
 
 def session_column(sessions: Numbers) -> Any:
-    """Sessions in hex; null for 0."""
+    """The sessions in hex; null for 0."""
     different, codes = np.unique(sessions, return_inverse=True)
     return coded([hex_session(one) if one else None for one in different.tolist()], codes)
 
 
 def table_of(columns: Sequence[Column], rows: Sequence[Any], **given: Callable[[Any], Any]) -> Any:
-    """A pyarrow.Table of rows: of each the attributes of the columns' names, but for what is given."""
+    """A pyarrow.Table of the attributes of rows by the columns' names; `given` has other columns."""
     given = {"from": attrgetter("from_ms"), "to": attrgetter("to_ms"), "session": _session, **given}
     lists = {
         column.name: _fitting(column, list(map(given.get(column.name) or attrgetter(column.name), rows)))
@@ -180,7 +180,7 @@ def table_of(columns: Sequence[Column], rows: Sequence[Any], **given: Callable[[
 
 
 def _fitting(column: Column, values: list[Any]) -> list[Any]:
-    """A number that no column holds is null, or the last that the column holds: any client may write one."""
+    """The values, null or cut where the column does not hold them: clients may write any number."""
     if column.type not in _LAST:
         return values
     least, most = _LAST[column.type]

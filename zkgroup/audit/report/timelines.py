@@ -1,7 +1,4 @@
-"""Rows of intervals as timelines draw them, and those of the brokers' side.
-
-Owners of partitions, controllers, registrations of brokers, replicas in sync.
-"""
+"""Rows of intervals as timelines draw them: owners, controllers, brokers and faults of replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 Row = TypeVar("Row", bound=tuple[str | int, ...])
 
 _FINEST: Final = 4096
-"""The first grain is this part of the history."""
+"""The first grain is the history divided by this."""
 
 SPAN: Final = np.dtype(
     [
@@ -37,28 +34,28 @@ SPAN: Final = np.dtype(
         *(("together", np.int64), ("is_open", np.bool_), ("name", np.object_), ("ended", np.object_)),
     ]
 )
-"""An interval in which something was so: `name` says what, or who was it; `session` is 0 for none; `ended`
-says how. Where several are drawn `together`, the name is that of the last one."""
+"""An interval: `name` is its owner, controller, broker or fault; `session` is 0 for none; `ended`
+is the kind of its end. Where several are drawn `together`, the name is that of the last one."""
 Span = tuple[Any, ...]
 """The fields of a SPAN but for its row."""
 
 
 class Timeline(Generic[Row]):
-    """Spans of rows as the page draws them. There is room for so many rows.
+    """The spans of a limited number of rows, as the page draws them.
 
-    Of too many spans those of one row that follow each other within one grain of time become one, with their
+    If there are too many spans, those of a row that follow each other within one grain become one, with their
     number.
     """
 
     def __init__(self, rows: Sequence[Row], facts: Facts, limits: ReportLimits) -> None:
         self.numbers = {row: number for number, row in enumerate(rows[: limits.partitions])}
-        """Of the rows that there is room for."""
+        """The number of each row that is drawn."""
         self._refused = len(rows) - len(self.numbers)
         self._spans = Thinned(limits.spans, facts, _FINEST, _brought_together)
         self.add = self._spans.add
 
     def data(self, one: str, names: Names) -> dict[str, Any]:
-        """As the page reads it; `one` is what a row is."""
+        """The data as the page reads it; `one` is the noun for a row."""
         notes = []
         if self._refused:
             notes.append(f"{counted(self._refused, one)} more did not fit and are not drawn.")
@@ -80,7 +77,7 @@ class Timeline(Generic[Row]):
 
 
 def timeline_of(spans: Sequence[tuple[Row, Span]], facts: Facts, limits: ReportLimits) -> Timeline[Row]:
-    """The timeline of these spans, those of a row in order; there is room for the rows that come first."""
+    """The timeline of these spans, those of a row in order; the first rows are drawn."""
     timeline = Timeline(list(dict.fromkeys(row for row, _ in spans)), facts, limits)
     numbers = timeline.numbers
     drawn = [(numbers[row], *span) for row, span in spans if row in numbers]
@@ -116,9 +113,9 @@ def _fields(span: tuple[Any, ...], names: Names) -> list[Any]:
 
 
 def ownerships(tables: ScreenTables, numbers: Mapping[Partition, int]) -> tuple[Numbers, Any]:
-    """The ownerships of these partitions: as SPAN, and as OWNERS with ORDER.
+    """The ownerships of these partitions, as SPAN and as OWNERS with ORDER.
 
-    The rows of OWNERS are in the order in which ownerships ended; then come those that did not.
+    The rows of OWNERS are in the order in which ownerships ended; those that did not end come last.
     """
     p, columns = tables.partitions, tables.columns
     keys, number_of_key = numbered_keys(p, numbers)
@@ -133,7 +130,7 @@ def ownerships(tables: ScreenTables, numbers: Mapping[Partition, int]) -> tuple[
     spans["name"] = texts_of(columns.data, p.selection.rows[claim])
     lives = [tables.facts.sessions.get(session) for session in p.session[claim].tolist()]
     ends = np.array([-1 if life is None or life.to_zxid is None else life.to_zxid for life in lives])
-    is_deletion = p.op[end] != CREATE  # a claim after a claim: the log has a hole
+    is_deletion = p.op[end] != CREATE  # where a claim follows a claim, the log has a hole
     is_by_other = is_deletion & (p.session[end] != p.session[claim])
     is_asked_for = is_deletion & ~columns.synthetic[last] & (ends != p.zxid[end])
     how = ["open", "deleted_by_other", "release"]
@@ -158,7 +155,7 @@ def ownerships(tables: ScreenTables, numbers: Mapping[Partition, int]) -> tuple[
 
 
 def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
-    """The brokers that were controller, and every write of the epoch."""
+    """The times of each controller, and every write of the epoch."""
     spans = []
     for life in facts.controllers:
         value = cluster.decoded(ControllerRegistration.decode, life.path, life.data)
@@ -183,7 +180,7 @@ def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, A
 
 
 def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
-    """Each broker with its registrations, and how each of them ended."""
+    """The registrations of each broker, and the kind of their ends."""
     spans = []
     for broker, lives in facts.brokers.items():
         key = (int(broker) if broker.isdecimal() and len(broker) < 20 else 2**63, f"broker {broker}")
@@ -200,7 +197,7 @@ def replica_faults(
 ) -> Iterator[tuple[tuple[str, int], Span]]:
     """The times in which a partition of a topic had no leader, or too few replicas in sync.
 
-    A change of what is wrong begins another span.
+    Another fault begins another span.
     """
     for partition, stretches in partitions:
         for text, run in groupby(stretches, key=lambda stretch: _fault(stretch.view)):

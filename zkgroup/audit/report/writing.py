@@ -1,4 +1,4 @@
-"""Writes a report and what goes beside it."""
+"""Writes a report and the files beside it."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ SCRIPTS: Final = (
     *("base.js", "time_axis.js", "timeline.js", "spans.js", "chart.js"),
     *("incidents.js", "findings.js", "groups.js", "cluster.js", "main.js"),
 )
-"""In the order in which they stand in the page."""
+"""The scripts in the order in which they stand in the page."""
 _HARMLESS: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
-"""JSON has these in strings only, so as escapes they mean the same, and no data ends the script."""
+"""JSON has these characters in strings only; as escapes they mean the same, and no data ends the script."""
 _ROWS_PER_GROUP: Final = 50_000
 JSON, PARQUET = "findings.json", "findings.parquet"
 """The files of the findings."""
 
 
 class ReportPlace(NamedTuple):
-    """The places to which a report is written."""
+    """The paths to which a report is written."""
 
     page: Path
     folder: Path
-    """Of findings.json and the Parquet files. Their names are the same for every report."""
+    """The folder of findings.json and the Parquet files, whose names are the same for every report."""
 
 
 def require_free(place: ReportPlace, *, overwrite: bool) -> None:
-    """Raises RefusedError where a file of the report is there, ConfigError where there is no folder."""
+    """Raises RefusedError where a file of the report exists, ConfigError where there is no folder."""
     for folder in (place.page.parent, place.folder):
         if not folder.is_dir():
             raise ConfigError(f"{folder}: expected a folder to write the report into, found none")
@@ -63,10 +63,10 @@ def require_free(place: ReportPlace, *, overwrite: bool) -> None:
 def write_report(
     place: ReportPlace, report: AuditReport, rows: Drafts | None = None, *, overwrite: bool = False
 ) -> list[Path]:
-    """Writes the page, `findings.json` and Parquet; gives their paths.
+    """Writes the page, `findings.json` and Parquet; returns their paths.
 
-    Each file gets its name when it is complete. `rows` are those that the report was made of. Raises
-    RefusedError where a file is there already, ConfigError where it cannot be written.
+    Each file gets its name when it is complete. `rows` are the tables of the report. Raises
+    RefusedError where a file exists already, ConfigError where it cannot be written.
     """
     require_free(place, overwrite=overwrite)
     html, json_file, table = place.page, place.folder / JSON, place.folder / PARQUET
@@ -79,7 +79,7 @@ def write_report(
 
 
 def json_text(document: dict[str, Any], indent: str = "  ") -> str:
-    """A document with a line for each key, and for each item of its lists."""
+    """A document as JSON, with a line for each key, and for each item of its lists."""
     keys = []
     for key, value in document.items():
         if isinstance(value, list) and value:
@@ -92,7 +92,7 @@ def json_text(document: dict[str, Any], indent: str = "  ") -> str:
 
 
 class AuditReport(NamedTuple):
-    """What is written, and what is said beside it."""
+    """The content of a report, and the texts that the command prints beside it."""
 
     data: dict[str, Any]
     """As the page reads it."""
@@ -114,13 +114,13 @@ def report_of(
     found: Found | None = None,
     files: Callable[[], Iterable[FileHealth]] | None = None,
 ) -> AuditReport:
-    """Findings and page of a source, of rows that are read once; every file is checked, too.
+    """The findings and the page of a source, whose rows are read once; every file is checked, too.
 
     Args:
-        inputs: what the source was opened with; none for a live ensemble.
-        give: takes what is shown as rows of `tables.TABLES`.
-        found: the findings, where Spark has them; else they are searched for.
-        files: how good each file is, where Spark reads them; else they are read here.
+        inputs: the paths that the source was opened with; none for a live ensemble.
+        give: gets the rows of `tables.TABLES`.
+        found: the findings, where Spark has them; else the rules run here.
+        files: the health of each file, where Spark reads them; else they are read here.
 
     Raises what `engine.audit` raises.
     """
@@ -128,7 +128,7 @@ def report_of(
         found = audit_rows(source, drawing.audited, ALL_RULES) if found is None else found
         progress("shaping the report")
         drawing.finish()
-        # Behind the rows: reading them shows what is damaged.
+        # This comes behind the rows, since damage shows when they are read.
         health = list(health_of(map(Path, inputs), source.history) if files is None else files())
         damages, notes = source.damages(), source.notes()
     incidents, read = numbered(found), [str(path) for path in inputs] or ["the live ensemble"]
@@ -137,9 +137,9 @@ def report_of(
 
 
 def page(data: dict[str, Any]) -> str:
-    """The report as HTML.
+    """The HTML of a report.
 
-    The page's own policy lets only this style and these scripts run, known by their digests, and nothing be
+    The page's own policy allows only this style and these scripts, by their digests, and lets nothing be
     fetched; names and texts of the data are put in as text.
     """
     style, script = _asset("report.css"), "\n".join(map(_asset, SCRIPTS))
@@ -162,7 +162,7 @@ def _digest(text: str) -> str:
 
 
 class Drafts:
-    """Files of the tables that are being written, in the folder that they are for."""
+    """The files of tables that are being written, in the folder that they are for."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._writers = folder, dict[str, pq.ParquetWriter]()
@@ -172,12 +172,12 @@ class Drafts:
                 self._writers[name] = stack.enter_context(pq.ParquetWriter(draft, schema(columns)))
 
     def add(self, name: str, table: Any) -> None:
-        """Takes rows of a table. Raises ConfigError where they cannot be written."""
+        """Adds rows of a table. Raises ConfigError where they cannot be written."""
         with _with_place(_draft(self._folder, name)):
             self._writers[name].write_table(table, _ROWS_PER_GROUP)
 
     def finish(self) -> list[Path]:
-        """Gives each file its name, whole; these are the names. Raises ConfigError where that fails."""
+        """Gives each complete file its name, and returns the names. Raises ConfigError where that fails."""
         paths = []
         for name, writer in self._writers.items():
             draft, path = _draft(self._folder, name), self._folder / f"{name}.parquet"
@@ -189,7 +189,7 @@ class Drafts:
 
 @contextmanager
 def drafts(folder: Path) -> Iterator[Drafts]:
-    """Tables of a report in a folder; drafts that are not finished are gone when the block ends."""
+    """The tables of a report in a folder; files that are not finished are deleted when the block ends."""
     try:
         with ExitStack() as stack:
             yield Drafts(folder, stack)
@@ -211,7 +211,7 @@ def _with_place(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Into a file beside it, which then takes its name."""
+    """Writes a file beside this one, which then takes its name."""
     draft = path.with_name(f".{path.name}.part")
     try:
         with _with_place(path):

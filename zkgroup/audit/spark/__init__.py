@@ -2,5 +2,5 @@
 
 The only package that imports pyspark. `sources.register(spark)` makes the data sources known to a session,
 `session` opens one, `job` is what `zkgroup audit run` does. Spark schedules tasks: a task decodes a log
-(`decoding`), or asks the rules of a bucket (`evaluation`), with the functions of one process.
+(`decoding`), or runs the rules on a bucket (`evaluation`), by the functions of the audit in one process.
 """

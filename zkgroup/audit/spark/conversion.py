@@ -1,7 +1,7 @@
-"""The first step of every job: logs to Parquet, each record once, whatever was killed in between.
+"""The first step of every job: logs to Parquet, each record once, even if earlier jobs were killed.
 
-A log that has a later one beside it never changes, so it is never read again; the newest one is read on from
-its last record. A log that is not the one that was converted has its ensemble converted anew.
+A log that has a later one beside it never changes, so it is not read again; the newest one is read from
+its last record on. If a log is not the one that was converted, its ensemble is converted anew.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.log_index import Hop, has_hop
 
 _TASKS_AT_ONCE: Final = 64
-"""Where the driver writes what tasks made, so many results are in its memory."""
+"""The number of results that the driver has in memory, where it writes the files that tasks made."""
 _LAST_ZXID: Final = (1 << 63) - 1
 
 _Files = Sequence[tuple[ServerFile, int]]
-"""Those of a server with their bytes; the path of one behind a URI is below the folder."""
+"""The files of a server with their bytes; paths behind a URI are relative to the folder."""
 
 
 class _Log(NamedTuple):
-    """A log as the folders have it now; of several servers all logs from one name to the next."""
+    """A log as the folders have it now; with several servers, all logs from one name to the next."""
 
     start: int
     end: int
@@ -59,9 +59,9 @@ def convert(
     chroot: str = "",
     progress: Progress = quiet,
 ) -> int:
-    """Brings a folder up to date; returns how many logs were read.
+    """Brings a folder up to date; returns the number of logs that were read.
 
-    Raises ConfigError, and what reading the inputs raises.
+    Raises ConfigError, and the errors of reading the inputs.
     """
     tasks: list[LogTask] = []
     ensembles, seen = dict(output.ensembles), dict[str, SeenTree]()
@@ -103,7 +103,7 @@ def convert(
 
 
 def _tasks(given: EnsembleInput, logs: Sequence[_Log], kept: Converted, batch: int) -> Iterator[LogTask]:
-    """The logs that have anything new."""
+    """Yields a task for each log with new records."""
     before = {log.start: log for log in kept.logs}
     for found in logs:
         log = before.get(found.start) or ConvertedLog(found.start, (), False, found.start - 1, 0, 0, ())
@@ -135,7 +135,7 @@ def _decoded(spark: SparkSession, output: OutputFolder, tasks: Sequence[LogTask]
 
 
 def _seeds(output: OutputFolder, name: str, kept: Converted, seen: SeenTree) -> Iterator[StoredFile]:
-    """Writes what stood before the first operation, by bucket, and the rows of facts among it."""
+    """Writes the tree before the first operation, by bucket, and the rows of facts in it."""
     columns = columns_of(seeds_of(seen.tree))
     names = names_of(kept.buckets)
     of_rows = numbers_of(pa.array(columns.paths, pa.string()), kept.buckets, kept.chroot)[columns.path]
@@ -155,7 +155,7 @@ def _seeds(output: OutputFolder, name: str, kept: Converted, seen: SeenTree) -> 
 
 
 def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[_Log], newest_snapshot: int) -> bool:
-    """True if what was converted is a part of what the folders have now."""
+    """True if the folders still have all that was converted."""
     if known.servers != len(given.folders) or not (found or known.newest_snapshot == newest_snapshot):
         return False
     before = {log.start: log for log in known.logs}
@@ -175,7 +175,7 @@ def _is_done(found: _Log, known: ConvertedLog) -> bool:
 
 
 def _is_same(found: _Log, known: ConvertedLog, given: EnsembleInput) -> bool:
-    """True if a log still has the record that was its last. Of several servers sizes have to do."""
+    """True if a log still has the record that was its last; with several servers sizes are compared."""
     if not given.is_local or len(given.folders) > 1:
         return not known.is_closed and all(
             now >= then for now, then in zip(found.sizes, known.sizes, strict=False)
@@ -201,7 +201,7 @@ def _files_of(spark: SparkSession, given: EnsembleInput) -> list[_Files]:
 
 
 def _logs_of(servers: Sequence[_Files]) -> list[_Log]:
-    """The stretches between the names of all logs."""
+    """Yields the stretches between the names of all logs."""
     of_servers = [[each for each in files if each[0].kind == LOG] for files in servers]
     starts = sorted({log.zxid for logs in of_servers for log, _ in logs})
     found = []
@@ -214,7 +214,7 @@ def _logs_of(servers: Sequence[_Files]) -> list[_Log]:
 
 
 def _seen(spark: SparkSession, given: EnsembleInput, servers: Sequence[_Files]) -> SeenTree:
-    """The first known tree; of a folder behind a URI the files that make it are fetched."""
+    """The first known tree; the files for it are fetched from a folder behind a URI."""
     if given.is_local:
         return Folders(History(*given.paths)).rows().seen
     folder = HadoopFolder(spark, given.folders[0])

@@ -1,7 +1,7 @@
-"""The first step, a task a log: operations as Parquet by day and bucket, and the rows of facts.
+"""The tasks of the first step, one for each log: operations as Parquet by day and bucket, and rows of facts.
 
-A server alone has its logs one a task. Of several servers the same records of all are read together, since
-which record counts is decided between them (`zkfiles.agreement`).
+Logs of one server are a task each. With several servers the same records of all are read together, since
+the record that counts is decided between them (`zkfiles.agreement`).
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ from zkgroup.zkfiles.history import History
 
 _DAY_US: Final = 86_400_000_000
 _LOG: Final = pa.field("log", pa.int64(), nullable=False)
-"""The column behind those of LOG: the zxid in the name of the log that has the record."""
+"""The last column, behind those of LOG: the zxid in the name of the log that has the record."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """The records of one ensemble from one log's name to the next, or what is new of them."""
+    """The records of one ensemble from one log's name to the next, or the new ones of them."""
 
     ensemble: str
     folders: tuple[str, ...]
     place: str
-    """Empty for files by their paths."""
+    """The URI of the folder; empty for files by their paths."""
     names: tuple[str, ...]
-    """The log, of each server that has it."""
+    """The files of the log, one of each server that has it."""
     log: ConvertedLog
-    """The log as it is now, and as far as it was converted."""
+    """The sizes of the log now, with the last record that was converted."""
     from_zxid: int
     to_zxid: int
-    """The last one that the log can have."""
+    """The last zxid that the log can have."""
     offset: int | None
-    """Of a record at or before `from_zxid`, in the only file."""
+    """The place of a record at or before `from_zxid`, in the only file."""
     batch: int
     converted: Converted
-    """The ensemble, whose base, buckets and chroot hold for the rows."""
+    """The ensemble, whose base, buckets and chroot are those of the rows."""
 
     @property
     def cost(self) -> int:
@@ -69,11 +69,11 @@ class LogTask:
 
 
 Decoded = tuple[str, ConvertedLog, list[TaskFile]]
-"""The ensemble, the log after its task, and the files that it made."""
+"""The result of a task: the ensemble, the log after it, and the files that it made."""
 
 
 def decode(output: Folder | None, task: LogTask, source: OpenFile) -> Decoded:
-    """Reads a log, or what is new in it, and writes its rows; what is damaged is passed over."""
+    """Reads a log, or its new records, and writes its rows; skips what is damaged."""
     if not task.place:
         return _decoded(task, output, None)
     (name,) = task.names
@@ -85,7 +85,7 @@ def decode(output: Folder | None, task: LogTask, source: OpenFile) -> Decoded:
 
 
 def _decoded(task: LogTask, output: Folder | None, named: str | None) -> Decoded:
-    """`named` is what rows have as their file, where that is not its path here."""
+    """Decodes files on paths. `named` is the file in the rows, where that is not its path here."""
     log, files = task.log, list[TaskFile]()
     for number, table in enumerate(_tables(task, named)):
         paths = table["path"].combine_chunks().dictionary_encode()
@@ -107,7 +107,7 @@ def _decoded(task: LogTask, output: Folder | None, named: str | None) -> Decoded
 
 
 def _tables(task: LogTask, named: str | None) -> Iterator[Any]:
-    """The rows as pyarrow.Tables of bounded size; each begins with a transaction."""
+    """Yields the rows as pyarrow.Tables of bounded size; each begins with a transaction."""
     some: list[Any] = []
     for batch in batches_of(task):
         some.append(record_batch(batch))
@@ -127,7 +127,7 @@ def _table(batches: list[Any], task: LogTask, named: str | None) -> Any:
 
 
 def batches_of(task: LogTask) -> Iterator[Batch]:
-    """The rows of LOG of a task whose files are on paths."""
+    """Yields the rows of LOG of a task whose files are on paths."""
     if len(task.folders) > 1:
         wanted = Wanted(LOG, ", ".join(task.names))
         for piece in pieces(History(*task.folders).ensemble, task.from_zxid, task.to_zxid):
@@ -177,7 +177,7 @@ def _file(zxids: Numbers, table: str, task: LogTask, name: str, bucket: str = ""
 
 
 def _date(day: int) -> str:
-    """As ISO 8601 has it; a day that no calendar has is its number."""
+    """A date in ISO 8601; the number of the day where no calendar has it."""
     try:
         return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
     except (ValueError, OverflowError, OSError):

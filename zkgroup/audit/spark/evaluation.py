@@ -1,4 +1,4 @@
-"""The second step: ensembles that are asked about, and a task a bucket, which asks rules."""
+"""The second step: the ensembles of a job, and tasks, one for each bucket, which run rules."""
 
 from __future__ import annotations
 
@@ -46,31 +46,31 @@ from zkgroup.audit.spark.storage import TaskFile, written
 from zkgroup.zkfiles.history import History
 
 _COST_OF_CLUSTER: Final = 8
-"""A row of a group costs 1."""
+"""The cost of a row of the cluster; that of a row of a group is 1."""
 _BEHIND_URI: Final = "needs the files on local or shared paths"
 
 
 class ZxidRange(NamedTuple):
-    """The part of a history that is asked about."""
+    """The part of a history that the job is about."""
 
     after_zxid: int
-    """Its rows stand on the tree at this zxid."""
+    """Its rows follow the tree at this zxid."""
     to_zxid: int | None = None
-    """The last transaction; None for all there are."""
+    """The last transaction; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketTask:
-    """The files that have the rows of a bucket, or of several together."""
+    """The files with the rows of a bucket, or of several together."""
 
     place: str
     """The output folder."""
     ensemble: str
     bucket: str
-    """Empty for several buckets."""
+    """The bucket; empty for several."""
     seeds: tuple[StoredFile, ...]
     seeds_zxid: int
-    """They are what stood then."""
+    """The zxid of the tree in the seeds."""
     operations: tuple[StoredFile, ...]
     part: ZxidRange
 
@@ -80,15 +80,15 @@ class BucketTask:
 
     @property
     def cost(self) -> int:
-        """The rows: rules see most of those of the cluster, and few of those of groups."""
+        """The weighted number of rows: rules see most of those of the cluster, and few of those of groups."""
         rows = sum(file.rows for file in (*self.seeds, *self.operations))
         return rows * (_COST_OF_CLUSTER if self.bucket == CLUSTER else 1)
 
     def columns(self, source: OpenFile, closes: Any = None) -> Columns:
-        """The rows of the part behind what stood before, with the paths that servers have.
+        """The rows of the part behind its seeds, with the paths that servers have.
 
         Args:
-            closes: the ends of sessions as a pyarrow.Table, which only the bucket of the cluster has.
+            closes: the ends of sessions as a pyarrow.Table, for only the bucket of the cluster has them.
         """
         logged = operations_in(self.operations, source, self.seeds_zxid, self.part.to_zxid)
         if closes is not None and self.bucket != CLUSTER:
@@ -99,11 +99,11 @@ class BucketTask:
 
 
 class Question(NamedTuple):
-    """The rules that are asked of each ensemble, and of which part of it."""
+    """The rules that run on each ensemble, and the part of it that they run on."""
 
     rules: Sequence[AnyRule] = ALL_RULES
     bounds: Mapping[str, Bounds] = bounds_of(ALL_RULES, {})
-    """Those of each rule, as `engine.bounds_of` gives them."""
+    """The bounds of each rule, as of `engine.bounds_of`."""
     chroot: str = ""
     start: PointInTime | None = None
     end: PointInTime | None = None
@@ -112,25 +112,25 @@ class Question(NamedTuple):
 
 @dataclass(slots=True)
 class Audit:
-    """An ensemble that is asked about, and what is found in it."""
+    """An ensemble of the job, and its findings."""
 
     name: str
     question: Question
     output: OutputFolder
     files: EnsembleInput | None
-    """Its folders; None where only what was converted of it is given."""
+    """Its folders; None where only its Parquet is given."""
     findings: list[Finding] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     trees: list[Columns] = field(default_factory=list)
-    """The rows that rules about the whole tree need, by bucket."""
+    """The rows that rules about the whole tree need, for each bucket."""
     groups: set[str] = field(default_factory=set)
     history: History | None = field(init=False)
-    """Of its folders, where they are on paths."""
+    """The history in its folders, where they are on paths."""
     part: ZxidRange = field(init=False)
-    """Between the moments of the question, both included."""
+    """The part between the moments of the question, both included."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError and NotFoundError for moments that there are not."""
+        """Raises ConfigError and NotFoundError for moments outside the history."""
         files, question = self.files, self.question
         self.history = History(*files.paths) if files is not None and files.is_local else None
         source = ConvertedSource(self.output, self.name)
@@ -144,18 +144,18 @@ class Audit:
 
     @property
     def is_alone(self) -> bool:
-        """True if one task has all rows: those of a group, or of another chroot than the buckets are of."""
+        """True if one task has all rows: those of a group, or of a chroot that is not that of the buckets."""
         return self.question.group is not None or self.question.chroot != self.converted.chroot
 
     @property
     def stored_zxid(self) -> int:
-        """The zxid of the last stored state at or before the part; that of the seeds where there is none."""
+        """The zxid of the last stored tree at or before the part, or that of the seeds."""
         stored = (state.zxid for state in self.converted.states if state.zxid <= self.part.after_zxid)
         return max(stored, default=self.converted.base_zxid)
 
     @property
     def reasons(self) -> list[tuple[AnyRule, str | None]]:
-        """Each rule with the reason why it cannot be asked; None where it can."""
+        """Each rule with the reason why it cannot run; None where it can."""
         has_files = self.files is not None
         is_remote = has_files and self.history is None
         return [
@@ -167,17 +167,17 @@ class Audit:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules about rows that can be asked."""
+        """The rules about rows that can run."""
         return [rule for rule, reason in self.reasons if reason is None and isinstance(rule, Rule)]
 
     @property
     def found(self) -> Found:
-        """The findings so far, in order, and the rules that could not be asked."""
+        """The findings so far, in order, and the rules that could not run."""
         skipped = [Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
         return Found(sorted(self.findings, key=order), skipped, self.facts)
 
     def tasks(self) -> list[BucketTask]:
-        """The files that have the rows of each bucket: from the last stored state on."""
+        """Yields the files with the rows of each bucket, from the last stored tree on."""
         zxid, place = self.stored_zxid, self.output.folder.place
         states = [each for each in self._stored(STATES) if each.last_zxid == zxid]
         seeds = states if zxid > self.converted.base_zxid else self._stored(SEEDS)
@@ -196,17 +196,17 @@ class Audit:
         ]
 
     def known(self, state: Sequence[Columns] | None) -> Columns:
-        """The rows that make the facts of the part, and those of its sessions, behind what stood before.
+        """The rows that make the facts of the part, and those of its sessions, behind its seeds.
 
         Args:
-            state: such rows among what stands before the part, by bucket; None for the beginning of all.
+            state: such rows of the tree before the part, by bucket; None for the beginning of the history.
         """
         source, facts, part = self.output.folder.source, self._stored(FACTS), self.part
         if state is None:
             before = rows_in([each for each in facts if each.log < 0], source)
         else:
             before = sorted_seeds(joined([columns_of(()), *state]))
-        # The beginning of all cuts no log.
+        # The beginning of the history cuts no log.
         bounds = [part.to_zxid] if part.after_zxid <= self.converted.base_zxid else part
         cut = {
             log.start
@@ -222,7 +222,7 @@ class Audit:
         return with_ends([in_order(joined(parts))], before)
 
     def closes(self, to_zxid: int | None) -> Columns:
-        """The ends of sessions behind the last stored state, up to a transaction or all."""
+        """The ends of sessions behind the last stored tree, up to a transaction or all."""
         after_zxid = self.stored_zxid
         files = [each for each in self._stored(FACTS) if each.has_any(after_zxid, to_zxid)]
         closes = closes_in(rows_in(files, self.output.folder.source))
@@ -233,19 +233,19 @@ class Audit:
 
 
 class Asked(NamedTuple):
-    """The question about an ensemble, as all its tasks know it."""
+    """The question about an ensemble, as its tasks get it."""
 
     chroot: str
     group: str | None
     rules: frozenset[str]
     bounds: Mapping[str, Bounds]
     facts: Facts | None = None
-    """None where one task has all rows."""
+    """The facts of the part; None where one task has all rows."""
     closes: Any = None
     """The ends of sessions, as a pyarrow.Table of rows."""
     output: Folder | None = None
     batch: int | None = None
-    """Of the states in it; None where none is stored."""
+    """The batch in which tasks store trees; None where none is stored."""
 
 
 class Evaluated(NamedTuple):
@@ -254,17 +254,17 @@ class Evaluated(NamedTuple):
     ensemble: str
     findings: list[Finding]
     tree: Any = None
-    """The rows that rules about the whole tree need of this bucket, as a pyarrow.Table."""
+    """The rows of this bucket that rules about the whole tree need, as a pyarrow.Table."""
     facts: Facts | None = None
-    """Where the task had all rows, with the names of the groups."""
+    """The facts, where the task had all rows; the names of the groups follow."""
     groups: frozenset[str] = frozenset()
 
 
 def evaluate(shared: Any, task: BucketTask, source: OpenFile) -> Evaluated:
-    """Asks the rules whose keys are in one bucket; where a task has all task, all rules, as one process does.
+    """Runs the rules whose keys are in one bucket; all rules, where a task has all rows.
 
     Args:
-        shared: the broadcast of what is `Asked`, by ensemble.
+        shared: the broadcast of `Asked`, by ensemble.
     """
     asked: Asked = shared.value[task.ensemble]
     rules = [rule for rule in RULES if rule.name in asked.rules]
@@ -283,12 +283,12 @@ def evaluate(shared: Any, task: BucketTask, source: OpenFile) -> Evaluated:
 
 
 def state_before(shared: Any, task: BucketTask, source: OpenFile) -> tuple[str, list[TaskFile], Any]:
-    """Makes, and stores, what stands in a bucket before the part that is asked about.
+    """Makes, and stores, the tree in a bucket before the part that the job is about.
 
-    Gives the ensemble, the files, and the rows of it that make facts, as a pyarrow.Table.
+    Returns the ensemble, the files, and the rows of the tree that make facts, as a pyarrow.Table.
 
     Args:
-        shared: the broadcast of what is `Asked`, by ensemble.
+        shared: the broadcast of `Asked`, by ensemble.
     """
     asked: Asked = shared.value[task.ensemble]
     zxid = task.part.after_zxid

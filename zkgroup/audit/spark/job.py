@@ -1,4 +1,4 @@
-"""The job of `zkgroup audit run`, and of reports on Spark: convert, ask the rules, write incidents."""
+"""The job of `zkgroup audit run`, and of reports on Spark: convert, run the rules, write incidents."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def run(
     group: str | None = None,
     progress: Progress = quiet,
 ) -> list[Audited]:
-    """Converts what is new in the inputs, asks the rules of all that was converted, and writes the answers.
+    """Converts the new records of the inputs, runs the rules on all that was converted, and writes findings.
 
     Args:
-        inputs: `[NAME=]FOLDER|URI`: folders of servers, or outputs of earlier runs, where NAME is one
-            ensemble of it and none stands for all.
+        inputs: `[NAME=]FOLDER|URI`: folders of servers, or outputs of earlier runs, of which NAME is one
+            ensemble; without a NAME all are meant.
         output: a folder of its own, on a path that all workers have, or any URI that Spark writes to.
-        bounds: what the user set, by `finding.bound`.
+        bounds: the values that the user set, by `finding.bound`.
         start, end, group: as of `engine.audit`.
 
     Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders, and
@@ -77,13 +77,13 @@ def run(
 def _opened(
     spark: SparkSession, given: Sequence[Given], output: str, question: Question, progress: Progress
 ) -> list[Audit]:
-    """Converts what is new in folders, into `output`; what `audit run` wrote before is taken as it is.
+    """Converts the new records of folders into `output`; outputs of `audit run` are taken as they are.
 
     Raises ConfigError for inputs and outputs that are wrong, NotZooKeeperFileError for folders.
     """
     if not given:
         raise ConfigError("expected at least one folder as input")
-    inputs_of(given)  # what is wrong by its name alone is reported before any filesystem is asked
+    inputs_of(given)  # wrong names are reported before any filesystem is read
     found, folders = list[Audit](), list[Given]()
     for each in given:
         folder = folder_of(spark, each.place)
@@ -106,7 +106,7 @@ def _opened(
 
 @without_collector()
 def _find(spark: SparkSession, audits: Sequence[Audit], progress: Progress) -> None:
-    """Finds what all rules find: by bucket in tasks, the rest here."""
+    """Runs all rules: those by bucket in tasks, the others here."""
     by_name = {each.name: each for each in audits}
     states = _states_before(spark, audits, progress)
     progress("reading facts", len(audits))
@@ -131,10 +131,10 @@ def _find(spark: SparkSession, audits: Sequence[Audit], progress: Progress) -> N
 
 
 def _asked(audit: Audit, state: Sequence[Columns] | None) -> Asked:
-    """The question for the tasks of an ensemble; where they are by bucket, facts and sessions are read here.
+    """The question for the tasks of an ensemble; where each has a bucket, facts and sessions are read here.
 
     Args:
-        state: rows of facts among what stands before the part, by bucket; None for the beginning of all.
+        state: rows of facts of the tree before the part, by bucket; None for the beginning of the history.
     """
     question = audit.question
     names = frozenset(rule.name for rule in question.rules)
@@ -144,7 +144,7 @@ def _asked(audit: Audit, state: Sequence[Columns] | None) -> Asked:
     known = audit.known(state)
     audit.facts = facts_in(known)
     audit.findings += find_in_sessions(audit.rules, known, audit.facts, question.bounds)
-    # Where a state is stored already, tasks begin with it; else with the state before, or the beginning.
+    # Tasks begin with the tree if it is stored already, else with the tree before, or the beginning.
     is_whole = state is None or audit.stored_zxid == audit.part.after_zxid
     closes = closes_in(known) if is_whole else audit.closes(audit.part.to_zxid)
     names = frozenset(rule.name for rule in audit.rules)
@@ -164,7 +164,7 @@ def _tasks_of(audit: Audit) -> list[BucketTask]:
 
 
 def _require_group(spark: SparkSession, audit: Audit) -> None:
-    """Raises NotFoundError with the names of all groups, where there was none of that name."""
+    """Raises NotFoundError with the names of all groups where there is no group of that name."""
     group = audit.question.group
     if group is not None and group not in audit.groups:
         asked = {audit.name: Asked(audit.question.chroot, None, frozenset(), {})}
@@ -176,9 +176,9 @@ def _require_group(spark: SparkSession, audit: Audit) -> None:
 def _states_before(
     spark: SparkSession, audits: Sequence[Audit], progress: Progress
 ) -> dict[str, list[Columns]]:
-    """The states before parts that begin later: the rows of facts in them, by bucket.
+    """The trees before parts that begin later: the rows of facts in them, by bucket.
 
-    Those of folders that are converted here are kept, so that the next job begins with them.
+    The trees of folders that are converted here are kept, so that the next job begins with them.
     """
     later = [each for each in audits if not each.is_alone and each.part.after_zxid > each.converted.base_zxid]
     if not later:
@@ -213,7 +213,7 @@ def _states_before(
 
 
 def _find_in_files(audit: Audit, progress: Progress) -> None:
-    """What rules about whole histories find, on the driver: they replay, which is one thread's work."""
+    """Runs the rules about whole histories, on the driver: they replay, which is one thread's work."""
     question = audit.question
     for rule, reason in audit.reasons:
         if audit.history is not None and isinstance(rule, WholeRule) and reason is None:
@@ -238,9 +238,9 @@ def report(
 ) -> AuditReport:
     """The report of one ensemble: the folders of its servers, or what `audit run` wrote.
 
-    Tasks decode logs and compute findings; the driver checks files and shapes the page, in one pass over the
-    rows in order; `give` takes them as `tables.TABLES` has them. Raises what `report_of` raises, and
-    ConfigError for folders on a cluster: what they are converted to lies on the driver.
+    Tasks decode logs and compute findings; the driver checks files and makes the page, in one pass over the
+    rows in order; `give` gets them as `tables.TABLES` has them. Raises what `report_of` raises, and
+    ConfigError for folders on a cluster: their Parquet lies on the driver.
     """
     given = _of_one(spark, inputs, ensemble)
     with TemporaryDirectory(prefix="zkgroup-") as place:
@@ -265,7 +265,7 @@ def report(
 
 
 def _of_one(spark: SparkSession, inputs: Sequence[str], ensemble: str | None) -> list[Given]:
-    """The inputs of the one that is asked about. Raises ConfigError for those of none, and of several."""
+    """The inputs of the only ensemble. Raises ConfigError for inputs of none, and of several."""
     given = [given_of(text)._replace(name=ensemble) for text in inputs]
     tables = [folder for each in given if newest_manifest(folder := folder_of(spark, each.place))]
     if tables and len(given) > 1:

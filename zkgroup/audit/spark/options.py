@@ -70,7 +70,7 @@ def struct_of(columns: Iterable[Column]) -> StructType:
 def selected(
     table: tuple[Column, ...], names: Sequence[str] | None, *, data: bool = True
 ) -> tuple[Column, ...]:
-    """The columns of a table as of `arrow.select`. Raises ConfigError for one that there is not."""
+    """The columns of a table as of `arrow.select`. Raises ConfigError for an unknown one."""
     try:
         return select(table, names, data=data)
     except ValueError as error:
@@ -120,7 +120,7 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "records_per_split": _count,
 }
 _KNOWN: Final = ("path", "paths", *_PARSERS, "section", "zookeeper")
-"""Names of options, of all sources together; Spark gives them in small letters."""
+"""The names of options of all sources together; Spark gives them in lower case."""
 _BOUNDS: Final[Mapping[type[Filter], tuple[int | None, int | None]]] = {
     EqualTo: (0, 0),
     EqualNullSafe: (0, 0),
@@ -129,17 +129,17 @@ _BOUNDS: Final[Mapping[type[Filter], tuple[int | None, int | None]]] = {
     LessThan: (None, -1),
     LessThanOrEqual: (None, 0),
 }
-"""What is added to the value of a filter for the first zxid and the last; None for no bound."""
+"""The numbers added to the value of a filter for the first zxid and the last; None for no bound."""
 _ZXIDS: Final = (("zxid",), ("snap_zxid",))
 """The columns of logs and of snapshots by which records and files are found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a source. Numbers of zxids are decimal or 0x hex; both ends are included."""
+    """The options of a source. Zxids are decimal or 0x hex; both ends are included."""
 
     paths: tuple[Path, ...]
-    """Files and folders, at least one."""
+    """The files and folders, at least one."""
     columns: tuple[str, ...] | None = None
     data: bool = True
     from_zxid: int | None = None
@@ -152,7 +152,7 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, str], source: str) -> Options:
-        """Raises ConfigError for what is missing, misspelt, or no value of its kind."""
+        """Reads the options. Raises ConfigError for missing, misspelt or wrong ones."""
         for name in given:
             if name.lower() not in _KNOWN:
                 near = get_close_matches(name.lower(), _KNOWN, n=1)
@@ -163,9 +163,9 @@ class Options:
         return cls(paths, **values)
 
     def narrowed(self, filters: Iterable[Filter]) -> tuple[Options, list[Filter]]:
-        """With the filters that reading itself can obey, and those that are left for Spark.
+        """The options with the filters that reading itself applies, and the filters that are left for Spark.
 
-        Obeyed: bounds of the zxid, and the beginning of the path.
+        Applied are bounds of the zxid, and the beginning of the path.
         """
         options, left = self, []
         for each in filters:
@@ -193,14 +193,14 @@ class Options:
 
 
 def _paths(given: Mapping[str, str], source: str) -> tuple[Path, ...]:
-    """The paths that load(...) named: one or several, with globs, and as `file:` URIs."""
+    """The paths in load(...): one or several, with globs, and as `file:` URIs."""
     texts = json.loads(given["paths"]) if "paths" in given else [given.get("path", "")]
     if not all(texts) or not texts:
         raise ConfigError(f"{source}: expected a file or folder, as load(path) or option path")
     found: list[Path] = []
     for text in texts:
         plain = re.sub("^file:/+", "/", text)
-        # A name with these characters stands for itself where there is such a file.
+        # A name with these characters is a path if there is such a file.
         is_glob = any(character in plain for character in "*?[") and not Path(plain).exists()
         root = Path(Path(plain).anchor or ".")
         matched = sorted(root.glob(plain.removeprefix(root.anchor))) if is_glob else [Path(plain)]

@@ -26,7 +26,7 @@ class Audited(NamedTuple):
     found: Found
     incidents: FoundIncidents
     damages: tuple[str, ...]
-    """Files that rules about whole histories met, and where they could not be read."""
+    """The places at which rules about whole histories could not read files."""
 
 
 def document(audited: Sequence[Audited]) -> dict[str, Any]:

@@ -26,14 +26,14 @@ _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):/")
 
 @dataclass(frozen=True, slots=True)
 class EnsembleInput:
-    """The folders of one ensemble's servers: all on local or shared paths, or one behind a URI."""
+    """The folders of one ensemble's servers: all on local or shared paths, or one at a URI."""
 
     name: str
     folders: tuple[str, ...]
 
     @property
     def is_local(self) -> bool:
-        """True if every worker opens the files by their paths."""
+        """True if every worker can open the files by their paths."""
         return not any(is_uri(folder) for folder in self.folders)
 
     @property
@@ -43,12 +43,12 @@ class EnsembleInput:
 
 
 def is_uri(place: str) -> bool:
-    """True if a place is read by Hadoop's filesystems."""
+    """True if Hadoop's filesystems read a place."""
     return _SCHEME.match(place) is not None
 
 
 class Given(NamedTuple):
-    """One input as it was typed."""
+    """One input as the user typed it."""
 
     name: str | None
     place: str
@@ -56,7 +56,7 @@ class Given(NamedTuple):
 
 
 def given_of(text: str) -> Given:
-    """`[NAME=]FOLDER|URI`. Raises ConfigError for a name or a folder that is none."""
+    """The input in `[NAME=]FOLDER|URI`. Raises ConfigError for a wrong name or folder."""
     name, equals, place = text.partition("=")
     if _NAME.fullmatch(name) and place:
         return Given(name, _absolute(place))
@@ -76,16 +76,16 @@ def _absolute(place: str) -> str:
 
 
 def require_inputs(texts: Sequence[str]) -> None:
-    """Looks at the inputs on paths, before Spark is started for them. Raises NotZooKeeperFileError."""
+    """Checks the inputs on paths before Spark is started for them. Raises NotZooKeeperFileError."""
     for _, place in map(given_of, texts):
         if not is_uri(place):
             require_source(Path(place))
 
 
 def require_output(output: str, texts: Sequence[str]) -> None:
-    """Looks at an output on a path, before Spark is started for it.
+    """Checks an output on a path before Spark is started for it.
 
-    Raises ConfigError for a file, and for a folder of what is read: that stays as it is.
+    Raises ConfigError for a file, and for a folder of an input, which is never written to.
     """
     target = path_of(output)
     if is_uri(str(target)):
@@ -104,9 +104,9 @@ def require_output(output: str, texts: Sequence[str]) -> None:
 
 
 def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
-    """The same name for the servers of one ensemble; without one they are those of `ensemble`.
+    """The inputs of each ensemble: folders of the same name; those without a name are of `ensemble`.
 
-    Raises ConfigError for servers of one ensemble behind URIs: which record of several servers counts is
+    Raises ConfigError for servers of one ensemble at URIs: the record that counts among several servers is
     decided over files on paths.
     """
     folders: dict[str, list[str]] = {}
@@ -123,10 +123,10 @@ def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
 
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-"""True if readers may be asked to filter. Off by default; a reader that can then fails each query."""
+"""True if readers may filter. Off by default, and then each query with a reader that can fails."""
 
 _ERROR_OF_TASK: Final = re.compile(r"^zkgroup\.errors\.\w+: (.+)$", re.MULTILINE)
-"""The text of an error of zkgroup, in Python's traceback in Spark's error."""
+"""The text of an error of zkgroup in the Python traceback in Spark's error."""
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -145,21 +145,21 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.log.level": "ERROR",
 }
-"""One machine: nothing listens to others, and the driver does all the work.
+"""The settings for one machine: no port is open to others, and the driver does all the work.
 
-The JVM schedules, and Python does the work: what the JVM compiles at length does not pay.
+The JVM schedules and Python does the work, so long compilations in the JVM do not pay.
 """
 
 
 @contextmanager
 def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session with what the audit needs, which ends with the block; `settings` win over that.
+    """A session with the settings of the audit, which ends with the block; `settings` replace those.
 
     Args:
         master: as `spark-submit` takes it; None for the one that `spark-submit` gave, else `local[*]`.
 
-    A session that is open already is given as it is, with the settings that can still be changed, and stays
-    open. Raises ConfigError where something is not installed, or no Java is found, and with its text for an
+    A session that is open already is returned with the settings that can still be changed, and stays
+    open. Raises ConfigError where a package is not installed, or no Java is found, and with its text for an
     error of zkgroup that ended a task.
     """
     require_spark()
@@ -184,7 +184,7 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
         spark = builder.getOrCreate()
     except PySparkException as error:
         raise ConfigError(f"Spark did not start: {error}") from error
-    except Py4JJavaError as error:  # such as a master that does not answer; Java's trace has been printed
+    except Py4JJavaError as error:  # such as a master that does not reply; Java's trace has been printed
         (text, *_) = str(error.java_exception).splitlines()
         raise ConfigError(f"Spark did not start with master {master}: {text}") from error
     try:

@@ -68,7 +68,7 @@ _SECTIONS: Final[dict[str, tuple[Column, ...]]] = {
 
 
 class _TableSource(DataSource):
-    """Columns of `table` that are read as `Options` say; the classes are registered by their formats."""
+    """A source of the columns of `table`, read by `Options`; the classes are registered by their formats."""
 
     format: ClassVar[str]
     readers: ClassVar[type[_TableReader]]
@@ -79,7 +79,7 @@ class _TableSource(DataSource):
 
     @property
     def asked(self) -> Options:
-        """Raises ConfigError."""
+        """The options and columns. Raises ConfigError."""
         return Options.of(self.options, self.format)
 
     def schema(self) -> StructType:
@@ -130,7 +130,7 @@ class _SnapshotReader(_TableReader):
 
 
 def _rows(section: str, reader: SnapshotReader) -> Iterator[dict[str, Any]]:
-    """The rows of another section than the znodes."""
+    """Yields the rows of another section than the znodes."""
     if section == "sessions":
         for session, timeout_ms in sorted(reader.sessions.items()):
             yield {"session": session, "timeout_ms": timeout_ms}
@@ -145,14 +145,14 @@ def _rows(section: str, reader: SnapshotReader) -> Iterator[dict[str, Any]]:
 
 
 def _batches(columns: tuple[Column, ...], rows: Iterator[Mapping[str, Any]]) -> Iterator[Any]:
-    """Rows as pyarrow.RecordBatches."""
+    """Yields rows as pyarrow.RecordBatches."""
     while some := list(islice(rows, ROWS_PER_BATCH)):
         lists = {column.name: [row[column.name] for row in some] for column in columns}
         yield record_batch(batch_of_lists(columns, lists))
 
 
 class SnapshotSource(_TableSource):
-    """Options: those of `options.Options`, and `section`, one of _SECTIONS."""
+    """The source of snapshots; its options are those of `Options`, and `section`, one of _SECTIONS."""
 
     format = "zookeeper-snapshot"
     readers = _SnapshotReader
@@ -166,7 +166,7 @@ class SnapshotSource(_TableSource):
 
 
 def _logs_of(options: Options) -> list[ServerFile]:
-    """The logs of the folders that can hold what is wanted, and the files that were named."""
+    """The logs of the folders that can have the wanted records, and the files that were named."""
     found: list[ServerFile] = []
     for path in options.paths:
         if path.is_file():
@@ -177,10 +177,10 @@ def _logs_of(options: Options) -> list[ServerFile]:
 
 
 def _log_partitions(options: Options) -> list[InputPartition]:
-    """One a file, or several where a size of splits is asked for: then each log is passed over once.
+    """The partitions: one for each file, or several where a size of splits is set, by a pass over each log.
 
-    The value of each is the path, the options with the zxids, and where records start that are read; None for
-    no bound.
+    The value of each is the path, the options with the zxids, and the offsets between which its records start;
+    None for no bound.
     """
     found: list[InputPartition] = []
     for log in _logs_of(options):
@@ -217,7 +217,7 @@ class _LogReader(_TableReader):
 
 
 class _LogStream(DataSourceStreamReader):
-    """A growing folder: the offset is the last zxid that was read."""
+    """A growing folder, whose offset is the last zxid that was read."""
 
     def __init__(self, options: Options, names: Sequence[str]) -> None:
         self._options, self._names = options, names
@@ -230,7 +230,7 @@ class _LogStream(DataSourceStreamReader):
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, int] | None = None, limit: object = None
     ) -> dict[str, int]:
-        """The last whole record, whatever the limit: a half written one is left for the next time."""
+        """The last whole record, whatever the limit; a half written one is read the next time."""
         del limit
         last = (start or self.initialOffset())["zxid"]
         for log in reversed(_logs_of(replace(self._options, from_zxid=last + 1))):
@@ -251,7 +251,7 @@ class _LogStream(DataSourceStreamReader):
 
 
 class LogSource(_TableSource):
-    """Options: those of `options.Options`."""
+    """The source of logs; its options are those of `Options`."""
 
     format = "zookeeper-txnlog"
     readers = _LogReader
@@ -262,7 +262,7 @@ class LogSource(_TableSource):
 
 
 class _TreeReader(_TableReader):
-    """Reads one tree in one partition; a walk asks a live ensemble from the worker that reads it."""
+    """Reads one tree in one partition; the worker that reads it walks a live ensemble."""
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(0)]
@@ -287,7 +287,7 @@ class _TreeReader(_TableReader):
 
 
 def _row(znode: StoredZnode) -> dict[str, Any]:
-    """A znode as a row of SNAPSHOT, but for what is the same in all rows."""
+    """A znode as a row of SNAPSHOT, without the columns that are the same in all rows."""
     path, data, stat = znode.path, znode.data, znode.stat
     return {
         **stat._asdict(),
@@ -304,7 +304,7 @@ def _row(znode: StoredZnode) -> dict[str, Any]:
 
 
 class TreeSource(_TableSource):
-    """`path`: an export; or `zookeeper`: HOST:PORT,.../CHROOT. Also `columns`, `data` and `path_prefix`."""
+    """The source of trees: `path`, an export, or `zookeeper`; `columns`, `data` and `path_prefix`."""
 
     format = "zookeeper-tree"
     readers = _TreeReader
@@ -326,7 +326,7 @@ class TreeSource(_TableSource):
 
 
 class _Filtering(_TableReader):
-    """Obeys bounds of the zxid and the beginning of the path itself; whole files are then never opened."""
+    """A reader that applies bounds of the zxid and of the path, so that some files are never opened."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         self.options, left = self.options.narrowed(filters)
@@ -354,9 +354,9 @@ class FilteringSnapshotSource(SnapshotSource):
 
 
 def register(spark: SparkSession) -> None:
-    """`spark.read.format("zookeeper-snapshot")`, `"zookeeper-txnlog"` and `"zookeeper-tree"`.
+    """Registers the formats `zookeeper-snapshot`, `zookeeper-txnlog` and `zookeeper-tree`.
 
-    Readers that filter are taken where the session pushes filters down (`session.PUSHDOWN`), for where it
+    Readers that filter are used where the session pushes filters down (`session.PUSHDOWN`), for where it
     does not, Spark refuses them. Call it again when that setting was changed.
     """
     pushes_down = str(spark.conf.get(PUSHDOWN, "false")).lower() == "true"

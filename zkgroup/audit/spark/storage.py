@@ -1,7 +1,7 @@
-"""Folders on any filesystem that Hadoop knows, and the tasks that read and write files of folders.
+"""Folders on the filesystems of Hadoop, and the tasks that read and write files of folders.
 
 A task opens local and shared paths itself. Python workers have no Hadoop client, so the JVM brings them the
-contents of files behind URIs, and the driver writes there what they made.
+contents of files at URIs, and the driver writes their files there.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from zkgroup.errors import ConfigError
 
 
 def folder_of(spark: SparkSession, place: str) -> Folder:
-    """A folder: a path, or a URI of a filesystem that this Spark has. Raises ConfigError for any other."""
+    """The folder at a path, or at a URI of a filesystem of this Spark. Raises ConfigError for others."""
     place = place.rstrip("/")
     return HadoopFolder(spark, place) if is_uri(place) else Folder(place)
 
 
 class HadoopFolder(Folder):
-    """A folder behind a URI."""
+    """A folder at a URI."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
         super().__init__(place)
@@ -82,7 +82,7 @@ def _refusals(place: str) -> Iterator[None]:
     """Raises ConfigError with the place for an error of Java."""
     try:
         yield
-    except PySparkException as error:  # what pyspark has a class of its own for, such as a host that is none
+    except PySparkException as error:  # pyspark has own classes for some errors, such as a host that is none
         raise ConfigError(f"{place}: {error}") from error
     except Py4JJavaError as error:
         message = "it failed"
@@ -92,7 +92,7 @@ def _refusals(place: str) -> Iterator[None]:
 
 
 class Task(Protocol):
-    """The files that a task reads: by their names below a path or a URI, and how long that takes."""
+    """The files that a task reads, by their names below a path or a URI, and the cost of the task."""
 
     @property
     def place(self) -> str: ...
@@ -111,7 +111,7 @@ _Result = TypeVar("_Result")
 def in_tasks(
     spark: SparkSession, tasks: Sequence[_Task], do: Callable[[_Task, OpenFile], _Result]
 ) -> list[_Result]:
-    """The results of `do` by task, in a task of Spark each; the longest begins first."""
+    """The results of `do` for each task, in a task of Spark each; the longest begins first."""
     if not tasks:
         return []
     context = spark.sparkContext
@@ -132,7 +132,7 @@ def _by_path(do: Callable[[_Task, OpenFile], _Result], task: _Task) -> _Result:
 
 
 def _with_contents(context: Any, task: _Task, do: Callable[[_Task, OpenFile], _Result]) -> Any:
-    """A task to which Spark brings the contents of the files."""
+    """A task with the contents of the files, which Spark brings."""
     if not task.names:
         return context.parallelize([task], 1).map(partial(_by_path, do))
 
@@ -152,17 +152,17 @@ class TaskFile(NamedTuple):
 
     file: StoredFile
     content: bytes | None
-    """None where it is in its place already."""
+    """The content; None where the file is in its place already."""
 
     def placed(self, folder: Folder) -> StoredFile:
-        """The file, which is in its place then."""
+        """Writes the content to its place, where it is not yet there; returns the file."""
         if self.content is not None:
             folder.write(self.file.name, self.content)
         return self.file
 
 
 def written(table: Any, file: StoredFile, output: Folder | None) -> TaskFile:
-    """Writes a table in a task, whole or not at all; content for the driver where the output is behind a URI.
+    """Writes a table in a task, whole or not at all; keeps the content for the driver if that is at a URI.
 
     Raises ConfigError where the filesystem refuses.
     """
@@ -174,5 +174,5 @@ def written(table: Any, file: StoredFile, output: Folder | None) -> TaskFile:
 
 
 def reached_by_tasks(folder: Folder) -> Folder | None:
-    """A folder, where tasks write to it themselves; None for one behind a URI."""
+    """The folder if tasks write to it themselves; None for one at a URI."""
     return None if isinstance(folder, HadoopFolder) else folder
