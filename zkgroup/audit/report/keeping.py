@@ -20,7 +20,7 @@ from zkgroup.model.text import hex_session
 
 Item = TypeVar("Item")
 
-NOBODY: Final = -1
+NO_NAME: Final = -1
 """The number of no name."""
 LARGEST: Final = 2**63 - 1
 """The largest number that a column holds."""
@@ -90,7 +90,7 @@ class Names:
     def of(self, text: str | None) -> int:
         """The number of a text; NO_NAME for None."""
         if text is None:
-            return NOBODY
+            return NO_NAME
         known = self._numbers.get(text)
         if known is None:
             known = self._numbers[text] = len(self.texts)
@@ -99,7 +99,7 @@ class Names:
 
     def session(self, session: int | None) -> int:
         """The number of a session in hex; NO_NAME for none."""
-        return self.of(hex_session(session)) if session else NOBODY
+        return self.of(hex_session(session)) if session else NO_NAME
 
     def zxids(self, first: int, last: int | None) -> tuple[int | str | None, int | str | None]:
         """Two zxids: the first one counted from that of the history, the last one from the first one.

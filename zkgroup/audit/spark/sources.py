@@ -179,7 +179,7 @@ def _logs_of(options: Options) -> list[ServerFile]:
 def _log_partitions(options: Options) -> list[InputPartition]:
     """The partitions: one for each file, or several where a size of splits is set, by a pass over each log.
 
-    The value of each is the path, the options with the zxids, and the offsets between which its records start;
+    The value of each is the path, the options with the zxids, and the offsets between which records start;
     None for no bound.
     """
     found: list[InputPartition] = []
