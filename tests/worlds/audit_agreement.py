@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, partition_steps, rows_by_partition
-from zkgroup.audit.findings.membership import registration_of
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.facts import Facts, facts_of
+from zkgroup.audit.inputs.facts import Facts, facts_of, registration_of
 from zkgroup.history import ServerTransaction
 from zkgroup.history.group.replay import GroupEvidence
 from zkgroup.history.group.server_invariants import GroupLogChecker

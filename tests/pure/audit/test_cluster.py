@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.pure.audit.cluster import CONTROLLER, REASSIGN, Cluster
-from zkgroup.audit.findings.cluster import ChangeStamp, absences, ending_text, is_requested, life_at
-from zkgroup.audit.inputs.facts import Life
+from zkgroup.audit.findings.cluster import ChangeStamp, absences, ending_text, is_requested
+from zkgroup.audit.inputs.facts import Life, life_at
 from zkgroup.model import TopicPartition
 
 T0, T1 = ("t", 0), ("t", 1)

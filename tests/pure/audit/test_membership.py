@@ -12,10 +12,10 @@ from zkgroup.audit.findings.membership import (
     least_moves,
     numbers_of,
     partitions_at,
-    registration_of,
     topics_wanted,
 )
 from zkgroup.audit.findings.rules import TimeRange, gaps, merged, overlaps
+from zkgroup.audit.inputs.facts import registration_of
 from zkgroup.model import EvaluatedMember, TopicPartition
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment

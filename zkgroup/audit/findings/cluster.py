@@ -6,16 +6,14 @@ A value that cannot be read is not known, and nothing is found in it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from zkgroup.audit.findings.rules import Finding, Moment, Severity
 from zkgroup.audit.inputs.events import BY_TOPIC, Event, Key
-from zkgroup.audit.inputs.facts import DataChange, Facts, Life
-from zkgroup.errors import CorruptZnodeError
+from zkgroup.audit.inputs.facts import Facts, Life, change_at, decoded
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import hex_session
 from zkgroup.znodes.admin_requests import TopicDeletion
@@ -24,7 +22,6 @@ from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.paths import path_kind
 
 CHANGES: Final = frozenset(("create", "set", "delete"))
-_Value = TypeVar("_Value")
 
 
 class ChangeStamp(NamedTuple):
@@ -61,14 +58,6 @@ class ViewStretch(NamedTuple):
     to: ChangeStamp | None
     """None up to the end of the history."""
     view: PartitionView
-
-
-def decoded(decode: Callable[[str, bytes | None], _Value], path: str, data: bytes | None) -> _Value | None:
-    """The value of a znode, or None where it cannot be read."""
-    try:
-        return decode(path, data)
-    except CorruptZnodeError:
-        return None
 
 
 @lru_cache(maxsize=16)
@@ -207,19 +196,6 @@ def begin_of(life: Life) -> ChangeStamp:
 def end_of(life: Life) -> ChangeStamp | None:
     """The moment at which a znode was deleted; None where it still exists."""
     return None if life.to_zxid is None else ChangeStamp(life.to_zxid, life.to_ms or 0, life.ended_by or 0)
-
-
-def change_at(changes: Sequence[DataChange], zxid: int) -> DataChange | None:
-    """The last change up to a zxid, itself included."""
-    at = bisect_right(changes, zxid, key=lambda change: change.zxid)
-    return changes[at - 1] if at else None
-
-
-def life_at(lives: Sequence[Life], zxid: int) -> Life | None:
-    """The life that a zxid falls in, its beginning and its end included; of two that meet, the later."""
-    at = bisect_right(lives, zxid, key=lambda life: life.from_zxid)
-    life = lives[at - 1] if at else None
-    return None if life is None or (life.to_zxid is not None and life.to_zxid < zxid) else life
 
 
 def epoch_at(facts: Facts, zxid: int) -> int | None:

@@ -10,22 +10,19 @@ from zkgroup.audit.findings.cluster import (
     CHANGES,
     begin_of,
     brokers_text,
-    change_at,
     change_finding,
     controller_name,
-    decoded,
     end_of,
     ending_text,
     epoch_at,
     lasted_ms,
-    life_at,
     replicas_at,
     state_of,
     topic_of,
 )
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, is_alive, runs
 from zkgroup.audit.inputs.events import ADMIN, BY_DECISION, CONTROLLER, Event, Key
-from zkgroup.audit.inputs.facts import DataChange, Facts, Life, brokers_of, who
+from zkgroup.audit.inputs.facts import DataChange, Facts, Life, brokers_of, change_at, decoded, life_at, who
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion

@@ -14,18 +14,16 @@ from typing import Literal, NamedTuple
 
 from zkgroup.assignment import assignment_diff
 from zkgroup.audit.answers.partitions import OwnerLife, is_session_end, member_of_thread, thread_of
-from zkgroup.audit.findings.cluster import decoded
 from zkgroup.audit.findings.membership import (
     ExpectedOwners,
     expected_owners,
     least_moves,
     numbers_of,
     partitions_at,
-    registration_of,
     topics_wanted,
 )
 from zkgroup.audit.inputs.events import Event, Key
-from zkgroup.audit.inputs.facts import DataChange, Facts, Life
+from zkgroup.audit.inputs.facts import DataChange, Facts, Life, decoded, registration_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import hex_session
 from zkgroup.znodes.consumers import Registration

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from zkgroup.assignment import assign, assignment_diff
 from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, inputs_digest, needs_previous
 from zkgroup.assignment.wildcards import evaluate
-from zkgroup.audit.findings.cluster import change_at, decoded
 from zkgroup.audit.findings.rules import TimeRange, merged, overlaps
-from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.facts import (
+    Facts,
+    Life,
+    change_at,
+    decoded,
+    derived,
+    registration_of,
+)
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, StaticSubscription, TopicPartition
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
-from zkgroup.znodes.paths import path_kind
-
-_About = ParamSpec("_About")
-_Known = TypeVar("_Known")
-_Make = Callable[Concatenate[Facts, _About], _Known]
-
-
-def derived(make: _Make[_About, _Known]) -> _Make[_About, _Known]:
-    """Computes a value from facts and names once; the facts keep it."""
-
-    @wraps(make)
-    def known(facts: Facts, /, *about: _About.args, **named: _About.kwargs) -> _Known:
-        key = make.__name__, *about
-        if key not in facts.derived:
-            facts.derived[key] = make(facts, *about, **named)
-        found: _Known = facts.derived[key]
-        return found
-
-    return known
-
-
-@lru_cache(maxsize=1 << 14)
-def registration_of(data: bytes | None) -> Registration | None:
-    """The registration of a member; None where JVM members cannot read it."""
-    return decoded(Registration.decode, "registration", data)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -49,11 +30,6 @@ def numbers_of(data: bytes | None) -> tuple[int, ...]:
     """The partitions of a topic's znode, in order; none where it was deleted or cannot be read."""
     topic = None if data is None else decoded(Topic.decode, "topic", data)
     return () if topic is None else topic.numbers
-
-
-def member_of(life: Life) -> str:
-    """The consumer id of a registration."""
-    return path_kind(life.path).member
 
 
 @derived

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, PartitionStep, partition_steps
-from zkgroup.audit.findings.cluster import decoded
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, TimeRange, partitions_with
 from zkgroup.audit.inputs.events import (
     BY_GROUP,
@@ -19,7 +18,7 @@ from zkgroup.audit.inputs.events import (
     Key,
     partition_of,
 )
-from zkgroup.audit.inputs.facts import Facts, is_member, members_of, who
+from zkgroup.audit.inputs.facts import Facts, decoded, is_member, members_of, who
 from zkgroup.model.text import counted, duration_text
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path

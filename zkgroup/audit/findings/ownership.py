@@ -7,14 +7,7 @@ from itertools import zip_longest
 
 from zkgroup.audit.answers.partitions import OwnerLife, owner_lives, partition_steps
 from zkgroup.audit.findings.group_rebalances import replayed_group
-from zkgroup.audit.findings.membership import (
-    demand,
-    derived,
-    lives_by_session,
-    member_of,
-    partitions_at,
-    topics_wanted,
-)
+from zkgroup.audit.findings.membership import demand, lives_by_session, partitions_at, topics_wanted
 from zkgroup.audit.findings.rules import (
     Bounds,
     Finding,
@@ -36,7 +29,7 @@ from zkgroup.audit.inputs.events import (
     Key,
     partition_of,
 )
-from zkgroup.audit.inputs.facts import Facts, Life, who
+from zkgroup.audit.inputs.facts import Facts, Life, derived, member_of, who
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, hex_session
 

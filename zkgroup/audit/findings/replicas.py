@@ -23,13 +23,12 @@ from zkgroup.audit.findings.cluster import (
     history_start,
     is_requested,
     lasted_ms,
-    life_at,
     partition_stretches,
     state_of,
 )
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
 from zkgroup.audit.inputs.events import BY_TOPIC, REPLICATION, Key
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, life_at
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.brokers import NO_LEADER

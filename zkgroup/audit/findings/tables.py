@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.findings.cluster import decoded
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Occurrence, Rule
 from zkgroup.audit.inputs.events import (
     BY_GROUP,
@@ -31,7 +30,7 @@ from zkgroup.audit.inputs.events import (
     Key,
     Keys,
 )
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, decoded
 from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, fact_rows, last_of_paths, stable_order
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.paths import Kind, path_kind

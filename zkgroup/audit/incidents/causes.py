@@ -9,11 +9,17 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from zkgroup.audit.findings.cluster import life_at
-from zkgroup.audit.findings.membership import member_of, registration_of
 from zkgroup.audit.findings.rules import Finding, runs
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause
-from zkgroup.audit.inputs.facts import Facts, Life, SessionLife, members_of
+from zkgroup.audit.inputs.facts import (
+    Facts,
+    Life,
+    SessionLife,
+    life_at,
+    member_of,
+    members_of,
+    registration_of,
+)
 
 TOGETHER_MS = 15_000
 """Brokers that left no further apart than this left together."""

@@ -6,18 +6,20 @@ Spark they are collected and sent to each worker. Their size does not grow with 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeVar
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from zkgroup.audit.inputs.events import Event
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import hex_session, named
 from zkgroup.znodes.admin_requests import Reassignment
+from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.coordinated_groups import SlotConfig
 from zkgroup.znodes.paths import Kind, PathKind, path_kind
 
@@ -304,3 +306,57 @@ def who(facts: Facts, session: int, group: str | None = None) -> str:
     names += [f"broker {name}" for name in brokers_of(facts, session)]
     number = f"session {hex_session(session)}"
     return f"{named(names, 3)} ({number})" if names else number
+
+
+_Value = TypeVar("_Value")
+
+
+def decoded(decode: Callable[[str, bytes | None], _Value], path: str, data: bytes | None) -> _Value | None:
+    """The value of a znode, or None where it cannot be read."""
+    try:
+        return decode(path, data)
+    except CorruptZnodeError:
+        return None
+
+
+def change_at(changes: Sequence[DataChange], zxid: int) -> DataChange | None:
+    """The last change up to a zxid, itself included."""
+    at = bisect_right(changes, zxid, key=lambda change: change.zxid)
+    return changes[at - 1] if at else None
+
+
+def life_at(lives: Sequence[Life], zxid: int) -> Life | None:
+    """The life that a zxid falls in, its beginning and its end included; of two that meet, the later."""
+    at = bisect_right(lives, zxid, key=lambda life: life.from_zxid)
+    life = lives[at - 1] if at else None
+    return None if life is None or (life.to_zxid is not None and life.to_zxid < zxid) else life
+
+
+_About = ParamSpec("_About")
+_Known = TypeVar("_Known")
+_Make = Callable[Concatenate[Facts, _About], _Known]
+
+
+def derived(make: _Make[_About, _Known]) -> _Make[_About, _Known]:
+    """Computes a value from facts and names once; the facts keep it."""
+
+    @wraps(make)
+    def known(facts: Facts, /, *about: _About.args, **named: _About.kwargs) -> _Known:
+        key = make.__name__, *about
+        if key not in facts.derived:
+            facts.derived[key] = make(facts, *about, **named)
+        found: _Known = facts.derived[key]
+        return found
+
+    return known
+
+
+@lru_cache(maxsize=1 << 14)
+def registration_of(data: bytes | None) -> Registration | None:
+    """The registration of a member; None where JVM members cannot read it."""
+    return decoded(Registration.decode, "registration", data)
+
+
+def member_of(life: Life) -> str:
+    """The consumer id of a registration."""
+    return path_kind(life.path).member

@@ -14,7 +14,7 @@ from zkgroup.audit.findings import cluster
 from zkgroup.audit.findings.cluster import ChangeStamp, PartitionView, ViewStretch
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import CREATE
-from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.facts import Facts, Life, decoded
 from zkgroup.audit.inputs.rows import Flags, Numbers
 from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned, hex_zxid
 from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
@@ -158,7 +158,7 @@ def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, A
     """The times of each controller, and every write of the epoch."""
     spans = []
     for life in facts.controllers:
-        value = cluster.decoded(ControllerRegistration.decode, life.path, life.data)
+        value = decoded(ControllerRegistration.decode, life.path, life.data)
         row = "cannot be read" if value is None else f"broker {value.broker}"
         until = facts.end_zxid if life.to_zxid is None else life.to_zxid - 1
         epoch = cluster.epoch_at(facts, until)
@@ -168,7 +168,7 @@ def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, A
         spans.append(((row,), _of_life(life, name, facts)))
     epochs = []
     for change in facts.controller_epochs[-limits.marks :]:
-        value_ = cluster.decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
+        value_ = decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
         session = names.session(change.session)
         text = "deleted" if change.data is None else "cannot be read" if value_ is None else str(value_.epoch)
         epochs.append([change.time_ms, hex_zxid(change.zxid), names.of(text), session])
@@ -185,7 +185,7 @@ def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
     for broker, lives in facts.brokers.items():
         key = (int(broker) if broker.isdecimal() and len(broker) < 20 else 2**63, f"broker {broker}")
         for life in lives:
-            value = cluster.decoded(BrokerRegistration.decode, life.path, life.data)
+            value = decoded(BrokerRegistration.decode, life.path, life.data)
             address = "cannot be read" if value is None else f"{value.host}:{value.port}"
             spans.append((key, _of_life(life, address, facts)))
     data = timeline_of(spans, facts, limits).data("broker", names)
