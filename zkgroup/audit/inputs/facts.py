@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, TypeVar
 
 from zkgroup.audit.inputs.events import Event
 from zkgroup.errors import CorruptZnodeError
@@ -24,6 +24,7 @@ from zkgroup.znodes.coordinated_groups import SlotConfig
 from zkgroup.znodes.paths import Kind, PathKind, path_kind
 
 _Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
 
 
 class Life(NamedTuple):
@@ -265,27 +266,44 @@ def _moves(requests: Iterable[DataChange]) -> dict[str, tuple[Requested, ...]]:
     return {topic: tuple(of_topic) for topic, of_topic in moves.items()}
 
 
+_About = ParamSpec("_About")
+_Known = TypeVar("_Known")
+_Make = Callable[Concatenate[Facts, _About], _Known]
+
+
+def derived(make: _Make[_About, _Known]) -> _Make[_About, _Known]:
+    """Computes a value from facts and names once; the facts keep it."""
+
+    @wraps(make)
+    def known(facts: Facts, /, *about: _About.args, **more: _About.kwargs) -> _Known:
+        key = make.__name__, *about
+        if key not in facts.derived:
+            facts.derived[key] = make(facts, *about, **more)
+        found: _Known = facts.derived[key]
+        return found
+
+    return known
+
+
 def members_of(facts: Facts, session: int, group: str | None = None) -> tuple[tuple[str, str], ...]:
     """The group and member id of all that a session ever registered, in a group or in all, each once."""
-    known = _registered(facts, "members", facts.members).get(session, ())
+    known = _registered(facts, "members").get(session, ())
     return tuple((name, path_kind(path).member) for name, path in known if group in (None, name))
 
 
 def brokers_of(facts: Facts, session: int) -> tuple[str, ...]:
     """The ids of the brokers that a session registered."""
-    return tuple(name for name, _ in _registered(facts, "brokers", facts.brokers).get(session, ()))
+    return tuple(name for name, _ in _registered(facts, "brokers").get(session, ()))
 
 
-def _registered(
-    facts: Facts, what: str, lives_of: Mapping[str, Sequence[Life]]
-) -> dict[int, dict[tuple[str, str], None]]:
+@derived
+def _registered(facts: Facts, what: Literal["members", "brokers"]) -> dict[int, dict[tuple[str, str], None]]:
     """The registrations of each session, by session: their group or broker, and their path."""
-    known: dict[int, dict[tuple[str, str], None]] | None = facts.derived.get((what,))
-    if known is None:
-        known = facts.derived[what,] = {}
-        for name, lives in lives_of.items():
-            for life in lives:
-                known.setdefault(life.session, {})[name, life.path] = None
+    known: dict[int, dict[tuple[str, str], None]] = {}
+    lives_of = facts.members if what == "members" else facts.brokers
+    for name, lives in lives_of.items():
+        for life in lives:
+            known.setdefault(life.session, {})[name, life.path] = None
     return known
 
 
@@ -308,9 +326,6 @@ def who(facts: Facts, session: int, group: str | None = None) -> str:
     return f"{named(names, 3)} ({number})" if names else number
 
 
-_Value = TypeVar("_Value")
-
-
 def decoded(decode: Callable[[str, bytes | None], _Value], path: str, data: bytes | None) -> _Value | None:
     """The value of a znode, or None where it cannot be read."""
     try:
@@ -330,25 +345,6 @@ def life_at(lives: Sequence[Life], zxid: int) -> Life | None:
     at = bisect_right(lives, zxid, key=lambda life: life.from_zxid)
     life = lives[at - 1] if at else None
     return None if life is None or (life.to_zxid is not None and life.to_zxid < zxid) else life
-
-
-_About = ParamSpec("_About")
-_Known = TypeVar("_Known")
-_Make = Callable[Concatenate[Facts, _About], _Known]
-
-
-def derived(make: _Make[_About, _Known]) -> _Make[_About, _Known]:
-    """Computes a value from facts and names once; the facts keep it."""
-
-    @wraps(make)
-    def known(facts: Facts, /, *about: _About.args, **named: _About.kwargs) -> _Known:
-        key = make.__name__, *about
-        if key not in facts.derived:
-            facts.derived[key] = make(facts, *about, **named)
-        found: _Known = facts.derived[key]
-        return found
-
-    return known
 
 
 @lru_cache(maxsize=1 << 14)
