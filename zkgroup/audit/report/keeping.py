@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import Numbers
-from zkgroup.model.text import hex_session
+from zkgroup.model.text import hex_session, hex_zxid
 
 Item = TypeVar("Item")
 
@@ -65,11 +65,6 @@ def shown(text: str, limit: int = TEXT_MAX) -> str:
         is_unseen = {each: unicodedata.category(each) in _UNSEEN for each in text[: limit + 1]}
         spelled = "".join(f"\\u{{{ord(each):x}}}" if is_unseen[each] else each for each in text[: limit + 1])
     return spelled if len(spelled) <= limit else f"{spelled[: limit - 1]}…"
-
-
-def hex_zxid(zxid: int | None) -> str | None:
-    """A zxid in hex as ZooKeeper's tools write it, for a browser has no whole numbers of 64 bits."""
-    return None if zxid is None else f"0x{zxid:x}"
 
 
 def number(value: int | None) -> int | str | None:

@@ -15,7 +15,7 @@ from zkgroup.audit.findings.tables import ScreenTables, begins
 from zkgroup.audit.inputs.events import DELETE, SET
 from zkgroup.audit.inputs.facts import Facts, members_of
 from zkgroup.audit.inputs.rows import Flags, Numbers
-from zkgroup.audit.report.keeping import Names, ReportLimits, Thinned, hex_zxid, number
+from zkgroup.audit.report.keeping import Names, ReportLimits, Thinned, number
 from zkgroup.audit.report.tables import (
     Partition,
     coded,
@@ -24,7 +24,7 @@ from zkgroup.audit.report.tables import (
     session_column,
     texts_of,
 )
-from zkgroup.model.text import counted, duration_text
+from zkgroup.model.text import counted, duration_text, hex_zxid
 from zkgroup.zkfiles.arrow import moments
 
 _SIZE: Final = 50_000

@@ -41,10 +41,10 @@ from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import Columns, Flags, first_places
 from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.report import timelines
-from zkgroup.audit.report.keeping import Names, ReportLimits, hex_zxid, shown, weightiest
+from zkgroup.audit.report.keeping import Names, ReportLimits, shown, weightiest
 from zkgroup.audit.report.offsets import AllOffsets
 from zkgroup.audit.report.tables import ORDER, TABLES, Give, Partition, rebalance_table, session_table
-from zkgroup.model.text import counted, hex_session
+from zkgroup.model.text import counted, hex_session, hex_zxid
 from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.znodes.consumers import Owner
