@@ -1,7 +1,7 @@
-"""The records of all servers of an ensemble in pieces that are not decoded, where the servers agree on them.
+"""The records of all servers of an ensemble, in pieces that are not decoded where the servers agree on them.
 
-Which servers have a zxid is told by arrays, and that they have the same is proved by the bytes. Only where
-servers differ are records decoded, and `EnsembleFiles.judged` decides. Needs numpy.
+Arrays show the servers that have a zxid, and comparing bytes proves that they have the same record. Records
+are decoded only where servers differ, and `EnsembleFiles.chosen` chooses one. Needs numpy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zkgroup.zkfiles.records import Hole, Transaction, hole_between
 from zkgroup.zkfiles.servers import LogOrder, Server
 
 _FEW: Final = 16
-"""So many records that servers agree on, between others, are decoded like these."""
+"""Up to so many records that servers agree on are decoded if they stand between others."""
 
 
 class Held(NamedTuple):
@@ -37,7 +37,7 @@ class Held(NamedTuple):
     base: int
     """The offset of `data[0]` in the plain file."""
     places: Numbers
-    """Of each record where it starts and ends in `data`, and its zxid."""
+    """The start and end in `data`, and the zxid, of each record."""
 
     @property
     def zxids(self) -> Numbers:
@@ -45,19 +45,19 @@ class Held(NamedTuple):
         return zxids
 
     def some(self, first: int, until: int | None) -> Held:
-        """Some of them, by their numbers."""
+        """The records with these numbers."""
         return self._replace(places=self.places[:, first:until])
 
     def without(self, numbers: Sequence[int]) -> Held:
         return self._replace(places=np.delete(self.places, numbers, axis=1))
 
     def decoded(self, number: int) -> Transaction:
-        """One of them. Raises JuteError."""
+        """The record with a number as an object. Raises JuteError."""
         start, end, _ = self.places[:, number].tolist()
         return transaction_of(self.data, start + FRAME.size, end, self.base + start)
 
     def transaction(self, number: int) -> Transaction | None:
-        """One of them; None, and noted, where it holds what no server writes."""
+        """The record with a number as an object; None, and noted, for one that no server writes."""
         try:
             return self.decoded(number)
         except JuteError as error:
@@ -69,7 +69,7 @@ class Held(NamedTuple):
 
     @property
     def raw(self) -> bytes | None:
-        """All of them as they stand in the file; None where something else stands between them."""
+        """The bytes of all records in the file; None where there are others between them."""
         starts, ends, _ = self.places
         if (starts[1:] != ends[:-1] + 1).any():
             return None
@@ -78,23 +78,23 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records by rising zxid, each once: those that all servers which have them agree on, or decoded ones."""
+    """Records by rising zxid, each once: those on which the servers that have them agree, or decoded ones."""
 
     held: tuple[Held, ...]
-    """Of each server that has them, the first one with the bytes; none where they are decoded."""
+    """The records of each server that has them, the first with the bytes; empty where they are decoded."""
     decoded: Sequence[Transaction] = ()
     _unreadable: set[int] = field(default_factory=set)
 
     @property
     def zxids(self) -> Numbers:
-        """Those of all records, without those that turned out to be unreadable."""
+        """The zxids of all records, without records that turned out to be unreadable."""
         if self.held:
             zxids = self.held[0].zxids
             return np.delete(zxids, sorted(self._unreadable)) if self._unreadable else zxids
         return np.array([each.zxid for each in self.decoded], np.int64)
 
     def batches(self, wanted: Wanted) -> Iterator[Batch]:
-        """Their rows as columns. A record that holds what no server writes is passed over, and noted."""
+        """Yields their rows as columns. A record that no server writes is skipped, and noted."""
         if not self.held:
             batch = batch_of(self.decoded, wanted)
             if batch is not None:
@@ -105,7 +105,7 @@ class Piece:
         yield from batches_of(chunk, wanted, lambda _, number, error: self._note(number, error))
 
     def transactions(self, zxids: Numbers | int | None = None) -> Iterator[Transaction]:
-        """The records as objects, or those with some zxids, without those that cannot be read."""
+        """Yields the records as objects, or those with these zxids, without those that cannot be read."""
         wanted = None if zxids is None else np.atleast_1d(zxids)
         if not self.held:
             yield from (each for each in self.decoded if wanted is None or each.zxid in wanted)
@@ -127,14 +127,14 @@ class Piece:
 
 
 def holes_in(last: int, zxids: Numbers) -> list[Hole]:
-    """The holes between records, the first of which comes behind a zxid."""
+    """Yields the holes between records, the first of which comes behind a zxid."""
     before = np.append([last], zxids[:-1])
     found = (hole_between(int(before[at]), int(zxids[at])) for at in np.flatnonzero(zxids != before + 1))
     return [hole for hole in found if hole is not None]
 
 
 def pieces(ensemble: EnsembleFiles, from_zxid: int = 0, to_zxid: int | None = None) -> Iterator[Piece]:
-    """Yields what `EnsembleFiles.transactions` gives, and noted as there, in pieces.
+    """Yields the records of `EnsembleFiles.transactions` in pieces, with the same notes.
 
     Memory: a piece of a log of each server. Raises MixedEnsembleError.
     """
@@ -158,7 +158,7 @@ def pieces(ensemble: EnsembleFiles, from_zxid: int = 0, to_zxid: int | None = No
 
 
 def held_by(server: Server, from_zxid: int = 0, to_zxid: int | None = None) -> Generator[Held]:
-    """The records that `Server.transactions` gives; those that cannot be read are still among them."""
+    """Yields the records of `Server.transactions`; those that cannot be read are still among them."""
     order = LogOrder(server, from_zxid)
     is_whole = from_zxid <= 1 and to_zxid is None
     for log in server.files.logs_within(from_zxid, to_zxid):
@@ -192,9 +192,9 @@ def _read(server: Server, log: ServerFile, chunk: LogChunk) -> Held:
 
 
 def _in_order(held: Held, order: LogOrder, from_zxid: int, to_zxid: int | None) -> Held:
-    """Those of the zxids that are wanted, each zxid once; out of order ones are looked at one by one.
+    """The records of the wanted zxids, each zxid once; those out of order are checked one by one.
 
-    A record whose zxid does not follow the one before is decoded: what cannot be read has no zxid.
+    A record whose zxid does not follow the one before is decoded, as unreadable ones have no zxid.
     """
     if to_zxid is not None and len(past := np.flatnonzero(held.zxids > to_zxid)):
         held = held.some(0, int(past[0]))
@@ -218,7 +218,7 @@ def _in_order(held: Held, order: LogOrder, from_zxid: int, to_zxid: int | None) 
 
 
 def _agreed(ensemble: EnsembleFiles, parts: dict[int, Held]) -> Iterator[Piece]:
-    """All records of servers up to a zxid: those that servers agree on, and what is decided of the others."""
+    """Yields all records up to a zxid: those that servers agree on, and those chosen among others."""
     if _is_taken(ensemble, parts):
         yield _piece(parts)
         return
@@ -265,7 +265,7 @@ def _is_taken(ensemble: EnsembleFiles, some: dict[int, Held]) -> bool:
 
 
 def _decided(ensemble: EnsembleFiles, some: dict[int, Held], number: int) -> Transaction | None:
-    """The record of a zxid that counts, of those that servers have; None where none does."""
+    """The record of a zxid that counts, among those that servers have; None where none does."""
     holders = [
         (server, transaction)
         for server, held in some.items()

@@ -1,7 +1,7 @@
-"""The two tables that ZooKeeper's files are read into, and some rows of a table as Arrow arrays. Needs numpy.
+"""The two tables that ZooKeeper's files are read into, and batches of rows as Arrow arrays. Needs numpy.
 
 One row of `LOG` is one operation of a transaction, one row of `SNAPSHOT` is one znode. Spark and the
-documentation take the types and texts of columns from here, too. Arrays are made of numpy's or of Python's
+documentation take the types and texts of columns from here, too. Arrays are made from numpy's or Python's
 values.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Acl, AclEntry, TransactionType
 
 ColumnType = Literal["long", "int", "string", "binary", "boolean", "timestamp", "acl"]
-"""`long` and `int` are signed, of 64 and 32 bits. `timestamp` is a moment: in plain lists and in numpy the
+"""`long` and `int` are signed, with 64 and 32 bits. `timestamp` is a moment: in plain lists and in numpy
 milliseconds since 1970 as ZooKeeper has them, in Arrow microseconds in UTC. `acl` is a list of structures of
 `perms` (int), `scheme` and `id` (string)."""
 
@@ -117,31 +117,31 @@ OP_NAMES: dict[int, str] = {
     **dict.fromkeys(DELETES, "delete"),
     **dict.fromkeys(SETS, "set"),
 }
-"""The values of the column `op`, by type."""
+"""The values of the column `op`, by type of transaction."""
 
 
 class LeftOutWrites(NamedTuple):
-    """Writes to which the kernel gives no rows: sets, and creates of znodes that last, which were applied.
+    """The writes that the kernel leaves out: sets, and creates of persistent znodes, that were applied.
 
-    Of a batch all rows stay of the last record, of the latest one, and of the first one of each session; and
-    of all records of sessions that are found behind the first 1,024. So whatever is left out, the rows tell
-    where the batch begins and ends and which sessions wrote in it; `Batch.records` tells the rest.
+    All rows of some records of a batch stay: the last one, the latest one, the first one of each session, and
+    all records of sessions behind the first 1,024. So the rows always show
+    the beginning and end of the batch and its sessions; `Batch.records` has the rest.
     """
 
     front: str
-    """Paths begin with it; one name follows,"""
+    """The front of the paths that are left out; one name follows it,"""
     behind: str
-    """and then this, from a slash on."""
+    """and then this, which begins with a slash."""
     but: str | None = None
-    """Paths that begin with it stay."""
+    """The front of paths that stay."""
 
 
 def select(
     table: tuple[Column, ...], names: Iterable[str] | None, *, data: bool = True
 ) -> tuple[Column, ...]:
-    """The columns of these names in this order, or all; without `data` where that is not wanted.
+    """The columns of these names in this order, or all; `data` is left out where it is not wanted.
 
-    Raises ValueError naming what the table does not have.
+    Raises ValueError with the names that the table does not have.
     """
     known = {column.name: column for column in table}
     wanted = list(known) if names is None else list(dict.fromkeys(names))
@@ -168,14 +168,14 @@ _TYPES: Final[dict[ColumnType, Any]] = {
 _STORED: Final = _TYPES | {"timestamp": pa.int64()}
 """The types of a Batch."""
 _LAST_MS: Final = (2**63 - 1) // 1000
-"""The last millisecond that fits a timestamp; a file can hold more than that, a clock cannot."""
+"""The last millisecond that fits a timestamp; a file can hold later ones, a clock cannot."""
 
 
 class Records(NamedTuple):
-    """The records of a batch of which rows are left out, those that have rows: numpy arrays."""
+    """The records of a batch with rows that are left out, as numpy arrays."""
 
     rows: int
-    """Of all of them, those that are left out included."""
+    """The number of all rows, with those that are left out."""
     zxid: Any
     session: Any
     time_ms: Any
@@ -193,7 +193,7 @@ class Batch:
     columns: tuple[Column, ...]
     arrays: Mapping[str, Any]
     records: Records | None = None
-    """None where no row is left out."""
+    """The records; None where no row is left out."""
     is_plain: bool = False
     """True if the kernel made it: paths are ASCII and begin with a slash, and no record is of a rare kind."""
 
@@ -202,7 +202,7 @@ class Batch:
         return len(self.arrays[self.columns[0].name])
 
     def __getitem__(self, name: str) -> list[Any]:
-        """Plain values: numbers are int, `binary` is bytes, `acl` a tuple of AclEntry, null is None."""
+        """A column in plain values: numbers are int, `binary` bytes, `acl` a tuple of AclEntry, null None."""
         array = self.arrays[name]
         if name == "acl":
             acls = acls_of(array)
@@ -212,7 +212,7 @@ class Batch:
 
 
 def batch_of_lists(columns: Sequence[Column], lists: Mapping[str, Sequence[Any]]) -> Batch:
-    """A batch of plain values, as `Batch.__getitem__` gives them."""
+    """A batch of plain values, as `Batch.__getitem__` returns them."""
     return Batch(tuple(columns), {each.name: of_values(lists[each.name], each.type) for each in columns})
 
 
@@ -220,14 +220,14 @@ def of_values(values: Sequence[Any], type_: ColumnType) -> Any:
     """An array of Python's values."""
     if type_ != "acl":
         return pa.array(values, _STORED[type_])
-    # By identity: readers give one object for what is the same many times, and hashing it costs more.
+    # By identity: readers give one object for equal values, and hashing them would cost more.
     different = {id(acl): acl for acl in values}
     places = {number: code for code, number in enumerate(different)}
     return coded(np.array([places[id(acl)] for acl in values], np.int32), list(different.values()), type_)
 
 
 def numbers(values: Any, type_: ColumnType, present: Any = None) -> Any:
-    """An array of a numpy array of the type's width; a boolean has one byte.
+    """An array from a numpy array of the type's width; a boolean has one byte.
 
     `present` has one byte for each row, 0 for null; None where no row is null.
     """
@@ -237,11 +237,11 @@ def numbers(values: Any, type_: ColumnType, present: Any = None) -> Any:
 
 
 def pieces(raw: bytes, bounds: Any, type_: ColumnType, present: Any = None) -> Any:
-    """An array of pieces of one buffer, in its order and apart from each other; texts are UTF-8.
+    """An array of slices of one buffer, in its order and without overlaps; texts are UTF-8.
 
-    `bounds` are 32-bit numbers: start and end of the first piece, of the second, and so on.
+    `bounds` are 32-bit numbers: start and end of the first slice, of the second, and so on.
     """
-    # These are offsets of an array that has the pieces in its even places, the rest in the odd.
+    # These are offsets of an array that has the slices in its even places, the rest in the odd.
     count, buffers = len(bounds) // 2, [None, pa.py_buffer(bounds), pa.py_buffer(raw)]
     even = numbers(np.arange(0, 2 * count, 2, dtype=np.int32), "int")
     found = pa.Array.from_buffers(_TYPES[type_], 2 * count - 1, buffers).take(even)
@@ -260,7 +260,7 @@ def coded(codes: Any, values: Sequence[Any], type_: ColumnType) -> Any:
 
 
 def same(value: Any, type_: ColumnType, rows: int) -> Any:
-    """An array that has one value in all rows."""
+    """An array with one value in all rows."""
     return pa.repeat(pa.scalar(value, _STORED[type_]), rows)
 
 
@@ -300,5 +300,5 @@ def moments(milliseconds: Any) -> Any:
 
 
 def _bits(present: Any) -> Any:
-    """A bitmap of bytes that are 0 or 1."""
+    """A bitmap from bytes that are 0 or 1."""
     return None if present is None else numbers(present, "boolean").buffers()[1]

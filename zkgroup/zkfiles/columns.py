@@ -1,7 +1,7 @@
 """Logs as columns, batch by batch: the table `arrow.LOG`. Snapshots have `znode_columns`.
 
-The compiled kernel fills the columns where it is installed. Where it is not, and for chunks with anything in
-them that it does not decode, they are made of the transactions that `jute` decodes; the values are the
+The compiled kernel fills the columns where it is installed. Where it is not, and for chunks with records
+that it does not decode, they are made from the transactions that `jute` decodes; the values are the
 same. Needs numpy and pyarrow.
 """
 
@@ -37,7 +37,7 @@ from zkgroup.zkfiles.records import CREATES, Operation, Transaction, Transaction
 
 ROWS_PER_BATCH: Final = 16_384
 PIECE_BYTES: Final = 1 << 20
-"""So much of a log is read at a time: a batch has the records of one piece at most."""
+"""The bytes of a log that are read at a time: a batch has the records of one piece at most."""
 _OF_SESSIONS: Final = frozenset((TransactionType.CREATE_SESSION, TransactionType.CLOSE_SESSION))
 
 
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
     to_zxid: int = (1 << 63) - 1
     path_prefix: str | None = None
     rows: int = ROWS_PER_BATCH
-    """A batch ends with the transaction that reaches so many."""
+    """The rows of a batch: it ends with the transaction that reaches so many."""
     left_out: LeftOutWrites | None = None
 
 
@@ -58,10 +58,10 @@ class Taken(NamedTuple):
     """A batch of records of a chunk."""
 
     until: int
-    """The first record that was not taken, counted in the chunk."""
+    """The number in the chunk of the first record that was not taken."""
     batch: Batch | None
     is_past: bool = False
-    """True if that record lies behind the zxids that are wanted."""
+    """True if that record lies behind the wanted zxids."""
     error: JuteError | None = None
     """The reason why that record cannot be read."""
 
@@ -88,8 +88,8 @@ def log_columns(
     A batch has at least one row and never a part of a transaction: it ends with the one that reaches
     `rows_per_batch`, or with what was read of the file at a time. One such piece is in memory, and one batch.
 
-    Every checksum is compared. Damage is told as `logs.LogReader` does, after the rows before it: raises
-    DamagedFileError, without `resync`, and NotZooKeeperFileError; ValueError for columns that there are not.
+    Every checksum is compared. Damage is reported as by `logs.LogReader`, after the rows before it: raises
+    DamagedFileError, without `resync`, and NotZooKeeperFileError; ValueError for unknown columns.
     """
     wanted = Wanted(
         select(LOG, columns), os.fspath(path), path_prefix=path_prefix, rows=max(rows_per_batch, 1)
@@ -114,9 +114,9 @@ def _batches(reader: LogReader, wanted: Wanted) -> Iterator[Batch]:
 def batches_of(
     chunk: LogChunk, wanted: Wanted, unreadable: Callable[[LogChunk, int, JuteError], None]
 ) -> Generator[Batch, None, bool]:
-    """The records of a chunk as batches; returns whether one lies behind the zxids that are wanted.
+    """Yields the records of a chunk as batches; returns whether one lies behind the wanted zxids.
 
-    `unreadable` gets each record, by its number, that holds what no server writes, and is passed over.
+    `unreadable` gets the number and error of each record that no server writes, and that is skipped.
     """
     first, by_kernel = 0, kernel() is not None
     while first < len(chunk.starts):
@@ -136,7 +136,7 @@ def batches_of(
 
 
 def take_plainly(chunk: LogChunk, first: int, wanted: Wanted) -> Taken:
-    """Records of a chunk from the one numbered `first` on, as many as make a batch; no row is left out."""
+    """The next batch of records of a chunk, from the number `first` on; no row is left out."""
     transactions: list[Transaction] = []
     rows = 0
     for until in range(first, len(chunk.starts)):
@@ -167,7 +167,7 @@ class _Row(NamedTuple):
 
 
 def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | None:
-    """Transactions that were read already, in one batch; None where no row of them is wanted."""
+    """A batch of transactions that were read already; None where no row of them is wanted."""
     prefix = wanted.path_prefix
     rows = [
         row
@@ -199,7 +199,7 @@ def _rows_of(each: Transaction) -> Iterator[_Row]:
 
 
 def parent_of(path: str | None) -> str | None:
-    """The path above; None for the root and for what has none."""
+    """The path of the parent; None for the root and for rows without a path."""
     if path is None or len(path) < 2:
         return None
     end = path.rfind("/")
@@ -236,7 +236,7 @@ _DERIVED: Final[Mapping[str, Callable[[_Row], object]]] = {
     "applied": lambda row: row.is_applied,
     "digest": _digest,
 }
-"""Columns that are no field of an operation or of its transaction."""
+"""The columns that are no field of an operation or of its transaction."""
 
 
 def _value(name: str) -> Callable[[_Row], object]:
@@ -253,14 +253,14 @@ _FILLED: Final[Mapping[str, type]] = {
     **dict.fromkeys(("version", "error", "timeout_ms", "parent_cversion", *_PIECES), np.int32),
     "applied": np.bool_,
 }
-"""The columns in the kernel's order; of the pieces there are two numbers for each row."""
+"""The columns in the kernel's order; a slice has two numbers for each row."""
 _NULLABLE: Final = ("digest", "ttl_ms", "version", "error", "timeout_ms", "parent_cversion", *_PIECES)
 _OF_RECORDS: Final = (np.int64, np.int64, np.int64, np.int32)
 """The types of the columns of `Records`."""
 
 
 def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
-    """Records of a chunk as `take_plainly` takes them, without what is left out; None for odd ones."""
+    """The batch of `take_plainly`, without rows that are left out; None for odd records."""
     compiled = kernel()
     assert compiled is not None
     starts, ends = np.ascontiguousarray(chunk.starts, np.int64), np.ascontiguousarray(chunk.ends, np.int64)
@@ -299,7 +299,7 @@ def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
 
 
 def _filled(chunk: LogChunk, column: Column, values: Any, present: Any, count: int, acls: bytes) -> Any:
-    """The first rows of a column. `acls` has where the ACLs are that codes from 2 on stand for."""
+    """The first rows of a column. `acls` has the places of the ACLs with the codes from 2 on."""
     is_there = None if present is None or present[:count].all() else present[:count]
     if column.name in _PIECES:
         return pieces(chunk.data, values[: 2 * count], column.type, is_there)

@@ -1,9 +1,9 @@
-"""The servers of one ensemble: what their logs hold together, and what of it is certain.
+"""The servers of one ensemble: the records of all their logs, and those among them that are certain.
 
-A record in one server's log was proposed, not necessarily committed: what a deposed leader had written and
-nobody else had is cut off when it comes back, and stays in copies made before; where it comes back by a
-snapshot, it stays in its log for good. A server that was far behind is given a snapshot, too, and lacks what
-it stands for. So logs are joined by zxid, and each record is judged by who has it. Sources: Leader.java,
+A record in one server's log was proposed, not necessarily committed: a record that only a deposed leader has
+is cut off when that server comes back, and stays in copies made before; if it comes back by a snapshot, the
+record stays in its log. A server that was far behind gets a snapshot, too, and lacks the records before it.
+So logs are joined by zxid, and the servers that have a record decide if it counts. Sources: Leader.java,
 Learner.syncWithLeader and LearnerHandler.syncFollower of ZooKeeper 3.4 to 3.9.
 """
 
@@ -22,7 +22,7 @@ from zkgroup.zkfiles.records import Hole, Transaction, TransactionType, epoch_of
 from zkgroup.zkfiles.servers import Server, same_record
 
 _NOTED: Final = 1000
-"""So many notes of a kind are kept."""
+"""The number of notes of a kind that are kept."""
 _ERROR: Final = int(TransactionType.ERROR)
 
 T = TypeVar("T")
@@ -34,22 +34,22 @@ class EnsembleFiles:
     """Some or all servers of one ensemble."""
 
     def __init__(self, folders: Sequence[Path], voters: int | None = None) -> None:
-        """`voters` is how many servers vote, where not all folders are given, or some are of observers.
+        """`voters` is the number of voting servers, where some folders are missing, or of observers.
 
         Raises NotZooKeeperFileError where a folder has no files of ZooKeeper.
         """
         self.servers = tuple(Server(list_files(folder)) for folder in folders)
         self.voters = voters
         self.splits: dict[int, tuple[tuple[Path, ...], ...]] = {}
-        """Zxids met so far for which servers have different records: the folders that agree with each other,
-        first those whose record was taken."""
+        """The zxids found so far for which servers have different records: the folders that agree, together,
+        those of the record that was taken first."""
         self.rolled_back: dict[int, tuple[Path, ...]] = {}
-        """Zxids met so far that the ensemble went on without, with the folders that have them."""
+        """The zxids found so far that the ensemble went on without, with the folders that have them."""
         self._is_checked = len(self.servers) < 2
 
     @property
     def last_zxid(self) -> int:
-        """The highest of any server."""
+        """The highest zxid of any server."""
         return max(server.last_zxid for server in self.servers)
 
     @property
@@ -64,10 +64,10 @@ class EnsembleFiles:
 
     @property
     def unlogged(self) -> Hole | None:
-        """Zxids behind the last record that a snapshot, by its name, shows to have been.
+        """The zxids behind the last record that the name of a snapshot proves to exist.
 
-        None where the logs go as far as the snapshots, or there is no record. Where the end of the newest log
-        tells, nothing else is read.
+        None where the logs go as far as the snapshots, or there is no record. If the end of the newest log
+        is enough, nothing else is read.
         """
         newest = max(server.newest_snapshot or 0 for server in self.servers)
         if not newest or any(server.about_last_zxid() >= newest for server in self.servers):
@@ -77,27 +77,27 @@ class EnsembleFiles:
 
     @property
     def undecided(self) -> list[int]:
-        """The zxids of `splits` of which no record is that of most servers that have one."""
+        """The zxids of `splits` at which no record is that of most servers that have one."""
         return [zxid for zxid, (taken, *others) in self.splits.items() if len(taken) <= sum(map(len, others))]
 
     @cached_property
     def certain_until(self) -> int:
-        """Up to there everything that is given was committed; behind it nobody can tell from these files.
+        """The zxid up to which every record was committed; behind it these files do not show it.
 
-        Certain is what most voters have, what a server applied before a snapshot, and what a server has from
-        before an epoch that it took part in. A server alone (epoch 0) commits what it writes.
+        Certain are records of most voters, records that a server applied before a snapshot, and those that it
+        has from before an epoch that it took part in. A server alone (epoch 0) commits what it writes.
         """
         epochs = [epoch_of(server.last_zxid) for server in self.servers]
         before_epochs = [(epoch << 32) - 1 for epoch in epochs if epoch]
         return min(max((*self._certain, *before_epochs)), self.last_zxid)
 
     def is_certain(self, zxid: int) -> bool:
-        """Returns whether it is within `certain_until`; where names alone tell, nothing is read."""
+        """Returns whether a zxid is within `certain_until`; nothing is read if names are enough."""
         return any(zxid <= (each.newest_snapshot or 0) for each in self.servers) or zxid <= self.certain_until
 
     @cached_property
     def _certain(self) -> tuple[int, ...]:
-        """Zxids that were committed, and so was everything of the same epoch before them."""
+        """Yields zxids that were committed, as was everything of the same epoch before them."""
         lasts = sorted((server.last_zxid for server in self.servers), reverse=True)
         found = [server.newest_snapshot or 0 for server in self.servers]
         found += [last for last in lasts if not epoch_of(last)]
@@ -107,7 +107,7 @@ class EnsembleFiles:
 
     @property
     def _majority(self) -> int | None:
-        """So many servers are most of them; None where one folder says nothing about the others."""
+        """The number of servers that are most of them; None where one folder says nothing about others."""
         if self.voters is None and len(self.servers) == 1:
             return None
         return (self.voters or len(self.servers)) // 2 + 1
@@ -115,11 +115,11 @@ class EnsembleFiles:
     def transactions(
         self, from_zxid: int = 0, to_zxid: int | None = None, *, certain_only: bool = False
     ) -> Iterator[Transaction]:
-        """Yields what the servers have together, by zxid, both ends included; each record once.
+        """Yields the records of all servers by zxid, both ends included, each record once.
 
         Records that the ensemble went on without are left out and noted in `rolled_back`; where records
-        differ, the one that most servers have is taken, else that of the server that goes furthest, and
-        `splits` says so. Memory: one record for each server beside the readers' buffers. Raises
+        differ, the one that most servers have is taken, else that of the server whose log goes furthest, and
+        noted in `splits`. Memory: one record for each server beside the readers' buffers. Raises
         MixedEnsembleError where the folders are not of one.
         """
         self.require_one()
@@ -143,7 +143,7 @@ class EnsembleFiles:
         self._is_checked = True
 
     def judged(self, holders: Sequence[_Holder]) -> Transaction | None:
-        """The record of a zxid, of those that servers have, each with the server's number.
+        """The record of a zxid that counts, among those of servers, each with the server's number.
 
         None where the ensemble went on without it.
         """
@@ -161,12 +161,12 @@ class EnsembleFiles:
             self._note(self.splits, zxid, folders)
         if self.leaves_out(zxid, [each for each, _ in holders]):
             return None
-        # Of a refused multi a leader's log can lack operations that the others have.
+        # A leader's log can lack operations of a refused multi that the others have.
         records = [record for _, record in groups[0]]
         return min(records, key=lambda record: [each.type for each in record.operations].count(_ERROR))
 
     def leaves_out(self, zxid: int, holders: Sequence[int]) -> bool:
-        """Returns whether the ensemble went on without what only these servers have, which is noted then."""
+        """Returns whether the ensemble went on without a record of only these servers, and notes it."""
         if self.is_kept(zxid, len(holders)):
             return False
         epoch = epoch_of(zxid)
@@ -180,9 +180,9 @@ class EnsembleFiles:
         return went_on
 
     def is_kept(self, zxid: Any, holders: Any) -> Any:
-        """Returns whether a record that so many servers have counts; False where it depends on who they are.
+        """Returns whether a record of so many servers counts; False if it depends on which servers they are.
 
-        Of arrays, a flag for each.
+        For an array it returns a flag for each.
         """
         majority = self._majority
         if majority is None:
@@ -204,7 +204,7 @@ class EnsembleFiles:
 
 
 def _joined(streams: Sequence[Iterator[Transaction]]) -> Iterator[Sequence[_Holder]]:
-    """The records of each zxid, with the number of the stream that has it."""
+    """Yields the records of each zxid, with the numbers of the streams that have it."""
     numbered = [zip(repeat(number), stream) for number, stream in enumerate(streams)]
     for _, holders in groupby(merge(*numbered, key=_zxid_of), _zxid_of):
         yield list(holders)

@@ -1,4 +1,4 @@
-"""Trees in a form of our own, which no release of ZooKeeper changes: `docs/reference/file-formats.md`.
+"""Trees in zkgroup's own format, which no release of ZooKeeper changes: `docs/reference/file-formats.md`.
 
 A gzip file of JSON lines: a header, one znode a line with parents before children, and a last line with
 their number and a checksum, without which the file is not whole.
@@ -28,7 +28,7 @@ from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode
 
 LINE_LIMIT: Final = 128 << 20
-"""Bytes of a line beyond which zkgroup did not write it: a znode has at most a few MB."""
+"""The most bytes of a line that zkgroup wrote: a znode has at most a few MB."""
 EXPORT: Final = "export"
 SCHEMA: Final = "zkgroup.tree/1"
 
@@ -38,30 +38,30 @@ _LEVEL: Final = 6
 _PROGRESS_EVERY: Final = 5000
 
 Progress = Callable[[int], None]
-"""Called with the number of znodes that are done."""
+"""A function that gets the number of znodes that are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportHeader:
-    """The origin of an export, and how far it is one moment's picture."""
+    """The origin of an export, and the zxids between which it was read."""
 
     time_ms: int | None
-    """Since 1970: when it was walked, or of the last transaction; None where the files do not tell."""
+    """The time of the walk or of the last transaction, since 1970; None where files do not have it."""
     source: str
-    """The servers or the folders, for people."""
+    """The servers or the folders, for people to read."""
     chroot: str = ""
-    """Paths are below this; empty for the whole tree."""
+    """The path above all paths; empty for the whole tree."""
     zxid_before: int
-    """Everything outside `changed` is as it was at this zxid."""
+    """The zxid at which everything outside `changed` was so."""
     zxid_after: int
-    """Nothing in it is newer."""
+    """The zxid that nothing in it is newer than."""
     changed: tuple[str, ...] = ()
-    """Created, changed or deleted between the two: as at some moment between them, or not there any more.
-    A child that came and went before anybody looked is not named, but its parent is."""
+    """The paths created, changed or deleted between the two: they are of some moment between them, or gone.
+    A child that came and went before it was read is not among them, but its parent is."""
     unreadable: tuple[str, ...] = ()
-    """Left out with everything below them: their ACL did not let the reader."""
+    """The paths left out with everything below them, as their ACL did not allow reading."""
     detail: str = ""
-    """Of a tree out of files: what keeps it from being proved; empty where nothing does."""
+    """The reason why a tree from files is not proved; empty where it is."""
 
     @property
     def is_exact(self) -> bool:
@@ -70,16 +70,16 @@ class ExportHeader:
 
 
 class ExportedZnode(NamedTuple):
-    """One znode as a client is shown it."""
+    """One znode as a client sees it."""
 
     path: str
     data: bytes | None
     acl: Acl | None
-    """None where it is not known."""
+    """The ACL; None where it is not known."""
     stat: ZnodeStat
 
     def stored(self) -> StoredZnode:
-        """As a snapshot has it: `cversion` counts creates only, a client is shown deletes too."""
+        """The znode as in a snapshot; clients see a `cversion` that counts deletes, too, not only creates."""
         shown = self.stat
         creates = (shown.cversion + shown.children_count) // 2
         stat = StoredStat(*shown[:5], creates, shown.aversion, shown.ephemeral_owner, shown.pzxid)
@@ -87,7 +87,7 @@ class ExportedZnode(NamedTuple):
 
 
 def exported(znode: StoredZnode, children: int) -> ExportedZnode:
-    """The other way round; `children` is how many it has."""
+    """The exported znode of one in a snapshot; `children` is the number of its children."""
     stored = znode.stat
     stat = ZnodeStat(
         *stored[:5],
@@ -116,10 +116,10 @@ def write_export(
     overwrite: bool = False,
     progress: Progress = lambda count: None,
 ) -> ExportSize:
-    """Writes the file whole or not at all; parents have to come before their children.
+    """Writes the file whole or not at all; parents must come before their children.
 
-    It stands under its name once every byte has reached the disk; who fails or is interrupted leaves nothing.
-    Raises RefusedError where the file is there already, ConfigError where it cannot be written.
+    It gets its name once every byte has reached the disk; a failure or an interruption leaves nothing.
+    Raises RefusedError where the file exists already, ConfigError where it cannot be written.
     """
     if path.exists() and not overwrite:
         raise RefusedError(f"{path}: there is such a file already; name another one, or give --overwrite")
@@ -137,7 +137,7 @@ def write_export(
     finally:
         if name is not None:
             with suppress(FileNotFoundError):
-                os.unlink(name)  # noqa: PTH108 - also what an interruption leaves
+                os.unlink(name)  # noqa: PTH108 - also after an interruption
     return ExportSize(count, size)
 
 
@@ -162,7 +162,7 @@ def _write(file: IO[bytes], header: ExportHeader, znodes: Iterable[ExportedZnode
 
 
 class ExportReader:
-    """One export, read as often as asked; only the header is kept.
+    """One export; each iteration reads the file, and only the header is kept.
 
     Raises NotZooKeeperFileError where the file is no export or may not be read, DamagedFileError where its
     header is broken.
@@ -174,10 +174,10 @@ class ExportReader:
             self.header = _header(path, _line(path, packed, 0))
 
     def exported(self) -> Iterator[ExportedZnode]:
-        """The znodes as clients are shown them, in the order of the file.
+        """Yields the znodes as clients see them, in the order of the file.
 
-        Raises DamagedFileError as soon as something is wrong; a file that ends before its last line, or whose
-        checksum is not that of its lines, is found out at the end only.
+        Raises DamagedFileError as soon as anything is wrong; a file that ends before its last line, or whose
+        checksum is not that of its lines, is noticed only at the end.
         """
         path = self.path
         with _opened(path) as packed:
@@ -199,7 +199,7 @@ class ExportReader:
                 raise DamagedFileError(str(path), at, "the end of the file", "more behind the last line")
 
     def znodes(self) -> Iterator[StoredZnode]:
-        """The znodes as a snapshot has them. Raises as `exported`."""
+        """Yields the znodes as in a snapshot. Raises as `exported`."""
         for znode in self.exported():
             yield znode.stored()
 
@@ -222,7 +222,7 @@ def _opened(path: Path) -> Iterator[gzip.GzipFile]:
 
 
 def _line(path: Path, packed: gzip.GzipFile, at: int) -> bytes:
-    """The line at an offset. Raises DamagedFileError where there is no whole one."""
+    """The next line, which is at an offset. Raises DamagedFileError where there is no whole one."""
     line = _read(path, packed, at, LINE_LIMIT)
     if not line.endswith(b"\n"):
         found = f"{len(line)} bytes without an end" if line else "the end of the file: half-written"
@@ -238,7 +238,7 @@ def _read(path: Path, packed: gzip.GzipFile, at: int, limit: int) -> bytes:
 
 
 def is_export(path: Path) -> bool:
-    """Returns whether it is a file that begins as an export does. Raises nothing."""
+    """Returns whether a path is a file that begins like an export. Raises nothing."""
     try:
         with _opened(path) as packed:
             return _BEGINNING.match(packed.read(_SNIFFED)) is not None

@@ -1,9 +1,9 @@
-"""The files of a server: found in a folder by their names, and read as bytes, whatever they are packed in.
+"""The files of a server: found in a folder by their names, and read as bytes, unpacked where they are packed.
 
 A snapshot's name has the last zxid that was applied when its dump began, a log's that of its first record;
 hex, so they are sorted as numbers. Servers compress snapshots only, by gzip or in the stream of xerial's
-snappy-java, which is not the official framing format; logs are gzipped by those who archive them. The first
-bytes show what a file is packed in, for copies are renamed.
+snappy-java, which is not the official framing format; archives have gzipped logs. The first
+bytes show the format of a packed file, for copies get other names.
 
 Files are read in order and in pieces, not mapped: a server that cuts its log back while it is mapped would
 end this process, and packed files can be read in no other way. Nothing is inflated before it is asked for.
@@ -29,26 +29,26 @@ from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileE
 SNAPSHOT: Final = "snapshot"
 LOG: Final = "log"
 DATA_FOLDER: Final = "version-2"
-"""A server keeps both kinds there, below its dataDir and dataLogDir."""
+"""The folder below dataDir and dataLogDir in which a server keeps both kinds."""
 
 _NAME: Final = re.compile(r"(snapshot|log)\.([0-9a-fA-F]{1,16})(?:\.(gz|snappy))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ServerFile:
-    """One file, as its name says; nothing was read of it."""
+    """One file with the facts in its name; it was not read."""
 
     zxid: int
-    """Snapshot: the last one applied when the dump began. Log: that of the first record."""
+    """The last zxid applied when a snapshot began, or that of the first record of a log."""
     path: Path
     kind: str
     """`snapshot` or `log`."""
     compression: str | None = None
-    """None, `gz` or `snappy`; logs are gzipped by those who archive them."""
+    """None, `gz` or `snappy`."""
 
     @classmethod
     def of(cls, path: Path) -> ServerFile | None:
-        """None where the name is none that a server reads (`acceptedEpoch`, `log.1.fixed`, `*.tmp`)."""
+        """The file at a path; None for names that servers do not read: `acceptedEpoch`, `*.tmp`."""
         match = _NAME.fullmatch(path.name)
         return match and cls(int(match[2], 16), path, match[1], match[3])
 
@@ -61,7 +61,7 @@ class ServerFiles:
     snapshots: tuple[ServerFile, ...]
     logs: tuple[ServerFile, ...]
     skipped: tuple[Path, ...] = ()
-    """Names like a server's that are no regular files: links are not followed."""
+    """The paths with names like a server's that are no regular files: links are not followed."""
 
     def logs_within(self, from_zxid: int, to_zxid: int | None = None) -> tuple[ServerFile, ...]:
         """The logs that can hold a record of `from_zxid` to `to_zxid`, both included, by their names."""
@@ -73,15 +73,15 @@ class ServerFiles:
 
 
 def with_following(files: Sequence[ServerFile]) -> Iterator[tuple[ServerFile, ServerFile | None]]:
-    """Each file and the one behind it, None behind the last."""
+    """Yields each file and the next one; None behind the last."""
     return zip_longest(files, files[1:])
 
 
 def list_files(folder: Path) -> ServerFiles:
     """The snapshots and logs in a `version-2` folder, or in the one below a dataDir; nothing is opened.
 
-    A file that is there both plain and compressed counts once, the plain one. Raises NotZooKeeperFileError
-    where there is no such folder, it may not be read, or has neither.
+    Of a file that exists both plain and compressed the plain one counts. Raises NotZooKeeperFileError
+    where there is no such folder, it may not be read, or has no such file.
     """
     found, skipped = _listed(folder)
     below = folder / DATA_FOLDER
@@ -105,7 +105,7 @@ def list_files(folder: Path) -> ServerFiles:
 
 
 def _listed(folder: Path) -> tuple[list[ServerFile], list[Path]]:
-    """The files that have a name like a server's, and what has one and is no regular file."""
+    """The files with a name like a server's, and paths with such a name that are no regular files."""
     found, skipped = [], []
     try:
         with os.scandir(folder) as entries:
@@ -121,7 +121,7 @@ def _listed(folder: Path) -> tuple[list[ServerFile], list[Path]]:
 
 
 def _but(skipped: Sequence[Path]) -> str:
-    """The names that were left out, in words; empty for none."""
+    """The text about names that were left out; empty for none."""
     if not skipped:
         return ""
     first = min(skipped).name
@@ -131,7 +131,7 @@ def _but(skipped: Sequence[Path]) -> str:
 
 
 def _not_listed(folder: Path, error: OSError) -> NotZooKeeperFileError:
-    """The reason why a folder cannot be listed, in words."""
+    """The text about the reason why a folder cannot be listed."""
     path, expected = str(folder), "a folder"
     if folder.is_symlink() and not folder.is_dir():
         return NotZooKeeperFileError(path, expected, "a link, which is not followed")
@@ -143,7 +143,7 @@ def _not_listed(folder: Path, error: OSError) -> NotZooKeeperFileError:
 
 
 PIECE_BYTES: Final = 256 * 1024
-"""Bytes that are read at a time."""
+"""The bytes that are read at a time."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
@@ -155,14 +155,14 @@ _INT: Final = struct.Struct(">i")
 FILE_HEADER: Final = struct.Struct(">4siq")
 """Magic, format version, dbid: 0 in logs, -1 in snapshots."""
 _FORMAT_VERSION: Final = 2
-"""In every release from 3.4 to 3.9; it cannot be used to tell them apart."""
+"""The version in every release from 3.4 to 3.9, so it does not distinguish them."""
 _REGULAR_ONLY: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 class FileBytes:
     """One regular file, opened for reading and nothing else; a context manager.
 
-    `compression` is None, `gz` or `snappy`; `size` that of the file on the disk. A link is
+    `compression` is None, `gz` or `snappy`; `size` is that of the file on the disk. A link is
     not followed. Raises NotZooKeeperFileError where there is no regular file, or it may not be read.
     """
 
@@ -176,11 +176,11 @@ class FileBytes:
             self.close()
             raise NotZooKeeperFileError(str(path), "bytes to read", _words(path, error)) from error
         self._at = 0
-        """Of the file on the disk."""
+        """The place in the file on the disk."""
         self._given = 0
-        """So many plain bytes of a packed file were read."""
+        """The number of plain bytes of a packed file that were returned."""
         self._rest = b""
-        """Those that were unpacked and not read yet."""
+        """The bytes that were unpacked and not returned yet."""
         self.compression: str | None = None
         self._unpacked: Iterator[bytes] = iter(())
         if front.startswith(_GZIP_MAGIC):
@@ -189,7 +189,7 @@ class FileBytes:
             self.compression, self._unpacked = "snappy", self._unsnapped()
 
     def read(self, most: int) -> bytes:
-        """The next plain bytes, at most so many; none at the end. Raises DamagedFileError."""
+        """Returns the next plain bytes, at most so many; none at the end. Raises DamagedFileError."""
         if self.compression is None:
             return self._packed(most)
         while not self._rest:
@@ -228,7 +228,7 @@ class FileBytes:
             raise DamagedFileError(str(self.path), offset, "bytes to read", words) from error
 
     def _packed(self, most: int) -> bytes:
-        """The next bytes as they are on the disk."""
+        """Yields the bytes as they are on the disk."""
         piece = self._bytes_at(self._at, most)
         self._at += len(piece)
         return piece
@@ -237,7 +237,7 @@ class FileBytes:
         return DamagedFileError(str(self.path), self._given, expected, found)
 
     def _gunzipped(self) -> Iterator[bytes]:
-        """Members one after the other, as `gzip` reads them, with zeros allowed behind the last."""
+        """Yields the content of member after member, as `gzip` does; zeros may follow the last."""
         packed = self._packed(PIECE_BYTES)
         while packed:
             member, has_ended = zlib.decompressobj(_GZIP_WINDOW), False
@@ -257,7 +257,7 @@ class FileBytes:
                 packed = more.lstrip(b"\0")
 
     def _unsnapped(self) -> Iterator[bytes]:
-        """Blocks with their length in front, behind a header; streams may be joined."""
+        """Yields the content of blocks with their length in front, behind a header; streams may be joined."""
         self._at += _SNAPPY_HEADER_BYTES
         while front := self._exactly(_INT.size, may_end=True):
             size: int = _INT.unpack(front)[0]
@@ -283,9 +283,9 @@ class FileBytes:
 
 
 def open_regular(path: Path, expected: str) -> int:
-    """A descriptor to read a regular file by; nothing is waited for, as a pipe would, and no link followed.
+    """Returns a descriptor for a regular file; it waits for nothing, as on a pipe, and follows no link.
 
-    Raises NotZooKeeperFileError, which says that `expected` was, for anything else and what may not be read.
+    Raises NotZooKeeperFileError with `expected` for anything else, and for files that may not be read.
     """
     try:
         descriptor = os.open(path, _REGULAR_ONLY)
@@ -301,26 +301,26 @@ def open_regular(path: Path, expected: str) -> int:
 
 
 def _words(path: Path, error: OSError | ValueError) -> str:
-    if "\0" in str(path):  # each Python has other words for it
+    if "\0" in str(path):  # the message depends on the version of Python
         return "a null byte in its name"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
-"""The largest record or znode that is believed. Servers stop at `jute.maxbuffer`, 1 MiB unless raised."""
+"""The largest record or znode that is accepted. Servers stop at `jute.maxbuffer`, 1 MiB unless raised."""
 
 MAX_LOADED_BYTES: Final = 2 * 0xFFFFF
 """The largest record of a log, and the largest data or path of a snapshot, that a server loads by default.
 
-It is `jute.maxbuffer` and `zookeeper.jute.maxbuffer.extrasize` together, which is as much unless it is set;
+It is `jute.maxbuffer` and `zookeeper.jute.maxbuffer.extrasize` together, which are equal unless set;
 before 3.5.7 `jute.maxbuffer` and 1024. Source: BinaryInputArchive.checkLength@3.9.
 """
 
 
 class Window(FileBytes):
-    """`data[at:]` is what was read and not used yet; `offset` is where that stands in the plain file.
+    """Bytes of a file: `data[at:]` was read and not used yet, and begins at `offset` of the plain file.
 
-    Take bytes by raising `at`; `ensure` reads more, and then `data` and `at` are others than before.
+    Take bytes by raising `at`; `ensure` reads more, which changes `data` and `at`.
     """
 
     def __init__(self, path: Path, *, piece_bytes: int = PIECE_BYTES) -> None:
@@ -335,13 +335,13 @@ class Window(FileBytes):
 
     @property
     def offset(self) -> int:
-        """Plain bytes before `at`."""
+        """The number of plain bytes before `at`."""
         return self.base + self.at
 
     def ensure(self, count: int) -> bool:
-        """True if at least so many bytes are there from `at` on; False where the file ends before.
+        """Reads until so many bytes follow `at`; False where the file ends before.
 
-        Raises DamagedFileError where it cannot be read so far.
+        Raises DamagedFileError where it cannot be read that far.
         """
         self.fill(count)
         is_there = len(self.data) - self.at >= count
@@ -350,7 +350,7 @@ class Window(FileBytes):
         return is_there
 
     def fill(self, count: int) -> None:
-        """Reads until so many bytes are there from `at` on, or as far as can be."""
+        """Reads until so many bytes follow `at`, or as far as possible."""
         there = len(self.data) - self.at
         if there >= count:
             return
@@ -360,17 +360,17 @@ class Window(FileBytes):
                 pieces.append(piece)
                 there += len(piece)
         except DamagedFileError as error:
-            self._failure = error  # what was read before it counts
+            self._failure = error  # the bytes before it count
         self._leave()
         self.base += self.at
         self.at = 0
         self.data = b"".join(pieces)
 
     def _leave(self) -> None:
-        """Called before `data[:at]` is forgotten."""
+        """A hook that is called before `data[:at]` is dropped."""
 
     def jump(self, offset: int) -> None:
-        """Goes on to an offset of the plain file that is not behind."""
+        """Moves on to a later offset of the plain file."""
         there = self.base + len(self.data)
         if offset <= there:
             self.at = offset - self.base
@@ -379,24 +379,24 @@ class Window(FileBytes):
         self.data, self.at, self.base = b"", 0, offset
 
     def reload(self, offset: int) -> bool:
-        """Reads anew from an offset, and further back too; False where the file is packed and cannot."""
+        """Reads again from any offset; False for a packed file, where that is impossible."""
         if self.compression is None:
             self._at = offset
             self.data, self.at, self.base, self._failure = b"", 0, offset, None
         return self.compression is None
 
     def has_changed(self, offset: int, seen: bytes) -> bool:
-        """True if other bytes than those seen stand at an offset by now; packed files are not written to."""
+        """True if the bytes at an offset have changed since they were read; packed files never change."""
         return self.compression is None and self._bytes_at(offset, len(seen)) != seen
 
     def fits(self, end: int) -> bool:
-        """True if a plain file is at least so long by now; how long a packed one is nobody knows."""
+        """True if a plain file is at least so long by now; the length of a packed one is not known."""
         if end > self.size and self.compression is None:
             self.size = self._size_now()
         return end <= self.size or self.compression is not None
 
     def pass_header(self, kind: str, magic: bytes) -> None:
-        """Raises NotZooKeeperFileError where the file does not start as its kind does."""
+        """Passes the header. Raises NotZooKeeperFileError where the file does not start like its kind."""
         front = self.data[: FILE_HEADER.size]
         if len(front) < FILE_HEADER.size or not front.startswith(magic):
             expected, found = bytes_text(magic), bytes_text(front[:8])
@@ -407,22 +407,22 @@ class Window(FileBytes):
         self.at = FILE_HEADER.size
 
     def damage(self, expected: str, found: str, offset: int | None = None) -> DamagedFileError:
-        """The error to raise for what stands at an offset of the file, by default at `at`."""
+        """The error to raise for the bytes at an offset of the file, by default at `at`."""
         return DamagedFileError(str(self.path), self.offset if offset is None else offset, expected, found)
 
 
 def bytes_text(data: bytes) -> str:
-    """For messages: in quotes if they are printable ASCII, else in hex."""
+    """The text of bytes in messages: in quotes if they are printable ASCII, else in hex."""
     text = data.decode("ascii", "replace")
     return f"'{text}'" if text.isascii() and text.isprintable() else f"0x{data.hex()}"
 
 
 MAX_BLOCK_BYTES: Final = 16 * 1024 * 1024
-"""Plain bytes of one block that are believed; the JVM's library writes 32 KiB."""
+"""The most plain bytes of one block that are accepted; the JVM's library writes 32 KiB."""
 
 
 class SnappyError(ValueError):
-    """Bytes that are no snappy block; the message says where and why."""
+    """The error for bytes that are no snappy block; the message has the place and the reason."""
 
 
 def decompressed(block: bytes) -> bytes:
@@ -451,7 +451,7 @@ def decompressed(block: bytes) -> bytes:
         if not 0 < back <= len(plain) or size > length - len(plain):
             raise SnappyError(f"a copy of {size} bytes from {back} back that does not fit")
         start = len(plain) - back
-        # What is longer than its distance repeats itself.
+        # A copy longer than its distance repeats itself.
         plain += plain[start : start + size] if back >= size else (plain[start:] * (size // back + 1))[:size]
     if len(plain) != length:
         raise SnappyError(f"a block of {len(plain)} bytes that says {length}")
@@ -459,14 +459,14 @@ def decompressed(block: bytes) -> bytes:
 
 
 def _number(block: bytes, at: int, size: int) -> tuple[int, int]:
-    """A number of some bytes, and the place behind it."""
+    """A number in some bytes, and the place behind it."""
     if len(block) - at < size:
         raise SnappyError("a block that ends inside an element")
     return int.from_bytes(block[at : at + size], "little"), at + size
 
 
 def _plain_length(block: bytes) -> tuple[int, int]:
-    """The number of bytes that a block becomes, and the place of its first element."""
+    """The plain size of a block, and the place of its first element."""
     length = 0
     for at, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << 7 * at

@@ -1,4 +1,4 @@
-"""The health of a snapshot or log: how far it is good."""
+"""The health of a snapshot or log."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ class FileHealth:
     kind: str
     """`snapshot` or `log`."""
     first_zxid: int | None
-    """Log: of the first record. Snapshot: the last one applied when the dump began."""
+    """The zxid of the first record of a log, or the last one applied when a snapshot began."""
     last_zxid: int | None
-    """Log: of the last record. Snapshot: the last one of which it can hold something, as far as is known.
+    """The zxid of the last record of a log, or the last one of which a snapshot can have changes, if known.
 
-    None of a damaged snapshot, whose zxids may be wrong.
+    None for a damaged snapshot, whose zxids may be wrong.
     """
     records: int
-    """Transactions, or znodes; those behind a damage too, where they could be read."""
+    """The transactions or znodes that could be read, with those behind a damage."""
     is_healthy: bool
-    """No seal, checksum or length is wrong. A last write that is not whole is no damage."""
+    """True if no seal, checksum or length is wrong. A last write that is not whole is no damage."""
     good_until_zxid: int | None
-    """Up to there nothing is missing or wrong; None where nothing is good."""
+    """The zxid up to which nothing is missing or wrong; None where there is none."""
     is_exact: bool
-    """Log: it ends with a whole record. Snapshot: it is known to be the tree at one zxid."""
+    """True for a log that ends with a whole record, and a snapshot known to be the tree at one zxid."""
     detail: str = ""
-    """In words; empty where there is nothing to say."""
+    """Text about the damage; empty for none."""
     oversized: tuple[Oversized, ...] = ()
-    """Records or znodes with which no server loads the file by default, by zxid."""
+    """The records or znodes with which no server loads the file by default, by zxid."""
 
 
 def oversized_notes(oversized: Sequence[Oversized]) -> list[str]:
-    """Of the first ones each in words, and how many more there are."""
+    """A text for each of the first ones, and one about the number of others."""
     more = [f"{len(oversized) - _NAMED} more that are too large"] if len(oversized) > _NAMED else []
     return [*(one.text for one in oversized[:_NAMED]), *more]
 
 
 class SeenRecords(NamedTuple):
-    """The records that one pass over a log found."""
+    """The zxids and sizes that one pass over a log found."""
 
     first: int | None
     last: int | None
@@ -66,10 +66,10 @@ class SeenRecords(NamedTuple):
 def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
     """The health of a log: every checksum is compared and every record decoded.
 
-    `seen` is what a pass over it found, where there was one already: `Server.seen_logs`. Raises
+    `seen` is the result of an earlier pass over it, of `Server.seen_logs`. Raises
     NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
     """
-    FileBytes(path).close()  # whoever may not read it, or follow it, hears so
+    FileBytes(path).close()  # raises for a file that may not be read, and for a link
     named = ServerFile.of(path)
     named = named if named is not None and named.kind == LOG else None
     seen = seen or _seen(path, is_named=named is not None)
@@ -94,7 +94,7 @@ def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
 
 
 def _seen(path: Path, *, is_named: bool) -> SeenRecords:
-    """What is damaged is skipped."""
+    """Reads the records of a log and skips damage."""
     reader = LogReader(path, resync=True)
     first = last = good_until = None
     records = 0
@@ -124,11 +124,11 @@ def _seen(path: Path, *, is_named: bool) -> SeenRecords:
 
 
 _COLUMNS, _ZXID_OF_RECORD = 34, 30
-"""Of the kernel's `fill`."""
+"""The number of columns of the kernel's `fill`, and the place of the records' zxids."""
 
 
 def _rising_zxids(chunk: LogChunk) -> Sequence[int]:
-    """The zxids of a chunk that the kernel decodes, if they rise; else none."""
+    """The zxids of a chunk that the kernel decodes, if they rise; else None."""
     compiled = kernel()
     if compiled is None:
         return ()

@@ -1,4 +1,4 @@
-"""The history that an ensemble's files hold: the tree at any zxid, what changed, and whether it is right."""
+"""The history in an ensemble's files: the tree at any zxid, the changes between two, and verification."""
 
 from __future__ import annotations
 
@@ -42,32 +42,32 @@ CHILDREN_FIELDS: Final = frozenset(("cversion", "children_count", "pzxid"))
 
 
 class State(NamedTuple):
-    """A znode at one end of a difference: as a client sees it, and its ACL."""
+    """A znode at one end of a difference, as a client sees it, and its ACL."""
 
     znode: Znode
     acl: Acl | None
-    """None where the snapshot lacks it."""
+    """The ACL; None where the snapshot lacks it."""
 
 
 class ZnodeChange(NamedTuple):
-    """One path that is not the same at both ends."""
+    """One path whose znode is not the same at both ends."""
 
     path: str
     change: Kind
     before: State | None
-    """None where it was added."""
+    """The znode at the first end; None where it was added."""
     after: State | None
-    """None where it was removed."""
+    """The znode at the second end; None where it was removed."""
     fields: tuple[str, ...] = ()
-    """changed: what differs; `data`, `acl`, and names of ZnodeStat in its order."""
+    """The fields that differ in a changed znode: `data`, `acl`, and names of ZnodeStat in its order."""
 
     @property
     def is_of_children_only(self) -> bool:
-        """True if the znode itself is as it was, and only children of it came or went."""
+        """True if the znode itself did not change, and only children of it came or went."""
         return self.change == "changed" and CHILDREN_FIELDS.issuperset(self.fields)
 
     def reversed(self) -> ZnodeChange:
-        """The same, looked at from the other end."""
+        """The change with its two ends swapped."""
         kinds: dict[Kind, Kind] = {"added": "removed", "removed": "added", "changed": "changed"}
         return ZnodeChange(self.path, kinds[self.change], self.after, self.before, self.fields)
 
@@ -76,13 +76,13 @@ _States = Callable[[str], State | None]
 
 
 def diff_trees(before: Tree, after: Tree, below: str = "/") -> Iterator[ZnodeChange]:
-    """Yields what differs between two trees at and below a path, by path."""
+    """Yields the differences between two trees at and below a path, by path."""
     paths = {*before.paths(below), *after.paths(below)}
     return _changes(paths, lambda path: _state(before, path), lambda path: _state(after, path))
 
 
 class Journal:
-    """The changes in a tree by the transactions given to `note`, each before it is applied."""
+    """The changes in a tree by transactions, each of which `note` gets before it is applied."""
 
     def __init__(self, tree: Tree, below: str = "/") -> None:
         self._tree = tree
@@ -90,19 +90,19 @@ class Journal:
         self._before: dict[str, State | None] = {}
 
     def note(self, transaction: Transaction) -> None:
-        """Remembers what this transaction is about to touch, where it is the first to do so."""
+        """Keeps the state of znodes that this transaction is the first to touch."""
         for path in _touched(transaction, self._tree):
             is_below = self._below in ("/", path) or path.startswith(f"{self._below}/")
             if is_below and path not in self._before:
                 self._before[path] = _state(self._tree, path)
 
     def changes(self) -> Iterator[ZnodeChange]:
-        """Yields what differs between the beginning and now, by path."""
+        """Yields the differences between the beginning and now, by path."""
         return _changes(self._before, self._before.get, lambda path: _state(self._tree, path))
 
 
 def _touched(transaction: Transaction, tree: Tree) -> Iterator[str]:
-    """A path may come twice; one that comes need not change."""
+    """Yields the paths that a transaction may change; a path may come twice."""
     if transaction.type == TransactionType.CLOSE_SESSION:
         for path in (*(transaction.closed_paths or ()), *tree.ephemerals(transaction.session)):
             yield from (path, _parent(path))
@@ -142,49 +142,49 @@ def _values(state: State) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The way in which a tree was got, and how good it is."""
+    """The origin of a tree, and the proof that it is right."""
 
     zxid: int
-    """Of the last transaction that is in the tree."""
+    """The zxid of the last transaction in the tree."""
     time_ms: int | None
-    """Of that transaction, by the leader's clock; None where no log has it."""
+    """The time of that transaction by the leader's clock; None where no log has it."""
     snapshot: Path | None
-    """The replay started there; None for the tree before the first transaction."""
+    """The snapshot that the replay started from; None for the tree before the first transaction."""
     snapshot_zxid: int
     applied: int
-    """Transactions replayed."""
+    """The number of transactions that were replayed."""
     digests_checked: int
-    """Of these, how many had a digest that was compared."""
+    """The number of these with a digest that was compared."""
     first_bad_zxid: int | None
-    """The first at which the digest was another."""
+    """The first zxid at which the digest was another."""
     is_sure: bool
-    """True if it is known which part of the snapshot is later than its name says."""
+    """True if the zxid at which the snapshot was complete is known."""
     is_whole: bool
-    """True if the snapshot ended before `zxid`; else it has some of what came later."""
+    """True if the snapshot ended before `zxid`; else it has some later changes."""
     is_in_doubt: bool
-    """True if nothing tells if the snapshot holds one transaction more than it says, or is wrong."""
+    """True if the snapshot may have one transaction more than it says, or may be wrong."""
     is_certain: bool
-    """True if all of it was committed for certain: `EnsembleFiles.certain_until`."""
+    """True if all of it is certain to be committed: `EnsembleFiles.certain_until`."""
     holes: tuple[Hole, ...]
-    """The files lack these on the way, up to what was asked for."""
+    """The zxids that the files lack on the way, up to the one that was asked for."""
     undecided: tuple[int, ...]
-    """Transactions on the way that servers have different records of, and as many have one as another."""
+    """The zxids on the way at which servers have different records, none of which most of them have."""
     skipped: tuple[str, ...]
-    """Snapshots nearer by that could not be used, each with the reason."""
+    """The nearer snapshots that could not be used, each with the reason."""
 
     @property
     def is_exact(self) -> bool:
-        """True if the tree is proved to be the one that servers had."""
+        """True if the tree is proved to be the tree that servers had."""
         return self.is_sure and self.is_whole and not self.undecided and not self.is_damaged
 
     @property
     def is_damaged(self) -> bool:
-        """True if something is missing or wrong, and not only unproved."""
+        """True if a part is missing or wrong, not only unproved."""
         return bool(self.holes) or self.first_bad_zxid is not None
 
     @property
     def detail(self) -> str:
-        """In words, what keeps the tree from being exact; empty where nothing does."""
+        """The text about the reasons why the tree is not exact; empty where it is."""
         told = [hole.text for hole in self.holes]
         if self.is_in_doubt:
             told.append(
@@ -205,34 +205,34 @@ class Account:
 
 
 class PastTree(NamedTuple):
-    """A tree, and how it was got."""
+    """A tree, and its account."""
 
     tree: Tree
     account: Account
 
 
 class TreeDifference(NamedTuple):
-    """The changes between two trees of a history, and how they were got."""
+    """The changes between two trees of a history, and the accounts of the trees."""
 
     changes: list[ZnodeChange]
     accounts: tuple[Account, ...]
-    """Of the first tree, and of the second where the log did not lead there from the first."""
+    """The account of the first tree, and of the second where the log did not lead there from the first."""
     first_bad_zxid: int | None
     """The first transaction on the way at which the digest was another."""
     time_ms: int | None
-    """Of the last transaction that is in the later tree; None where no log has it."""
+    """The time of the last transaction in the later tree; None where no log has it."""
 
 
 class History:
-    """The history that the servers with these folders wrote. Nothing is read before it is asked for.
+    """The history in the folders of servers. Nothing is read before it is needed.
 
     Each of `folders` is the `version-2` of one server, or the folder above. Memory: one tree and one record
-    of each server, beside the readers' buffers. Raises NotZooKeeperFileError for a folder that is none, and,
-    once it reads, MixedEnsembleError for folders that are not of one ensemble.
+    of each server, beside the readers' buffers. Raises NotZooKeeperFileError for another folder, and,
+    while reading, MixedEnsembleError for folders that are not of one ensemble.
     """
 
     def __init__(self, *folders: Path | str, voters: int | None = None) -> None:
-        """`voters`: how many servers vote, where not all folders are given, or some are of observers."""
+        """`voters` is the number of voting servers, where some folders are missing, or of observers."""
         self.ensemble = EnsembleFiles([Path(folder) for folder in folders], voters)
 
     def transactions(
@@ -243,20 +243,20 @@ class History:
 
     @property
     def last_zxid(self) -> int:
-        """The highest that is in the files."""
+        """The highest zxid in the files."""
         return self.ensemble.last_zxid
 
     def tree_at(self, *, zxid: int | None = None, time_ms: int | None = None) -> PastTree:
         """The tree after a transaction, or at a time of the leader's clock; by default the last one known.
 
-        Of a time: after the last transaction stamped at or before it. Starts from the nearest snapshot whose
-        seals hold and that had ended by then, and opens only the logs behind it. What a later snapshot shows
-        to be missing up to what was asked for is in `Account.holes`. Each record's digest is compared on the
-        way. Raises NotFoundError where the files begin later, or none can be read.
+        A time means the last transaction stamped at or before it. The replay starts from the nearest snapshot
+        whose seals hold and that had ended by then, and opens only the logs behind it. `Account.holes` has
+        zxids that a later snapshot shows to be missing. Each record's digest is compared on the way. Raises
+        NotFoundError where the files begin later, or none can be read.
         """
         if time_ms is not None:
             tree, account = self.tree_at(zxid=self.zxid_at(time_ms))
-            # What came behind the last record may have been before that time.
+            # Missing records behind the last one may be before that time.
             behind = self.unlogged_behind(account.zxid)
             if behind is not None:
                 account = replace(account, holes=(*account.holes, behind))
@@ -278,15 +278,15 @@ class History:
     def zxid_at(self, time_ms: int) -> int:
         """The last transaction stamped at or before a time, in ms since 1970 by the leader's clock.
 
-        That clock can step back; looked through is the last log that starts at or before the time, and of
-        those behind it the first records. Raises NotFoundError where the first record of all is later, or
+        That clock can step back. The last log that starts at or before the time is read, and
+        the first records of those behind it. Raises NotFoundError where the first record of all is later, or
         there is no log.
         """
         ranges = [server.log_range_at(time_ms) for server in self.ensemble.servers]
         found = None
         if any(ranges):
             start, stop = max(filter(None, ranges), key=itemgetter(0))
-            if len(ranges) == 1:  # nothing has to be decoded
+            if len(ranges) == 1:  # nothing has to be decoded then
                 times = self.ensemble.servers[0].times(start, stop)
             else:
                 times = ((each.zxid, each.time_ms) for each in self.transactions(start, stop))
@@ -307,8 +307,8 @@ class History:
     ) -> TreeDifference:
         """The changes at and below a path between the trees after two transactions, the earlier one first.
 
-        Where the log leads from one to the other it is replayed in one tree, and `through` sees its records;
-        where something is missing on the way, both trees are got from what is nearest to each.
+        Where the log leads from one to the other it is replayed in one tree, and `through` gets its records;
+        where records are missing on the way, each tree is made from the snapshot nearest to it.
         """
         tree, account = self.tree_at(zxid=start)
         journal, at, first_bad = Journal(tree, below), account.zxid, None
@@ -328,7 +328,7 @@ class History:
         return TreeDifference(list(changes), accounts, None, after.account.time_ms)
 
     def unlogged_behind(self, zxid: int) -> Hole | None:
-        """The hole behind the last record, where this is its zxid and a snapshot is later."""
+        """The hole behind this zxid, if it is the last record and a snapshot is later."""
         hole = self.ensemble.unlogged
         return hole if hole is not None and zxid == self.ensemble.last_record else None
 
@@ -341,17 +341,17 @@ class History:
         return ", ".join(str(server.folder) for server in self.ensemble.servers)
 
     def _is_behind_logs(self, zxid: int) -> bool:
-        """Returns whether a snapshot is later than all records. Where names tell, nothing is read."""
+        """Returns whether a snapshot is later than all records. Nothing is read if names are enough."""
         logs = [server.files.logs[-1].zxid for server in self.ensemble.servers if server.files.logs]
         if not logs or zxid <= max(logs):
             return not logs
         return self.ensemble.unlogged is not None and zxid > (self.ensemble.last_record or 0)
 
     def _base_for(self, zxid: int) -> tuple[Base, list[str]]:
-        """An exact one if there is any: the newest snapshot that is, else the beginning of all.
+        """The newest snapshot that is exact, else the beginning of all if it is.
 
-        Else the newest of which the window seems to be over, else the newest. Where no log leads on from an
-        older snapshot, the newest one is as near as can be. Also returns why nearer ones could not be used.
+        Else the newest whose window seems to be over, else the newest. Where no log leads on from an
+        older snapshot, the newest one is the nearest. Also returns why nearer ones could not be used.
         """
         near = [each for each in reversed(candidates(self.ensemble)) if each.zxid <= zxid]
         alone = [each for each in near if self._is_behind_logs(each.zxid)]
@@ -371,13 +371,13 @@ class History:
 
 _Wanted = Literal["exact", "over", "any"]
 _WANTED: Final[tuple[_Wanted, ...]] = ("exact", "over", "any")
-"""That a replay from a snapshot gives the tree at a zxid, that its window seems to be over, or nothing."""
+"""The conditions for a snapshot: a replay gives the tree at a zxid, its window seems over, or none."""
 
 
 def _first_that(
     wanted: _Wanted, found: Iterable[SnapshotCandidate], zxid: int
 ) -> tuple[Base | None, list[str]]:
-    """The first snapshot that can be read and is as wanted, and why those before it could not be used."""
+    """The first snapshot that can be read and is as wanted, and the reasons why those before are not."""
     skipped: list[str] = []
     for candidate in found:
         try:
@@ -395,19 +395,19 @@ def _first_that(
 
 
 def _missing(at: int, following: int, asked: int) -> Hole | None:
-    """The hole between two zxids that follow each other in the files, as far as is asked for."""
+    """The hole between two zxids that follow each other in the files, up to the one that is asked for."""
     hole = hole_between(at, following)
     return None if hole is None else hole.within(0, asked)
 
 
 def _missing_behind(ensemble: EnsembleFiles, at: int, asked: int) -> list[Hole]:
-    """The hole behind the last record, where a snapshot is later."""
+    """The hole behind the last record, if a snapshot is later."""
     hole = None if at >= asked else _missing(at, ensemble.last_zxid + 1, asked)
     return [] if hole is None else [hole]
 
 
 class _Replay:
-    """A replay up to a zxid. It takes records many at a time where they have only to be compared."""
+    """A replay up to a zxid. It takes many records at a time where they only have to be compared."""
 
     def __init__(self, base: Base, asked: int) -> None:
         self.base = base.begin()
@@ -417,7 +417,7 @@ class _Replay:
         self.holes: list[Hole] = []
 
     def comes_to(self, zxid: int) -> None:
-        """Notes what is missing before a record."""
+        """Notes the hole before a record."""
         hole = _missing(self.at, zxid, self.asked)
         if hole is not None:
             self.holes.append(hole)
@@ -443,7 +443,7 @@ class _Replay:
 def _replayed(
     ensemble: EnsembleFiles, base: Base, asked: int, skipped: Sequence[str], *, until_proved: bool = False
 ) -> PastTree:
-    """`until_proved`: as far beyond `asked` as it takes to tell whether the tree is right."""
+    """Replays to `asked`; with `until_proved` further, until the tree is known to be right or wrong."""
     run, tree = _Replay(base, asked), base.tree
     replay(ensemble, run, base.zxid, asked)
     if run.at != asked or (until_proved and base.is_in_doubt):

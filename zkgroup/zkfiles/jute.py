@@ -1,11 +1,11 @@
-"""ZooKeeper's serialisation, read from bytes that may be anything: its few types, and an entry of a log.
+"""Reads ZooKeeper's serialisation from bytes that may be anything: its few types, and an entry of a log.
 
 Everything is big endian, nothing aligned, nothing tagged; buffers, texts and vectors have an int in front, -1
-for null. Every length is compared with what is there before it is used. The functions `..._at` give a value
-with the place behind it, which costs half of a call of an object that moves. They raise JuteError.
+for null. Every length is compared with the rest before it is used. The functions `..._at` return a value
+with the place behind it, which takes half the time of an object that moves. They raise JuteError.
 
-The body of a transaction has no length of its own and no version: what is left behind it shows which sections
-the server wrote, for each can be switched off. Sources: BinaryInputArchive.java, zookeeper.jute (TxnHeader
+The body of a transaction has no length of its own and no version: the rest behind it shows the sections that
+the server wrote, since each can be switched off. Sources: BinaryInputArchive.java, zookeeper.jute (TxnHeader
 and the bodies), SerializeUtils.deserializeTxn and TxnDigest of ZooKeeper 3.4 to 3.9.
 """
 
@@ -33,15 +33,15 @@ _INT: Final = INT.unpack_from
 _LONG: Final = LONG.unpack_from
 
 OPEN_ACL: Final[Acl] = (AclEntry(31, "world", "anyone"),)
-"""Everybody may do everything; snapshots name it -1 and have it in no table."""
+"""The ACL that allows everything to everybody; snapshots name it -1 and have it in no table."""
 OPEN_ACL_BYTES: Final = b"\0\0\0\x01" + b"\0\0\0\x1f" + b"\0\0\0\x05world" + b"\0\0\0\x06anyone"
-"""As a list of one entry."""
+"""The bytes of OPEN_ACL as a list of one entry."""
 _SMALLEST_ACL: Final = 12
-"""Bytes of an entry whose scheme and id are empty."""
+"""The bytes of an entry whose scheme and id are empty."""
 
 
 class JuteError(ValueError):
-    """Bytes that cannot be what they should; `offset` is within the buffer that was given."""
+    """The error for bytes that cannot be right; `offset` is within the buffer that was given."""
 
     def __init__(self, offset: int, expected: str, found: str) -> None:
         super().__init__(f"byte {offset}: expected {expected}, found {found}")
@@ -173,14 +173,14 @@ _BODIES: Final[dict[int, tuple[_Field, ...]]] = {
     TransactionType.CHECK: (_PATH, _VERSION),
     TransactionType.ERROR: (("error", int_at),),
 }
-"""The fields of Operation that a type has, in their order, and what reads them."""
+"""The fields of Operation that a type has, in their order, each with its reader."""
 
 
 def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> Transaction:
     """The transaction whose entry is `raw[start:end]`; `offset` is where its record starts in the file.
 
-    Of a type that no server up to 3.9 writes there is the header, and one operation of that type with nothing
-    in it. Raises JuteError, with an offset within `raw`.
+    For a type that no server up to 3.9 writes, it has the header, and one operation of that type alone.
+    Raises JuteError with an offset within `raw`.
     """
     if end - start < HEADER.size:
         raise JuteError(start, f"at least {HEADER.size} bytes of a transaction", str(end - start))
@@ -213,16 +213,16 @@ def _operation(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int
     values = {}
     for field in _BODIES[kind]:
         if at == end and field is _PARENT_CVERSION and _EPHEMERAL[0] in values:
-            break  # a record from before 3.4 (CreateTxnV0), which has no digest either
+            break  # in a record from before 3.4 (CreateTxnV0), which has no digest either
         name, read = field
         values[name], at = read(raw, at, end)
     return Operation(kind, **values), at
 
 
 def _closed_paths(raw: bytes, at: int, end: int) -> tuple[tuple[str, ...] | None, int]:
-    """None before 3.6 and with closeSessionTxn.enabled=false.
+    """The paths in the record of a session's end; None before 3.6 and with closeSessionTxn.enabled=false.
 
-    Twelve bytes that begin with 2 are a digest: a list of two paths does not fit them.
+    Twelve bytes that begin with 2 are a digest, for a list of two paths does not fit into them.
     """
     left = end - at
     if not left or (left == DIGEST.size and int_at(raw, at, end)[0] == DIGEST_VERSION):
@@ -251,8 +251,8 @@ def _multi(raw: bytes, at: int, end: int) -> tuple[tuple[Operation, ...], int]:
         if stop != at:
             if kind != TransactionType.ERROR:
                 raise JuteError(stop, "the end of the operation", f"{at - stop} bytes more")
-            # A leader that applies a refused multi before its own log has it names the operations before the
-            # one that failed errors, and leaves their bodies (DataTree.processTxn, Txn.setType).
+            # A leader that applies a refused multi before its own log has it gives the operations before the
+            # failed one the type of an error, and leaves their bodies (DataTree.processTxn, Txn.setType).
             operation = Operation(kind, error=OVERWRITTEN)
         operations.append(operation)
     return tuple(operations), at

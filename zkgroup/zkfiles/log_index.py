@@ -1,6 +1,6 @@
-"""Places in a log at which reading can begin, so that a big one is read in parts, or on from where it ended.
+"""Places in a log at which reading can begin, so that a large one is read in parts, or only its new records.
 
-A record's length leads to the next one, so only a pass from the front finds them; it compares checksums and
+Only the length of a record leads to the next one, so a pass from the front finds them, compares checksums and
 decodes nothing. All functions raise as LogReader does.
 """
 
@@ -19,15 +19,15 @@ class Hop(NamedTuple):
 
     zxid: int
     offset: int
-    """Of the plain file."""
+    """The offset in the plain file."""
 
 
 def splits_of(
     path: Path, records: int, from_zxid: int | None = None, to_zxid: int | None = None
 ) -> list[tuple[int, int]]:
-    """Parts of so many records that together hold those of `from_zxid` to `to_zxid`, and few others.
+    """The parts, of so many records each, with those of `from_zxid` to `to_zxid`, and few others.
 
-    Of each the offsets between which its records start, the first one included.
+    Each is the offsets between which its records start, the first one included.
     """
     hops: list[Hop] = []
     count, end = 0, Hop(0, 0)
@@ -44,7 +44,7 @@ def splits_of(
 
 
 def last_record(path: Path, known: Hop | None = None) -> Hop | None:
-    """The last whole record, found from one known on where that is still there; None where there is none."""
+    """The last whole record, searched from a known one on if the log still has that; None for none."""
     last = known if known is not None and has_hop(path, known) else None
     for chunk in LogReader(path, from_offset=None if last is None else last.offset).chunks():
         last = Hop(chunk.zxid(-1), chunk.base + chunk.starts[-1])
@@ -52,7 +52,7 @@ def last_record(path: Path, known: Hop | None = None) -> Hop | None:
 
 
 def has_hop(path: Path, hop: Hop) -> bool:
-    """True if a log still has a record where it was: not if a server has cut it back or begun it anew."""
+    """True if a log still has a record at its place; False after a server cut it back or began it anew."""
     reader = LogReader(path, from_offset=hop.offset, to_offset=hop.offset + 1)
     try:
         return any(chunk.zxid(0) == hop.zxid for chunk in reader.chunks())

@@ -1,9 +1,9 @@
 """Reads a transaction log, whole or from an offset on.
 
 Source: FileTxnLog.java and FilePadding.java of ZooKeeper 3.4 to 3.9. A file grows by zeros ahead of its
-records, so zeros are its end. What is neither a record nor zeros is a write that was cut off, or damage. A
-write that was cut off has nothing behind it; only that it is the last thing in the file tells it from a
-damaged length or end mark, so the bytes behind are looked through for a record.
+records, so zeros are its end. Anything else is a write that was cut off, or damage. A
+write that was cut off has nothing behind it; only that distinguishes it from a
+damaged length or end mark, so the bytes behind are searched for a record.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from zkgroup.zkfiles.records import Transaction
 
 MAGIC: Final = b"ZKLG"
 QUICK_BYTES: Final = 1 << 20
-"""From that on reading in columns is worth the import of numpy."""
+"""The bytes of a log from which on reading in columns is worth the import of numpy."""
 
 _FRONT: Final = struct.Struct(">qiqiqqi")
 """FRAME and the header of the transaction."""
 _NEXT_RECORD: Final = re.compile(
     rb"\0\0\0\0.{4}"  # a checksum of 32 bits in 64
-    rb"(?!\0\0\0[\0-\x1f])[\0-\x04].{3}"  # a length that is believed
+    rb"(?!\0\0\0[\0-\x1f])[\0-\x04].{3}"  # a length that is accepted
     rb".{28}(?:\0\0\0[\0-\x3f]|\xff\xff\xff[\xf5-\xff])",  # a type behind session, cxid, zxid and time
     re.DOTALL,
 )
-"""Bytes that can be the front of a record."""
+"""The bytes that can be the front of a record."""
 _PEEK_BYTES: Final = 64 * 1024
-"""Zeros that go so far are the end; more may come, but no more of them is read."""
+"""So many zeros are the end; no more of them are read."""
 _SEARCH_BYTES: Final = 4 * MAX_RECORD_BYTES
-"""So much is looked through and summed up behind damages, in one file."""
+"""The bytes behind damages that are searched in one file, and those that are summed."""
 _TYPES: Final = range(-11, 64)
 _MOST_DAMAGES: Final = 1000
-"""So many pieces of a file are skipped; one with more is read no further."""
+"""The most damages of a file that are skipped; one with more is read no further."""
 
 
 def written_bytes(path: Path) -> int:
-    """The size of a file without the room that a server keeps for later; 0 where it cannot be asked."""
+    """The size of a file without the room that a server keeps for later; 0 where it cannot be read."""
     try:
         found = path.stat()
     except OSError:
@@ -58,7 +58,7 @@ class LogReader:
 
     `from_offset` and `to_offset` (of the plain file) select records by where they start; `from_offset` has to
     be that of one, as a `log_index.Hop` is. With `resync` damage is noted in `damages` and
-    skipped. `oversized` gets the records that are too large for a server by default, by zxid.
+    skipped. `oversized` gets the records that no server loads by default, by zxid.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class LogReader:
         self.end: RecordsEnd | None = None
         """The end of the records, once they were all read."""
         self.damages: list[Damage] = []
-        """What was skipped, once it was passed."""
+        """The damages that were skipped so far."""
         self.oversized: dict[int, Oversized] = {} if oversized is None else oversized
         self._last_zxid = 0
         self._search_left = 0
 
     def chunks(self) -> Generator[LogChunk]:
-        """The records in pieces of the file, not decoded.
+        """Yields the records in pieces of the file, not decoded.
 
-        A record that is still being written is left out: `end` says so. Raises DamagedFileError, without
+        A record that is still being written is left out; `end` shows it. Raises DamagedFileError, without
         `resync`, and NotZooKeeperFileError where the file is no transaction log.
         """
         self.end, self.damages = None, []
@@ -103,16 +103,16 @@ class LogReader:
             except DamagedFileError as error:
                 if not self._resync:
                     raise
-                # What is packed cannot be read behind a damage of the packing.
+                # Behind a damage of its compression a file cannot be read.
                 self.damages.append(Damage(error.offset, None, error.expected, error.found))
 
     def __iter__(self) -> Iterator[Transaction]:
-        """The transactions; raises as `chunks` does, and where a record holds what no server writes."""
+        """Yields the transactions; raises as `chunks`, and for a record that no server writes."""
         for chunk in self.chunks():
             yield from self.transactions_of(chunk)
 
     def transactions_of(self, chunk: LogChunk) -> Iterator[Transaction]:
-        """Those of one chunk."""
+        """Yields the transactions of one chunk."""
         data, base = chunk.data, chunk.base
         for number, (start, end) in enumerate(zip(chunk.starts, chunk.ends, strict=True)):
             try:
@@ -123,7 +123,7 @@ class LogReader:
                 yield transaction
 
     def unreadable(self, chunk: LogChunk, number: int, error: JuteError) -> None:
-        """Notes, with `resync`, a record of a chunk that holds what no server writes; else raises."""
+        """Notes, with `resync`, a record of a chunk that no server writes; raises otherwise."""
         if not self._resync:
             offset = chunk.base + error.offset
             raise DamagedFileError(str(self.path), offset, error.expected, error.found) from error
@@ -131,7 +131,7 @@ class LogReader:
         self.damages.append(Damage(start, end, error.expected, error.found))
 
     def _has_header(self, window: Window) -> bool:
-        """False where the server was stopped before it wrote one."""
+        """False where the server was stopped before it wrote the header."""
         is_there = window.ensure(FILE_HEADER.size)
         front = window.data[: FILE_HEADER.size]
         if not front.strip(b"\0") or (not is_there and MAGIC.startswith(front[: len(MAGIC)])):
@@ -162,7 +162,7 @@ class LogReader:
                 return
 
     def _goes_on_behind(self, window: Window) -> bool:
-        """False at the end; else damage is noted, and the window stands behind it."""
+        """False at the end; otherwise it notes the damage, and moves the window behind it."""
         offset = window.offset
         window.ensure(_PEEK_BYTES)
         seen = window.data[window.at : window.at + _PEEK_BYTES]
@@ -175,7 +175,7 @@ class LogReader:
         may_go_on = self._resync and len(self.damages) < _MOST_DAMAGES
         is_there = (may_go_on or not problem.is_certain) and self._search(window)
         if window.has_changed(offset, seen):
-            return window.reload(offset)  # it was written while it, or the bytes behind it, were read
+            return window.reload(offset)  # it was being written while it, or the bytes behind it, were read
         if not problem.is_certain and not is_there and self._search_left > 0:
             whole = _length_that_fits(seen)
             if whole is None:
@@ -191,7 +191,7 @@ class LogReader:
         return resumed_at is not None
 
     def _search(self, window: Window) -> bool:
-        """Puts the window on the next whole record behind `at`; False where none was found."""
+        """Moves the window to the next whole record behind `at`; False where there is none."""
         begun_at, size = window.offset, _claimed_size(window)
         if size and self._is_record(window, size):  # only the end mark is wrong
             window.at += size
@@ -214,7 +214,7 @@ class LogReader:
         return False
 
     def _is_record(self, window: Window, ahead: int = 0) -> bool:
-        """True if a record that could follow stands so far ahead: header, end mark and checksum."""
+        """True if a possible next record stands so far ahead: header, end mark and checksum are right."""
         if not window.ensure(ahead + _FRONT.size):
             return False
         checksum, length, _, _, zxid, _, kind = _FRONT.unpack_from(window.data, window.at + ahead)
@@ -237,7 +237,7 @@ class LogReader:
 
 
 def _problem(window: Window) -> _Problem | None:
-    """The reason why no record stands at `at`; None where one does by now."""
+    """The reason why there is no record at `at`; None where there is one by now."""
     data, at = window.data, window.at
     if len(data) - at < FRAME.size:
         return _Problem("a record", f"{len(data) - at} bytes, and the end of the file", False)
@@ -260,7 +260,7 @@ def _problem(window: Window) -> _Problem | None:
 
 
 def _claimed_size(window: Window) -> int:
-    """The size of the record at `at` by its length; 0 where that cannot be."""
+    """The size of the record at `at` by its length; 0 where the length is impossible."""
     if not window.ensure(FRAME.size):
         return 0
     _, length = FRAME.unpack_from(window.data, window.at)
@@ -272,13 +272,13 @@ class _Problem(NamedTuple):
     expected: str
     found: str
     is_certain: bool
-    """True if no write that was cut off looks like it."""
+    """True if a write that was cut off cannot look like it."""
 
 
 def _length_that_fits(data: bytes) -> int | None:
-    """The length of the entry in front of `data` with which its checksum and an end mark agree.
+    """The length of the entry in front of `data` with which its checksum and an end mark are right.
 
-    A record that was cut off has no such length; one whose length is damaged has.
+    A record that was cut off has no such length; a record with a damaged length has one.
     """
     if len(data) < FRAME.size:
         return None

@@ -1,10 +1,10 @@
 """The contents of a transaction log and of a snapshot as plain values, with their zxids and lifetimes.
 
-A zxid has the leader's epoch in the upper half, a count within it in the lower. A znode's ephemeralOwner says
-how it ends: with a session, as a container, after a time to live, or never. Whether a server took owners from
+A zxid has the leader's epoch in the upper half, a count within it in the lower. An ephemeralOwner shows how a
+znode ends: with a session, as a container, after a time to live, or never. Whether a server takes owners from
 0xff00... on for times to live depends on a setting that no file holds (`extendedTypesEnabled`). A session id
 of server 255 has parts of a clock in the 16 bits below the top byte, a time to live has zeros there, so these
-distinguish them. Before 3.6 the record of a session's end does not say what goes with it: `Ephemerals` does.
+distinguish them. Before 3.6 the record of a session's end does not name its ephemerals; `Ephemerals` does.
 
 Sources: zookeeper.jute, DataTree.java and FileTxnLog.java of ZooKeeper 3.4 to 3.9, EphemeralType.java of 3.9.
 """
@@ -61,10 +61,10 @@ class TreeDigest(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One change of the tree, or what stands in its place inside a multi that failed.
+    """One change of the tree, or the error in its place inside a multi that failed.
 
     `type` is a number of TransactionType, or another one that a later server may write.
-    What a type does not have is None.
+    Fields that a type does not have are None.
     """
 
     type: int
@@ -72,13 +72,13 @@ class Operation(NamedTuple):
     data: bytes | None = None
     acl: Acl | None = None
     version: int | None = None
-    """set and setACL: the version after it. check: the version that was expected, plus one."""
+    """The version after a set or setACL; of a check, the version that was expected, plus one."""
     is_ephemeral: bool = False
     parent_cversion: int | None = None
-    """create: the parent's count of creates after it; None in records from before 3.4."""
+    """The parent's count of creates after a create; None in records from before 3.4."""
     ttl_ms: int | None = None
     error: int | None = None
-    """error: the code of KeeperException."""
+    """The code of KeeperException, of an error."""
 
 
 class Transaction(NamedTuple):
@@ -89,25 +89,25 @@ class Transaction(NamedTuple):
 
     zxid: int
     session: int
-    """Signed 64 bits, as ZooKeeper's own tools take it; 0 for what a server does by itself."""
+    """The session in signed 64 bits, as in ZooKeeper's own tools; 0 for requests of a server itself."""
     cxid: int
     """The client's number of the request; 0 where a closeSession is an expiry."""
     time_ms: int
-    """The leader's clock, since 1970; it can step back."""
+    """The time since 1970 by the leader's clock, which can step back."""
     type: int
     operations: tuple[Operation, ...] = ()
     timeout_ms: int | None = None
-    """createSession: the session timeout that was granted."""
+    """The session timeout that a createSession granted."""
     closed_paths: tuple[str, ...] | None = None
-    """closeSession from 3.6 on: the ephemerals that go with it; None where the record has no list."""
+    """The ephemerals that go with a closeSession from 3.6 on; None where the record has no list."""
     digest: TreeDigest | None = None
     """The tree's digest after this transaction; None before 3.6, with digests off, and for errors."""
     offset: int = 0
-    """Bytes from the start of the (uncompressed) file to the record's checksum."""
+    """The place of the record's checksum in the (uncompressed) file."""
 
     @property
     def is_applied(self) -> bool:
-        """True if the tree took it: not an error, nor a multi of which one operation failed."""
+        """True if it changed the tree: it is no error, nor a multi with a failed operation."""
         return self.type != TransactionType.ERROR and all(
             operation.type != TransactionType.ERROR for operation in self.operations
         )
@@ -122,7 +122,7 @@ class StoredStat(NamedTuple):
     mtime: int
     version: int
     cversion: int
-    """Creates below it. A client is shown `2 * cversion - children`."""
+    """The creates below it. A client sees `2 * cversion - children`."""
     aversion: int
     ephemeral_owner: int
     pzxid: int
@@ -135,7 +135,7 @@ class StoredZnode:
     path: str
     data: bytes | None
     acl: Acl | None
-    """None where the file's table lacks the ACL's number (ZOOKEEPER-4689)."""
+    """The ACL; None where the file's table lacks its number (ZOOKEEPER-4689)."""
     stat: StoredStat
 
 
@@ -143,7 +143,7 @@ Lifetime = Literal["session", "container", "ttl"]
 
 CONTAINER_OWNER: Final = -(2**63)
 _TTL_BASE: Final = -(2**56)
-"""0xff00000000000000 as a signed number: what a time to live is added to."""
+"""0xff00000000000000 as a signed number, to which a time to live is added."""
 _TTL_BITS: Final = 2**40
 _CREATE_CONTAINER: Final = int(TransactionType.CREATE_CONTAINER)
 _CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
@@ -159,7 +159,7 @@ def lifetime_of(owner: int) -> Lifetime | None:
 
 
 def owner_of(create: Operation, session: int) -> int:
-    """The ephemeralOwner of the znode that a create by this session makes."""
+    """The ephemeralOwner of a znode that this session creates."""
     if create.type == _CREATE_CONTAINER:
         return CONTAINER_OWNER
     if create.ttl_ms is not None:
@@ -168,36 +168,36 @@ def owner_of(create: Operation, session: int) -> int:
 
 
 class Ephemerals:
-    """Kept up to date by telling it what happens, in the order of zxids."""
+    """The ephemerals that exist; its methods are called in the order of zxids."""
 
     def __init__(self) -> None:
         self._paths: dict[int, set[str]] = {}
         self.sessions: dict[str, int] = {}
-        """By path, the session of each that there is."""
+        """The session of each ephemeral by its path."""
 
     def created(self, path: str, session: int) -> None:
-        """An ephemeral of that session stands there from now on."""
+        """Adds an ephemeral of a session."""
         self.deleted(path)
         self.sessions[path] = session
         self._paths.setdefault(session, set()).add(path)
 
     def deleted(self, path: str) -> None:
-        """Nothing stands there any more; a path of no ephemeral is passed over."""
+        """Removes an ephemeral; does nothing for other paths."""
         session = self.sessions.pop(path, None)
         if session is not None:
             self._paths[session].discard(path)
 
     def ended(self, session: int) -> list[str]:
-        """The paths that a session still has when it ends, sorted; it has nothing then."""
+        """Removes all ephemerals of a session; returns their paths, sorted."""
         left = sorted(self._paths.pop(session, ()))
         for path in left:
             del self.sessions[path]
         return left
 
     def follow(self, transaction: Transaction) -> tuple[str, ...]:
-        """Takes in a whole transaction; the paths that go with it where it is a closeSession, else none.
+        """Applies a whole transaction; returns the paths that go with it if it is a closeSession, else none.
 
-        Those in its record come first, then what else is the session's, sorted.
+        Those in its record come first, then the others of the session, sorted.
         """
         if transaction.type == _CLOSE_SESSION:
             named = transaction.closed_paths or ()
@@ -216,29 +216,29 @@ class Ephemerals:
 
 
 def epoch_of(zxid: int) -> int:
-    """The epoch of the leader; 0 of a server alone."""
+    """The epoch of the leader; 0 for a server alone."""
     return zxid >> 32
 
 
 def follows(zxid: int, before: int) -> bool:
-    """True if nothing can be missing between two zxids: each epoch counts from 1 without a gap."""
+    """True if no zxid can be missing between two: each epoch counts from 1 without a gap."""
     return zxid == before + 1 or (epoch_of(zxid) > epoch_of(before) and zxid & 0xFFFFFFFF == 1)
 
 
 class Hole(NamedTuple):
-    """Zxids that must have been, and are in no file; both ends are missing."""
+    """Zxids that must have existed and are in no file; both ends are missing."""
 
     first_missing: int
     last_missing: int
 
     def within(self, first: int, last: int) -> Hole | None:
-        """The part of it from one zxid to another, both included; None where there is none."""
+        """The part from one zxid to another, both included; None for none."""
         part = Hole(max(self.first_missing, first), min(self.last_missing, last))
         return part if part.first_missing <= part.last_missing else None
 
     @property
     def text(self) -> str:
-        """What is missing, in words."""
+        """The text about the zxids that are missing."""
         if self.first_missing == self.last_missing:
             return f"zxid {self.first_missing:#x} is missing"
         return f"zxids {self.first_missing:#x} to {self.last_missing:#x} are missing"

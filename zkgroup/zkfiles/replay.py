@@ -1,4 +1,4 @@
-"""Where a replay starts, from which zxid on what comes of it is exact, and the records that it takes."""
+"""The trees that a replay starts from, the zxids from which on it is exact, and the replay of records."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from zkgroup.zkfiles.arrow import Batch
 
     _Decoded = tuple[Piece, Sequence[Batch]]
-    """A piece of a history, and its rows."""
+    """A piece of a history, with its rows."""
 
 FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
-"""Of the first record ever: of a server alone, and of an ensemble's first leader."""
+"""The zxids of the first record ever: of a server alone, and of an ensemble's first leader."""
 _STRETCH_ROWS: Final = 1 << 18
-"""That many are applied at a time, since a znode is looked up and written back once for all of them."""
+"""The rows that are applied at a time, as a znode is looked up and written back once for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCandidate:
-    """A snapshot file, and what its neighbours' names say of it."""
+    """A snapshot file, with the zxid of the next one."""
 
     file: ServerFile
     next_zxid: int | None
-    """Of the same server's next snapshot: before that began, this one had ended."""
+    """The zxid of the same server's next snapshot, which began after this one had ended."""
 
     @property
     def zxid(self) -> int:
@@ -43,42 +43,42 @@ class SnapshotCandidate:
 
 @dataclass(slots=True)
 class Base:
-    """A tree that holds everything up to `zxid`, and some of what came until `exact_from`.
+    """A tree with all transactions up to `zxid`, and some of those up to `exact_from`.
 
-    It is asked after each transaction that is applied to the tree, and applies none. A dump can hold one
-    transaction more than its end says without a znode that shows it, where that one deletes a znode or sets
-    an ACL. Replayed up to that end the tree has another digest then than the snapshot ends with, and it is
-    right from the next transaction on. A snapshot that is wrong looks the same there; the next transaction's
-    digest distinguishes the two.
+    `agrees` is called after each transaction that is applied to the tree. A snapshot can have one
+    transaction more than its end says without a znode that shows it, if that one deletes a znode or sets
+    an ACL. After a replay up to that end, the tree has another digest than the snapshot ends with, and is
+    right from the next transaction on. A wrong snapshot looks the same there; the next transaction's digest
+    distinguishes the two.
     """
 
     tree: Tree
     zxid: int
     exact_from: int
-    """A replay up to there, or further, gives the tree that was. One later than the snapshot says where the
-    tree was seen to be ahead."""
+    """The zxid from which on a replay gives the servers' tree. One later than the snapshot says, if the
+    tree turned out to be ahead."""
     is_sure: bool
-    """True if `exact_from` is known; else it is the newest change that the snapshot shows."""
+    """True if `exact_from` is known; otherwise it is the newest change in the snapshot."""
     snapshot: Path | None
-    """None for the tree of a server that starts with nothing."""
+    """The snapshot; None for the empty tree of a server's first start."""
     digest: TreeDigest | None = None
-    """Of the tree at `digest_zxid`, where the snapshot has one that is computed here."""
+    """The digest of the tree at `digest_zxid`, if the snapshot has one of the known version."""
     digest_zxid: int = 0
     is_in_doubt: bool = field(default=False, init=False)
-    """True if the tree had another digest than the snapshot, and none was compared since."""
+    """True if the tree had another digest than the snapshot, and no digest was compared since."""
     is_wrong: bool = field(default=False, init=False)
-    """True if the digest compared next was another too: the snapshot is not the tree that was."""
+    """True if the next digest differed too, so that the snapshot is not the servers' tree."""
     _own: TreeDigest | None = field(default=None, init=False)
-    """That of the snapshot, until the tree is compared with it."""
+    """The digest of the snapshot, until the tree is compared with it."""
 
     def begin(self) -> Base:
-        """A replay begins: from now on the tree is compared with what the snapshot says of itself."""
+        """Begins a replay: from now on the tree is compared with the digest of the snapshot."""
         self._own = self.digest if self.digest_zxid == self.exact_from else None
         self._look(self.zxid)
         return self
 
     def agrees(self, transaction: Transaction) -> bool | None:
-        """Returns whether the tree has the digest of what was just applied; None where it has none."""
+        """Returns whether the tree has the digest of the transaction just applied; None where it has none."""
         zxid = transaction.zxid
         if not self.is_in_doubt:
             self._look(zxid)
@@ -91,11 +91,11 @@ class Base:
         return agrees
 
     def is_over(self, zxid: int) -> bool:
-        """Returns whether this transaction, and those behind it, have only to be compared with the tree."""
+        """Returns whether this transaction and those behind it only have to be compared with the tree."""
         return self._own is None and not self.is_in_doubt and zxid >= self.exact_from
 
     def doubt(self, zxid: int) -> str | None:
-        """The reason why a replay from here would not give the tree at a zxid; None where it does."""
+        """The reason why a replay from here does not give the tree at a zxid; None where it does."""
         return _doubt(self.snapshot, self.exact_from if self.is_sure else None, zxid)
 
     def _look(self, zxid: int) -> None:
@@ -117,7 +117,7 @@ def candidates(ensemble: EnsembleFiles) -> list[SnapshotCandidate]:
 
 
 def begins_with_nothing(ensemble: EnsembleFiles) -> bool:
-    """Returns whether the logs go back to the first transaction by their names, and it can be read."""
+    """Returns whether the logs go back to the first transaction by their names, and can be read there."""
     logged = [server for server in ensemble.servers if server.first_logged is not None]
     first = min((server.first_logged or 0 for server in logged), default=None)
     return first in FIRST_ZXIDS and any(
@@ -131,7 +131,7 @@ def empty_base() -> Base:
 
 
 def told_digest(candidate: SnapshotCandidate) -> tuple[int, TreeDigest] | None:
-    """The digest that a snapshot ends with, and the zxid it is of; None where there is none to compare.
+    """The digest that a snapshot ends with, and its zxid; None where it has none to compare.
 
     Reads the file to its end without keeping it; raises as `load` does.
     """
@@ -148,16 +148,16 @@ def load(candidate: SnapshotCandidate, *, digests: bool = True) -> Base:
     told = _told_end(candidate, end)
     exact_from = file.zxid if told is None else told
     if told is None or end.window_end(file.zxid) is not None:
-        # A server changes the tree before it counts a transaction: it can write one more than it then says.
+        # A server changes the tree before it counts a transaction, so it can write one more than it says.
         exact_from = max(exact_from, tree.newest_zxid())
     digest_zxid, digest = _usable(candidate, end) or (0, None)
     return Base(tree, file.zxid, exact_from, told is not None, file.path, digest, digest_zxid)
 
 
 def likely_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
-    """The reason why a replay from this snapshot would not give the tree at a zxid; None where it may.
+    """The reason why a replay from this snapshot does not give the tree at a zxid; None where it may.
 
-    It rests on the file's last bytes and its neighbours' names: no snapshot is read without need. Raises
+    It is found from the file's last bytes and the names of other files, without reading the snapshot. Raises
     as `likely_end` does.
     """
     end = likely_end(candidate.file.path)
@@ -171,7 +171,7 @@ def _doubt(snapshot: Path | None, exact_from: int | None, zxid: int) -> str | No
 
 
 def _usable(candidate: SnapshotCandidate, end: SnapshotEnd) -> tuple[int, TreeDigest] | None:
-    """One of zxid 0 or of an epoch before is of no tree on the way: `SnapshotEnd.window_end`."""
+    """The digest, unless it is of zxid 0 or an earlier epoch: `SnapshotEnd.window_end`."""
     zxid, digest = end.digest_zxid, end.digest
     if zxid is None or digest is None or digest.version != DIGEST_VERSION:
         return None
@@ -179,31 +179,31 @@ def _usable(candidate: SnapshotCandidate, end: SnapshotEnd) -> tuple[int, TreeDi
 
 
 def _told_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:
-    """The end of the window, by the file or the names of others; None where neither says."""
+    """The end of the window, from the file or the names of others; None where neither has it."""
     told = end.window_end(candidate.zxid)
     if told is None and candidate.zxid == 0:
-        return 0  # written at the first start, before anybody could connect
+        return 0  # written at the first start, before any client could connect
     return candidate.next_zxid if told is None else told
 
 
 class Taker(Protocol):
-    """Takes all records in order, some of them many at a time."""
+    """The receiver of a replay: it takes all records in order, some of them many at a time."""
 
     def see(self, transaction: Transaction) -> None: ...
 
     def tree_within(self, first: int, last: int) -> Tree | None:
-        """The tree, where records from one zxid to another have only to be compared with it."""
+        """The tree, if records from one zxid to another only have to be compared with it."""
         ...
 
     def saw(self, last: int, compared: Compared) -> None:
-        """Records up to a zxid were applied to that tree."""
+        """Notes that records up to a zxid were applied to that tree."""
         ...
 
 
 def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int | None = None) -> None:
-    """Gives all records in order, or those behind one zxid and up to another.
+    """Gives a taker all records in order, or those behind one zxid and up to another.
 
-    They are given in columns where the logs are worth numpy's import, and the compiled kernel is here.
+    They are given in columns if the logs are worth the import of numpy and the compiled kernel is installed.
     """
     first = after + 1 if after else 0
     if not (any(server.is_long_from(first) for server in ensemble.servers) and has_kernel()):
@@ -238,7 +238,7 @@ def has_kernel() -> bool:
 
 
 def _give(taker: Taker, some: Sequence[_Decoded]) -> None:
-    """Where all are refused, each half is tried; those of one piece are given record by record."""
+    """Gives all in columns; where that is refused, each half, and a single piece record by record."""
     if not some or _is_taken(taker, some):
         return
     if len(some) == 1:

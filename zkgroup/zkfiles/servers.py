@@ -1,4 +1,4 @@
-"""The files of one server: what its log holds, what of it could be read, and how far it goes."""
+"""The files of one server: its records, the damages in them, and its last zxid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, epoch_of
 
 _FRONT_BYTES: Final = 4096
-"""Bytes that are read at a time where only the first record of a log is wanted."""
+"""The bytes that are read at a time for the first record of a log."""
 _TAIL_BYTES: Final = 1 << 16
 
 
@@ -32,17 +32,17 @@ class LogDamage(NamedTuple):
 
 
 class LogOrder:
-    """The order in which records of a server's logs count: each zxid once."""
+    """The check by which records of a server's logs count: each zxid once, in order."""
 
     def __init__(self, server: Server, from_zxid: int) -> None:
         self.last = -1
-        """The zxid that was taken last."""
+        """The last zxid that counted."""
         self._server = server
         self._from_zxid = from_zxid
         self._misplaced: set[Path] = set()
 
     def takes(self, log: ServerFile, record: Transaction) -> bool:
-        """Returns whether the next one of all counts. Raises MixedEnsembleError."""
+        """Returns whether the next record counts. Raises MixedEnsembleError."""
         zxid, server = record.zxid, self._server
         if zxid > self.last:
             if zxid < self._from_zxid:
@@ -59,27 +59,27 @@ class LogOrder:
 
 
 class Server:
-    """The files of one server. What reading them showed is noted."""
+    """The files of one server, with notes from reading them."""
 
     def __init__(self, files: ServerFiles) -> None:
         self.files = files
         self.damages: dict[tuple[Path, int], LogDamage] = {}
-        """By file and offset."""
+        """The damages by file and offset."""
         self.overlaps: dict[Path, int] = {}
-        """Logs with records that a log before had, each with the first such zxid: they were left out."""
+        """The logs with records that an earlier log has, which are left out, and the first such zxids."""
         self.oversized: dict[Path, dict[int, Oversized]] = {}
-        """Of each log that was read, the records that are too large for a server by default, by zxid."""
+        """The records that no server loads by default, by log that was read and by zxid."""
         self.seen_logs: dict[Path, SeenRecords] = {}
-        """Logs that a replay read from end to end and found whole and in order."""
+        """The logs that a replay read from end to end and found whole and in order."""
         self._gap: tuple[int, int | None] = (0, 0)
-        """A zxid, and that of the first record behind it: what `_next_logged` found last."""
+        """The last result of `_next_logged`: a zxid, and that of the first record behind it."""
 
     @property
     def folder(self) -> Path:
         return self.files.folder
 
     def oversized_in(self, log: Path) -> dict[int, Oversized]:
-        """Readers of a log note there the records that are too large."""
+        """The dictionary in which readers of a log note the records that are too large."""
         return self.oversized.setdefault(log, {})
 
     @property
@@ -89,23 +89,23 @@ class Server:
 
     @property
     def has_readable_front(self) -> bool:
-        """True if a record of the first log can be read, or it has none and no damage."""
+        """True if a record of the first log can be read, or the log has neither records nor damage."""
         first = self.files.logs[0]
         return self._first_in(first) is not None or not self.has_damage(first.path)
 
     @property
     def newest_snapshot(self) -> int | None:
-        """The zxid of its name: what was applied then was committed."""
+        """The zxid in the name of the newest snapshot; all up to it was committed."""
         return self.files.snapshots[-1].zxid if self.files.snapshots else None
 
     @property
     def last_zxid(self) -> int:
-        """Of the last record or snapshot; 0 where there is neither. Hops once over the newest log."""
+        """The zxid of the last record or snapshot; 0 for neither. Passes once over the newest log."""
         return max(self.newest_snapshot or 0, self.last_record or 0)
 
     @cached_property
     def last_record(self) -> int | None:
-        """The zxid of the last record; None where no log has any. Hops once over the newest log."""
+        """The zxid of the last record; None where no log has any. Passes once over the newest log."""
         for log in reversed(self.files.logs):
             *_, last = None, *(chunk.zxid(-1) for chunk in self._chunks(log))
             if last is not None:
@@ -113,9 +113,9 @@ class Server:
         return None
 
     def about_last_zxid(self) -> int:
-        """The zxid of the last record at the end of the newest log, which is not read; 0 where none is seen.
+        """The zxid of the last record, from the end of the newest log only; 0 where none is found there.
 
-        Enough to say how much is left to read. What is damaged there is not noted.
+        It is for estimates of the rest to read. Damage there is not noted.
         """
         found = 0
         with suppress(DamagedFileError, NotZooKeeperFileError):
@@ -127,14 +127,14 @@ class Server:
         return found
 
     def reaches(self, zxid: int) -> bool:
-        """Returns whether a record or snapshot is at or behind a zxid; where names tell, nothing is read."""
+        """Returns whether a record or snapshot is at or behind a zxid; reads nothing if names are enough."""
         newest = max((file.zxid for file in (*self.files.snapshots[-1:], *self.files.logs[-1:])), default=0)
         return zxid <= newest or zxid <= self.last_zxid
 
     def log_range_at(self, time_ms: int) -> tuple[int, int | None] | None:
-        """The zxids, by the names, of the last log whose first record is stamped at or before a time.
+        """The zxids, by its name, of the last log whose first record is stamped at or before a time.
 
-        None where there is no such log. Of the logs behind it the first record is read.
+        None where there is no such log. The first records of the logs behind it are read.
         """
         for log, following in reversed(list(with_following(self.files.logs))):
             first = self._first_in(log)
@@ -143,9 +143,9 @@ class Server:
         return None
 
     def went_on_without(self, zxid: int) -> bool:
-        """Returns whether its log, which lacks this record, goes on with the first one of a later epoch.
+        """Returns whether its log, which lacks a record, goes on with the first one of a later epoch.
 
-        Whoever takes part in an epoch has all that was committed before it: in its log, or in a snapshot.
+        A server that takes part in an epoch has all that was committed before it, in its log or a snapshot.
         """
         if self.first_logged is None or self.first_logged >= zxid:
             return False
@@ -168,9 +168,9 @@ class Server:
         return then
 
     def transactions(self, from_zxid: int = 0, to_zxid: int | None = None) -> Generator[Transaction]:
-        """Its records by rising zxid, both ends included; only the logs that can hold them are opened.
+        """Yields its records by rising zxid, both ends included; only logs that can have them are opened.
 
-        A record that comes too late, and is in no log before, is left out and noted as a damage: the log has
+        A record that comes too late, and is in no earlier log, is left out and noted as a damage: the log has
         another name than its server gave it. Raises MixedEnsembleError where a log has another record of a
         zxid than a log before it.
         """
@@ -183,7 +183,7 @@ class Server:
                     yield transaction
 
     def times(self, from_zxid: int, to_zxid: int | None) -> Iterator[tuple[int, int]]:
-        """Zxid and milliseconds of each record, as `transactions` has them; nothing is decoded."""
+        """Yields the zxid and milliseconds of each record of `transactions`; nothing is decoded."""
         last = from_zxid - 1
         for log in self.files.logs_within(from_zxid, to_zxid):
             for chunk in self._chunks(log):
@@ -196,11 +196,11 @@ class Server:
                         yield zxid, time_ms
 
     def is_long_from(self, zxid: int) -> bool:
-        """Returns whether a log that can hold records from a zxid on is worth numpy's import."""
+        """Returns whether a log with records from a zxid on is worth the import of numpy."""
         return any(written_bytes(log.path) >= QUICK_BYTES for log in self.files.logs_within(zxid))
 
     def _read(self, log: ServerFile, from_zxid: int) -> Iterator[Transaction]:
-        """Records behind damage are given too: the zxids show what is missing."""
+        """Yields the transactions of a log, also behind damage, as the zxids show what is missing."""
         start = self._offset_of(log, from_zxid) if log.zxid < from_zxid else None
         oversized = self.oversized_in(log.path)
         reader = LogReader(log.path, from_offset=start, resync=True, oversized=oversized)
@@ -213,7 +213,7 @@ class Server:
             yield from reader.chunks()
 
     def is_in_earlier_log(self, log: ServerFile, record: Transaction) -> bool:
-        """A server writes a zxid once, and copies of its logs have the same record."""
+        """Returns whether an earlier log has a record. Raises MixedEnsembleError if it has another one."""
         is_there = False
         for earlier in self.files.logs[: self.files.logs.index(log)]:
             for other in self._read(earlier, record.zxid):
@@ -230,7 +230,7 @@ class Server:
         return is_there
 
     def note_misplaced(self, log: ServerFile, record: Transaction, last: int) -> None:
-        """One that the log before, by its name, should have had."""
+        """Notes a record that, by its zxid, belongs into the log before."""
         self._note(
             log.path,
             record.offset,
@@ -239,7 +239,7 @@ class Server:
         )
 
     def _offset_of(self, log: ServerFile, zxid: int) -> int | None:
-        """The place of the first record from a zxid on; for none that of the last one of the log."""
+        """The place of the first record from a zxid on, or of the last record of the log."""
         offset = None
         for chunk in self._chunks(log):
             if chunk.zxid(-1) >= zxid:
@@ -259,13 +259,13 @@ class Server:
         return any(path == log for path, _ in self.damages)
 
     def note_unreadable(self, path: Path, base: int, start: int, error: JuteError) -> None:
-        """Notes a record of a chunk that holds what no server writes."""
+        """Notes a record of a chunk that no server writes."""
         self.seen_logs.pop(path, None)
         self._note(path, base + start, error.expected, error.found)
 
     @contextmanager
     def noting(self, reader: LogReader) -> Iterator[None]:
-        """A file that is none, or cannot be unpacked, is damaged; one that may not be read is an error."""
+        """Notes damage for a wrong file and one that cannot be unpacked; raises if it may not be read."""
         try:
             yield
         except DamagedFileError as error:
@@ -283,7 +283,7 @@ class Server:
 
 
 def same_record(one: Transaction, other: Transaction) -> bool:
-    """Returns whether two servers wrote the same; one may lack the digest or the list of ephemerals."""
+    """Returns whether two records are the same; one may lack the digest or the list of ephemerals."""
     return (
         one.session == other.session
         and one.cxid == other.cxid
@@ -297,7 +297,7 @@ def same_record(one: Transaction, other: Transaction) -> bool:
 
 
 def _are_same(one: Sequence[Operation], other: Sequence[Operation]) -> bool:
-    """Returns whether the operations are the same, as far as both servers have them."""
+    """Returns whether the operations are the same, as far as both records have them."""
     return one == other or (
         len(one) == len(other)
         and all(

@@ -1,10 +1,10 @@
 """Reads a snapshot znode by znode, and checks its seals.
 
 Sources: FileSnap.java, SnapStream.java, DataTree.serialize and ReferenceCountedACLCache of ZooKeeper 3.4 to
-3.9. A snapshot is taken while writes go on: it holds all of what was applied when it began, and some of what
-came until it ended. Servers from 3.6 on write where that was.
-The end alone, without the znodes, is a hint: seals are found by where they have to be, and
-their checksums not compared. It says which snapshots are worth reading.
+3.9. A snapshot is taken while writes go on: it has all that was applied when it began, and some changes that
+came until it ended. Servers from 3.6 on write the zxid of its end.
+The end alone, without the znodes, is a hint: seals are found by their places, and
+their checksums not compared. It shows which snapshots are worth reading.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEAL: Final = rb"\0{4}.{4}\0{3}\x01/"
 _END: Final = re.compile(
     rb"\0{3}\x01/" + _SEAL + rb"(?:(.{8}).{12}" + _SEAL + rb")?(?:(.{8})" + _SEAL + rb")?\Z", re.DOTALL
 )
-"""The terminator, and the sections behind the first seal, of 3.9, 3.6, 3.9 with digests off, or before. The
+"""The terminator and the sections behind the first seal, of 3.9, 3.6, 3.9 without digests, or before. The
 longest is found first: a last zxid can look like the end of the znodes."""
 
 
@@ -45,17 +45,17 @@ class SnapshotEnd(NamedTuple):
 
     digest_zxid: int | None = None
     digest: TreeDigest | None = None
-    """Of the tree at `digest_zxid`, which is what a replay up to there has to give."""
+    """The digest of the tree at `digest_zxid`, to which a replay up to there has to lead."""
     last_zxid: int | None = None
-    """The last one applied, by servers of 3.9."""
+    """The last zxid applied, from servers of 3.9."""
 
     def window_end(self, began: int | None) -> int | None:
-        """The last zxid of which a dump that began at another can hold something; None where it is not known.
+        """The last zxid of which a snapshot that began at one can have changes; None if it is not known.
 
-        A server writes the digest of the last transaction that it applied since it was started. Where it
-        applied none it writes that of zxid 0, which says nothing but in its very first snapshot; a new
-        leader, whose dump begins at no transaction's zxid, writes that of an epoch before, and nothing came
-        in meanwhile (DataTree.serializeZxidDigest and deserializeZxidDigest@3.9.4).
+        A server writes the digest of the last transaction that it applied since its start. If it applied
+        none, it writes that of zxid 0, which is of use only in its very first snapshot; a new leader, whose
+        snapshot begins at the zxid of no transaction, writes that of an earlier epoch, and nothing came
+        between (DataTree.serializeZxidDigest and deserializeZxidDigest@3.9.4).
         """
         known = [zxid for zxid in (self.digest_zxid, self.last_zxid) if zxid is not None]
         has_no_transaction = self.last_zxid is None and self.digest_zxid == 0
@@ -65,7 +65,7 @@ class SnapshotEnd(NamedTuple):
 
 
 def likely_end(path: Path) -> SnapshotEnd | None:
-    """The zxids behind the znodes, by how the end of the file looks; None for a packed file or another end.
+    """The zxids behind the znodes, from the last bytes of the file; None for a packed file or another end.
 
     Raises NotZooKeeperFileError where the file may not be read, DamagedFileError where the disk fails.
     """
@@ -86,54 +86,54 @@ T = TypeVar("T")
 
 MAGIC: Final = b"ZKSN"
 OPEN_ACL_ID: Final = -1
-"""The ACL that is in no table."""
+"""The number of the ACL that is in no table."""
 
 _SESSION: Final = struct.Struct(">qi")
 STAT: Final = struct.Struct(">qqqqqiiiqq")
 """The ACL's number, then StatPersisted."""
 _TERMINATOR: Final = b"/"
 _LAST_BYTES: Final = 2 * LONG.size + INT.size + len(_TERMINATOR)
-"""Of a last zxid with its seal."""
+"""The bytes of a last zxid with its seal."""
 _LEAST_BYTES: Final = 128
-"""More than the sections behind the znodes can have."""
+"""A number of bytes that the sections behind the znodes do not reach."""
 _TABLE_BYTES: Final = 32 * 1024 * 1024
-"""Bytes that sessions and ACLs may take each, for they are kept in memory: more than two million of
+"""The most bytes of sessions, and of ACLs, as they are kept in memory: more than two million of
 either."""
 
 
 class RawZnode(NamedTuple):
-    """A znode as it is in the file."""
+    """A znode as it stands in the file."""
 
     path: bytes
-    """UTF-8; the root's is empty."""
+    """The path in UTF-8; the root's is empty."""
     data: bytes | None
     stat: tuple[int, ...]
     """The ACL's number, then the fields of StoredStat."""
     offset: int
-    """Of the path in the plain file."""
+    """The place of the path in the plain file."""
 
 
 class SnapshotReader:
     """One snapshot, read from the front each time; one buffer of it is in memory, and sessions and ACLs.
 
-    Each of `sessions`, `acls` and `end` reads as far as is needed if that was not read yet.
+    `sessions`, `acls` and `end` read as far as they need, unless that was read already.
     """
 
     def __init__(self, path: Path, zxid: int) -> None:
         self.path = path
         self.zxid = zxid
-        """The last one applied when the dump began, by the file's name."""
+        """The last zxid applied when it began, from the file's name."""
         self._tables: tuple[dict[int, int], dict[int, Acl]] | None = None
         self._end: SnapshotEnd | None = None
 
     @property
     def sessions(self) -> dict[int, int]:
-        """Timeouts in milliseconds by session id."""
+        """The timeouts in milliseconds by session id."""
         return self._read_tables()[0]
 
     @property
     def acls(self) -> dict[int, Acl]:
-        """By their numbers in the file; the open ACL, -1, is among them though the file leaves it out."""
+        """The ACLs by their numbers in the file, with the open ACL, -1, which the file leaves out."""
         return self._read_tables()[1]
 
     @property
@@ -147,13 +147,13 @@ class SnapshotReader:
 
     @property
     def end_zxid(self) -> int | None:
-        """From there on a replay is exact; None where the file does not tell. Raises DamagedFileError."""
+        """The zxid from which on a replay is exact; None where the file lacks it. Raises DamagedFileError."""
         return self.end.window_end(self.zxid)
 
     def znodes(self) -> Iterator[StoredZnode]:
-        """Every znode, a parent before its children; the seals are checked behind the last one.
+        """Yields every znode, a parent before its children; the seals are checked behind the last one.
 
-        What was given is to be trusted only when the iteration has ended. Raises DamagedFileError, and
+        The znodes are reliable only when the iteration has ended. Raises DamagedFileError, and
         NotZooKeeperFileError where the file is no snapshot.
         """
         for path, data, (acl_id, *stat), offset in self.read(znodes_from):
@@ -168,9 +168,9 @@ class SnapshotReader:
         return DamagedFileError(str(self.path), offset, f"a path in {error.expected}", repr(path[:40]))
 
     def read(self, znodes_of: Callable[[SummedWindow], Iterator[T]]) -> Generator[T]:
-        """Yields what `znodes_of` makes of the bytes from the first znode on.
+        """Yields the items that `znodes_of` makes from the bytes from the first znode on.
 
-        It has to leave the window behind the terminator. Raises what it does, and as `znodes` does.
+        `znodes_of` leaves the window behind the terminator. Raises its errors, and those of `znodes`.
         """
         with SummedWindow(self.path) as window:
             self._tables = _tables_from(window)
@@ -185,7 +185,7 @@ class SnapshotReader:
 
 
 class SummedWindow(Window):
-    """Moves over a snapshot, and knows the Adler-32 of everything before `at`."""
+    """A window over a snapshot with the Adler-32 of everything before `at`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -194,7 +194,7 @@ class SummedWindow(Window):
 
     @property
     def checksum(self) -> int:
-        """Of all bytes before `at`."""
+        """The Adler-32 of all bytes before `at`."""
         self._sum = adler32(memoryview(self.data)[self._summed : self.at], self._sum)
         self._summed = self.at
         return self._sum
@@ -204,22 +204,22 @@ class SummedWindow(Window):
         self._summed = 0
 
     def take(self, layout: struct.Struct, what: str) -> tuple[int, ...]:
-        """The next numbers. Raises DamagedFileError where the file ends before."""
+        """Returns the next numbers. Raises DamagedFileError where the file ends before."""
         self.require(layout.size, what)
         numbers = layout.unpack_from(self.data, self.at)
         self.at += layout.size
         return numbers
 
     def require(self, count: int, what: str) -> None:
-        """So many bytes have to follow."""
+        """Raises DamagedFileError unless so many bytes follow."""
         if not self.fits(self.offset + count) or not self.ensure(count):
             raise self.damage(what, "the end of the file: it is being written, or was cut off")
 
 
 def open_snapshot(path: Path, zxid: int | None = None) -> SnapshotReader:
-    """A reader of a snapshot; nothing is read yet.
+    """A reader of a snapshot, which has read nothing yet.
 
-    `zxid` stands in for that of the file's name. Raises NotZooKeeperFileError where neither is there.
+    `zxid` is for files without one in their name. Raises NotZooKeeperFileError where there is neither.
     """
     if zxid is None:
         named = ServerFile.of(path)
@@ -230,11 +230,11 @@ def open_snapshot(path: Path, zxid: int | None = None) -> SnapshotReader:
 
 
 def inspect_snapshot(path: Path) -> FileHealth:
-    """Returns whether a snapshot is whole: every length, every seal, every path.
+    """The health of a snapshot: every length, seal and path is checked.
 
     Raises NotZooKeeperFileError where the file cannot be read, or neither name nor front is a snapshot's.
     """
-    FileBytes(path).close()  # whoever may not read it, or follow it, hears so
+    FileBytes(path).close()  # raises for a file that may not be read, and for a link
     named = ServerFile.of(path)
     named = named if named is not None and named.kind == SNAPSHOT else None
     first = named.zxid if named is not None else None
@@ -284,7 +284,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
 
 
 def _tables_from(window: SummedWindow) -> tuple[dict[int, int], dict[int, Acl]]:
-    """Sessions and ACLs, behind the header."""
+    """The sessions and ACLs behind the header."""
     is_there = window.ensure(FILE_HEADER.size)
     front = window.data[: FILE_HEADER.size]
     if not is_there and MAGIC.startswith(front[: len(MAGIC)]):
@@ -313,7 +313,7 @@ def _count(window: SummedWindow, what: str, smallest: int) -> int:
 
 
 def _acl_from(window: SummedWindow) -> Acl:
-    """A list of any length: more of the file is read until it fits, in steps that double."""
+    """An ACL of any length; more of the file is read until it fits, in steps that double."""
     size = INT.size
     while True:
         is_all = not window.ensure(size)
@@ -330,7 +330,7 @@ def _acl_from(window: SummedWindow) -> Acl:
 
 
 def znodes_from(window: SummedWindow) -> Iterator[RawZnode]:
-    """Up to the terminator, which is passed. Between two znodes the window may be moved on by others."""
+    """Yields znodes up to the terminator, and passes that. The caller may move the window between two."""
     int_of, stat_of = INT.unpack_from, STAT.unpack_from
     number, behind = INT.size, INT.size + STAT.size
     root_at = None
@@ -351,7 +351,7 @@ def znodes_from(window: SummedWindow) -> Iterator[RawZnode]:
             raise window.damage("a path that starts with /", repr(path[:40]), window.offset + number)
         offset = window.base + start
         if not size:
-            if root_at is not None:  # as pages of zeros look
+            if root_at is not None:  # pages of zeros look like that
                 raise window.damage("a path", f"the root again, which is at byte {root_at}")
             root_at = offset
         window.at = start + size
@@ -371,7 +371,7 @@ def znodes_from(window: SummedWindow) -> Iterator[RawZnode]:
 
 
 def _end_from(window: SummedWindow) -> SnapshotEnd:
-    """The seals and the sections between them; what is left in the file shows which there are."""
+    """The sections behind the znodes; the size of the rest shows which the file has."""
     _check_seal(window)
     digest_zxid = digest = last_zxid = None
     left = _left(window)
@@ -389,13 +389,13 @@ def _end_from(window: SummedWindow) -> SnapshotEnd:
 
 
 def _left(window: SummedWindow) -> int:
-    """Bytes to the end, as far as that matters."""
+    """The number of bytes to the end, exact where it is less than _LEAST_BYTES."""
     window.ensure(_LEAST_BYTES)
     return len(window.data) - window.at
 
 
 def _digest_from(window: SummedWindow) -> TreeDigest:
-    """The first builds of 3.6 wrote it as a text in hex (ZxidDigest.deserialize, version below 2)."""
+    """The digest; the first builds of 3.6 wrote it as hex text (ZxidDigest.deserialize, version below 2)."""
     window.require(INT.size, "a digest")
     (version,) = INT.unpack_from(window.data, window.at)
     if version >= 2:

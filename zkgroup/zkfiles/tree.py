@@ -1,16 +1,16 @@
 """The tree of znodes, replayed by the rules of a ZooKeeper server.
 
 Sources: DataTree.java, DataNode.java, DigestCalculator.java and NodeHashMapImpl.java@3.9.4. A snapshot is
-taken while writes go on, so it holds some of what the log behind it holds. So every rule here gives the same
-tree when a record is applied that was in the snapshot already. Nothing is refused: what a server ignores is
-ignored.
+taken while writes go on, so it has some changes of the log behind it. So every rule here gives the same
+tree if a record is applied that was in the snapshot already. Nothing is refused: records that a server
+ignores are ignored here, too.
 
 The aim is the tree that the running server had. A server that is restarted from a fuzzy snapshot can fall
 short of that where a znode was deleted and created anew meanwhile, and this does not: a znode that is later
-than the record is left alone, one that is created anew keeps the children that the snapshot has of its later
-life, and a create of what is there counts for the parent whatever kind it is (a server: `create` alone).
+than the record is not changed, one that is created anew keeps the children that the snapshot has of its later
+life, and a create of an existing znode counts for the parent whatever its kind (on a server only `create`).
 One thing cannot be known: before 3.6 the pzxid of a znode whose ephemeral child went with its session between
-the moments at which the snapshot took the two.
+the moments at which the snapshot wrote the two.
 
 Memory: about 400 bytes a znode beside its path and data.
 """
@@ -43,7 +43,7 @@ from zkgroup.zkfiles.records import (
 
 
 class Compared(NamedTuple):
-    """The digests of records that follow each other, compared with the tree's."""
+    """The comparison of digests of successive records with the tree's."""
 
     records: int
     digests: int
@@ -70,7 +70,7 @@ class Node:
     base: int | None = None
     """The CRC of path and data; None where digests are not kept."""
     crc: int = 0
-    """Its part of the digest."""
+    """The part of the znode in the tree's digest."""
 
     def stored(self) -> StoredStat:
         return StoredStat(*_stored_of(self))
@@ -82,7 +82,7 @@ _stored_of: Final = attrgetter(
 
 
 def seen(path: str, node: Node) -> Znode:
-    """A client is shown the sessions of ephemerals only, and counts changes of children, not creates."""
+    """The znode as a client sees it: only ephemerals have an owner, and all changes of children count."""
     stored = node.stored()
     stat = ZnodeStat(
         *stored[:5],
@@ -102,7 +102,7 @@ _counted_of: Final = attrgetter(
     *("czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner")
 )
 _CHARSETS: Final = ("utf-8", "ascii", "latin-1")
-"""Charsets that can be a JVM's default, with which a server encodes paths for digests; before Java 18 the
+"""The charsets that can be a JVM's default, in which a server encodes paths for digests; before Java 18 the
 locale's."""
 _NOT_COUNTED_BELOW: Final = "/zookeeper/"
 _LARGEST_VERSION: Final = 2**31 - 1
@@ -114,26 +114,26 @@ _MULTI: Final = int(TransactionType.MULTI)
 class Tree:
     """All znodes and sessions after some transaction. `apply` takes the next one.
 
-    Without `digests` the sum over the tree is not kept, which saves a good third of the time.
+    Without `digests` the sum over the tree is not kept, which saves more than a third of the time.
     """
 
     def __init__(self, *, digests: bool = True) -> None:
-        """The tree of a server that starts with nothing."""
+        """Makes the tree of a server's first start."""
         self.zxid = 0
-        """Of the last transaction applied; before the first one the zxid of the snapshot."""
+        """The last zxid applied; before the first one that of the snapshot."""
         self.time_ms: int | None = None
-        """Of the last transaction applied, by the leader's clock; None before the first one."""
+        """The time of the last transaction by the leader's clock; None before the first one."""
         self.sessions: dict[int, int] = {}
-        """Timeout in ms by session."""
+        """The timeouts in ms by session."""
         self._digests = digests
         self._sum = 0
         self._charset = _CHARSETS[0]
-        self._charset_tries = 2  # the first difference can be of a tree that is one transaction ahead
+        self._charset_tries = 2  # a tree that is one transaction ahead differs once
         self._nodes: dict[str, Node] = {}
         self._ephemerals: dict[int, set[str]] = {}
         self._acls: dict[Acl, Acl] = {}
         self._orphans: dict[str, int] = {}
-        """Children of paths that were deleted: of a later life, which the snapshot has already."""
+        """The numbers of children of deleted paths: of a later life, which the snapshot has already."""
         for path in ("", "/zookeeper", "/zookeeper/quota"):
             self._add(path, Node(b"", OPEN_ACL, 0, 0, 0, 0, 0))
         self._nodes[""].children = self._nodes["/zookeeper"].children = 1
@@ -147,7 +147,7 @@ class Tree:
         sessions: Mapping[int, int] | None = None,
         digests: bool = True,
     ) -> Tree:
-        """The tree of a snapshot: znodes in any order in which parents come first."""
+        """The tree of a snapshot, from znodes in any order with parents first."""
         tree = cls(digests=digests)
         tree._nodes.clear()
         tree._sum = 0
@@ -163,14 +163,14 @@ class Tree:
         return self._sum
 
     def agrees(self, transaction: Transaction) -> bool | None:
-        """Returns whether the digest behind this transaction, which was just applied, is that of the tree.
+        """Returns whether the digest behind this transaction, which was just applied, equals the tree's.
 
         None where the record has none, or one of another version.
         """
         return None if transaction.digest is None else self.has(transaction.digest)
 
     def has(self, digest: TreeDigest) -> bool | None:
-        """Returns whether a digest is that of the tree; None where versions differ, or none are kept."""
+        """Returns whether a digest equals the tree's; None where versions differ, or none are kept."""
         if digest.version != DIGEST_VERSION or not self._digests:
             return None
         return digest.value == self._sum or self._agrees_in_another_charset(digest.value)
@@ -182,17 +182,17 @@ class Tree:
         return len(self._nodes)
 
     def znode(self, path: str) -> Znode | None:
-        """The znode as a client sees it; None where there is none."""
+        """The znode at a path as a client sees it; None where there is none."""
         node = self._nodes.get(_key(path))
         return None if node is None else seen(path, node)
 
     def stored(self, path: str) -> StoredZnode | None:
-        """The znode as a snapshot has it, with its ACL; None where there is none."""
+        """The znode at a path as in a snapshot, with its ACL; None where there is none."""
         node = self._nodes.get(_key(path))
         return None if node is None else StoredZnode(path, node.data, node.acl, node.stored())
 
     def paths(self, below: str = "/") -> list[str]:
-        """The path `below` itself, where it exists, and all below it, sorted."""
+        """The existing paths at and below `below`, sorted."""
         if below == "/":
             return sorted(path or "/" for path in self._nodes)
         prefix = f"{below}/"
@@ -200,7 +200,7 @@ class Tree:
         return sorted([below, *found] if below in self._nodes else found)
 
     def children(self, path: str) -> list[str]:
-        """The names of its children, sorted. Looks at every path of the tree."""
+        """The names of the children of a path, sorted. Reads every path of the tree."""
         prefix = f"{_key(path)}/"
         size = len(prefix)
         return sorted(
@@ -208,13 +208,13 @@ class Tree:
         )
 
     def newest_zxid(self) -> int:
-        """The highest zxid that a znode shows. A change of an ACL shows none. Looks at every znode."""
+        """The highest zxid in any znode. A change of an ACL leaves none. Reads every znode."""
         return max((max(each.mzxid, each.czxid, each.pzxid) for each in self._nodes.values()), default=0)
 
     def first_difference(self, other: Tree, *, except_below: str, with_pzxid: bool = True) -> str | None:
-        """The first path, sorted, at which data, history or ACL differ; None where the trees are equal.
+        """The first path, in order, at which data, history or ACL differ; None where the trees are equal.
 
-        Paths with the prefix `except_below` are not looked at, nor are ACLs that one of them does not know.
+        Paths with the prefix `except_below` are left out, as are ACLs that one tree does not know.
         """
         mine, its = self._nodes, other._nodes
         paths = (path for path in mine.keys() | its.keys() if not path.startswith(except_below))
@@ -232,7 +232,7 @@ class Tree:
         return frozenset(self._ephemerals.get(session, ()))
 
     def apply(self, transaction: Transaction) -> None:
-        """Takes the next transaction. Those of a fuzzy snapshot's window may be in the tree already."""
+        """Applies the next transaction. Those of a fuzzy snapshot's window may be in the tree already."""
         operations = transaction.operations
         kind = transaction.type
         if operations:
@@ -246,36 +246,36 @@ class Tree:
         self.arrive(transaction)
 
     def apply_operation(self, operation: Operation, transaction: Transaction) -> None:
-        """Takes one operation of a transaction that was applied."""
+        """Applies one operation of a transaction."""
         act = _ACTS.get(operation.type)
         if act is not None:
             act(self, operation, transaction)
 
     @property
     def has_orphans(self) -> bool:
-        """True if some path that was deleted has children, of a later life."""
+        """True if some deleted path has children, of a later life."""
         return bool(self._orphans)
 
     def nodes_at(self, paths: Iterable[str]) -> list[Node | None]:
-        """The nodes themselves; the root's path is the empty string."""
+        """The nodes at paths; the root's path is the empty string."""
         return list(map(self._nodes.get, paths))
 
     def forget(self, path: str) -> None:
-        """Takes a node out, and does nothing else for it."""
+        """Removes a node, and changes nothing else."""
         self._disown(path, self._nodes.pop(path).owner)
 
     def put(self, path: str, node: Node) -> None:
-        """Puts a node in, and does nothing else for it."""
+        """Adds a node, and changes nothing else."""
         self._nodes[path] = node
         if node.owner and lifetime_of(node.owner) == "session":
             self._ephemerals.setdefault(node.owner, set()).add(path)
 
     def jump(self, zxid: int, time_ms: int, digest: int) -> None:
-        """All up to this transaction are applied, and give the tree this digest."""
+        """Notes that all transactions up to this one are applied, which gives the tree this digest."""
         self.zxid, self.time_ms, self._sum = max(zxid, self.zxid), time_ms, digest
 
     def keeps_charset(self, differences: int) -> bool:
-        """Returns whether so many digests that differ, of paths in ASCII, cannot come of another charset."""
+        """Returns whether another charset cannot explain so many digests that differ, of paths in ASCII."""
         if self._charset_tries:
             if not all(path.isascii() for path in self._nodes):
                 return False
@@ -283,7 +283,7 @@ class Tree:
         return True
 
     def arrive(self, transaction: Transaction) -> None:
-        """This transaction is applied as a whole."""
+        """Notes that all of this transaction is applied."""
         if transaction.zxid > self.zxid:
             self.zxid = transaction.zxid
         self.time_ms = transaction.time_ms
@@ -344,7 +344,7 @@ class Tree:
             self._count(node)
 
     def _close(self, transaction: Transaction) -> None:
-        """The listed paths go, then what the tree still has of the session, as in 3.6."""
+        """Deletes the listed paths, then other ephemerals of the session, as 3.6 does."""
         session, zxid = transaction.session, transaction.zxid
         self.sessions.pop(session, None)
         for path in transaction.closed_paths or ():
@@ -376,7 +376,7 @@ class Tree:
                 del self._ephemerals[owner]
 
     def _agrees_in_another_charset(self, digest: int) -> bool:
-        """Returns whether the server's default charset is why; tried at the first differences, kept if so."""
+        """Returns whether another charset explains a digest; tried at the first differences, kept if so."""
         if not self._charset_tries:
             return False
         self._charset_tries -= 1
@@ -402,7 +402,7 @@ class Tree:
     def _load(self, znode: StoredZnode) -> None:
         path = _key(znode.path)
         czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid = znode.stat
-        # Most numbers of a znode that was never changed are one: kept once, they take a third of the room.
+        # Most numbers of a znode that never changed are equal; as one object they take a third of the room.
         if mzxid == czxid:
             mzxid = czxid
         if pzxid == czxid:
@@ -418,11 +418,11 @@ class Tree:
         self._add(path, node)
 
     def same_acl(self, acl: Acl | None) -> Acl | None:
-        """The object that stands for an ACL in this tree."""
+        """The one object for equal ACLs in this tree."""
         return acl if acl is None else self._acls.setdefault(acl, acl)
 
     def _count(self, node: Node) -> None:
-        """Brings the digest up to a change of this node; fewer than 2**32 CRCs need no modulus."""
+        """Updates the digest after a change of this node; fewer than 2**32 CRCs need no modulus."""
         base = node.base
         if base is None:
             return
@@ -437,11 +437,11 @@ _ACTS: Final[Mapping[int, Callable[[Tree, Operation, Transaction], None]]] = {
     **dict.fromkeys(map(int, SETS), Tree._set),
     int(TransactionType.SET_ACL): Tree._set_acl,
 }
-"""A type without an entry (a check, an error, one of a later server) changes nothing."""
+"""The effects by type; other types (a check, an error, those of later servers) change nothing."""
 
 
 def _are_equal(one: Node, other: Node, *, with_pzxid: bool) -> bool:
-    """Returns whether data and history are the same, and the ACL as far as both know it."""
+    """Returns whether data, history and the ACL are equal; an ACL that is not known equals all."""
     return (
         one.data == other.data
         and one.stored()[:-1] == other.stored()[:-1]
@@ -451,10 +451,10 @@ def _are_equal(one: Node, other: Node, *, with_pzxid: bool) -> bool:
 
 
 def next_version(version: int) -> int:
-    """A version after one more change: 32 bits with a sign, as Java counts."""
+    """The version after one more change: 32 bits with a sign, as Java counts."""
     return version + 1 if version < _LARGEST_VERSION else -_LARGEST_VERSION - 1
 
 
 def _key(path: str) -> str:
-    """The root is kept as the empty string, as the server does."""
+    """The key of a path; that of the root is empty, as on a server."""
     return "" if path == "/" else path

@@ -1,10 +1,10 @@
 """Checks whether a history is whole and right.
 
-Told by the servers' own digests, by what records say of each other, and by every snapshot on the way.
+It compares the servers' own digests, records with the tree before them, and every snapshot on the way.
 
 Before 3.6, or with digests off, records hold what the leader computed from its own tree when it prepared
-them: the version after a set, the parent's count of creates after a create. A replay that went wrong, or a
-log that lacks something, does not have the numbers before these.
+them: the version after a set, the parent's count of creates after a create. After a wrong replay, or in a
+log that lacks records, the tree does not have the numbers before these.
 Source: PrepRequestProcessor.pRequest2Txn@3.9.
 """
 
@@ -42,11 +42,11 @@ from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Compared, Tree, next_version
 
 _KEPT: Final = 100
-"""So many doubts are kept, the first ones."""
+"""The number of doubts that are kept, the first ones."""
 _NEVER: Final = 2**63
-"""Beyond every zxid."""
+"""A number beyond every zxid."""
 _LOCAL: Final = "/zookeeper/"
-"""Each server writes by itself below this, outside the log."""
+"""The path below which each server writes without the log."""
 
 _WRONG_DIGEST: Final = "the digest of the whole tree is another than the server's"
 _OTHER_DIGEST: Final = "its digest is not that of the tree replayed"
@@ -54,7 +54,7 @@ _UNDECIDED: Final = f"{_OTHER_DIGEST}, and no record behind it tells whether it 
 
 
 class Doubt(NamedTuple):
-    """A record that a tree which is right could not have been given."""
+    """A record that contradicts the tree before it."""
 
     zxid: int
     detail: str
@@ -66,10 +66,10 @@ class SnapshotCheck(NamedTuple):
     path: Path
     zxid: int
     agrees: bool | None
-    """True if the tree it stands for is the one replayed; None where nothing leads to it, or from it."""
+    """True if it agrees with the replay; None where no record leads to it, or from it."""
     detail: str = ""
     is_damaged: bool = False
-    """True if it could not be read, which says nothing of the history: it may be a copy of one under way."""
+    """True if it could not be read, which is no fault of the history: copies may be unfinished."""
 
 
 @dataclass(slots=True)
@@ -79,13 +79,13 @@ class HistoryVerification:
     records: int = 0
     digests_checked: int = 0
     mismatches: int = 0
-    """Records whose digest is another than the tree's; once wrong, a tree stays wrong."""
+    """The number of records whose digest is not the tree's; once wrong, a tree stays wrong."""
     first_bad_zxid: int | None = None
-    """The first record at which the digest, or what the record says of the tree before it, is wrong."""
+    """The first record whose digest is wrong, or that contradicts the tree before it."""
     doubts: list[Doubt] = field(default_factory=list)
-    """Contradictions between records; at most some."""
+    """The first contradictions between records and trees."""
     unchecked: int = 0
-    """Records that could not be compared with any tree: behind a hole, or in a snapshot's window."""
+    """The number of records that could not be compared: behind a hole, or in a snapshot's window."""
     holes: list[Hole] = field(default_factory=list)
     snapshots: list[SnapshotCheck] = field(default_factory=list)
     damages: list[LogDamage] = field(default_factory=list)
@@ -94,10 +94,10 @@ class HistoryVerification:
 
 
 def verify(ensemble: EnsembleFiles) -> HistoryVerification:
-    """Replays all that the servers have, from the first tree that is known.
+    """Replays all records of the servers, from the first tree that is known.
 
     Each digest is compared with the tree's. Where servers wrote none, records are compared with the tree
-    before them, and each snapshot with the tree at the end of its window: that takes a second tree for the
+    before them, and each snapshot with the tree at the end of its window, which takes a second tree for the
     time of the window. Behind a hole it goes on from the next snapshot.
     """
     run = _Run(ensemble)
@@ -106,7 +106,7 @@ def verify(ensemble: EnsembleFiles) -> HistoryVerification:
 
 
 class _Pending(NamedTuple):
-    """A snapshot that is compared once its window is over: by its digest, or by a tree that goes along.
+    """A snapshot that is compared once its window is over: by its digest, or by a tree that is replayed, too.
 
     Where it has neither, the replay began with it, and it is compared as `Base` does.
     """
@@ -124,11 +124,11 @@ class _Run:
         self._found = HistoryVerification()
         self._ensemble = ensemble
         self._snapshots = deque(candidates(ensemble))
-        """Those that were not reached yet."""
+        """The snapshots that are still ahead."""
         self._base = empty_base() if begins_with_nothing(ensemble) else None
-        """None where nothing is known: before the first base, and behind holes."""
+        """The tree; None where it is not known: before the first snapshot, and behind holes."""
         self._at = 0
-        """The last zxid of which nothing is missing behind it."""
+        """The last zxid that was read."""
         self._pending: list[_Pending] = []
 
     def see(self, transaction: Transaction) -> None:
@@ -212,7 +212,7 @@ class _Run:
             found.doubts.append(Doubt(zxid, detail))
 
     def _fall_into(self, hole: Hole) -> None:
-        """Nothing is known from here on, until a snapshot is behind the hole."""
+        """Forgets the tree, until there is a snapshot behind the hole."""
         if not self._found.holes or self._found.holes[-1] != hole:
             self._found.holes.append(hole)
         for pending in self._pending:
@@ -225,7 +225,7 @@ class _Run:
         self._at = hole.last_missing
 
     def _take(self, candidate: SnapshotCandidate) -> None:
-        """A snapshot that began before the next record: to go on from, or to compare with."""
+        """Takes a snapshot that began before the next record, to go on from or to compare with."""
         if self._base is None and candidate.zxid >= self._at:
             self._start_from(load(candidate), candidate)
             return
@@ -287,9 +287,9 @@ class _Run:
 
 
 def apply_and_doubt(tree: Tree, transaction: Transaction) -> str | None:
-    """Applies the transaction; says what in it cannot be where the tree is right, None for nothing.
+    """Applies the transaction; returns the first contradiction to the tree before it, or None.
 
-    Of several doubts the first. Must not be asked inside the window of a fuzzy snapshot.
+    It must not be called inside the window of a fuzzy snapshot.
     """
     if not (transaction.operations and transaction.is_applied):
         tree.apply(transaction)

@@ -1,9 +1,9 @@
 """Znodes of a snapshot as columns: the table `arrow.SNAPSHOT`. Needs numpy.
 
-Where znodes lie one behind the other, all those of a piece are taken at once: a znode starts with the length
-of its path, two bytes of which are zero if it is no giant, and the path's first slash. Such places are looked
-for, and are znodes where each one's lengths lead to the next. Numbers are read by views that start anywhere,
-and texts and data are given by their bounds. The root and giants are found one by one.
+Where znodes follow each other, all those of a piece are read at once: a znode starts with the length of its
+path, two bytes of which are zero if it is no giant, and the path's first slash. Such places are searched, and
+are znodes where the lengths of each lead to the next. Numbers are read by views that start anywhere, and
+texts and data are slices of the piece. The root and giants are read one by one.
 
 Sources: FileSnap.java, DataTree.serializeNode and StatPersisted of ZooKeeper 3.4 to 3.9.
 """
@@ -47,7 +47,7 @@ from zkgroup.zkfiles.snapshots import (
 )
 
 PIECE_BYTES: Final = 1 << 20
-"""Bytes that are read at a time: enough for numpy's calls to cost little, few enough for the caches."""
+"""The bytes that are read at a time: many for few calls of numpy, few for the caches."""
 _LONGS, _INTS = ("czxid", "mzxid", "ctime", "mtime", "owner", "pzxid"), ("version", "cversion", "aversion")
 _STAT: Final = np.dtype(
     [
@@ -57,7 +57,7 @@ _STAT: Final = np.dtype(
 )  # fmt: skip
 _SLASH: Final = 0x2F
 _SHORTEST: Final = 2
-"""Bytes of a path: the one of a single slash is the terminator."""
+"""The bytes of the shortest path: a single slash is the terminator."""
 
 
 def snapshot_columns(
@@ -68,15 +68,15 @@ def snapshot_columns(
     zxid: int | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
 ) -> Iterator[Batch]:
-    """The znodes of a snapshot, a parent before its children.
+    """Yields the znodes of a snapshot, a parent before its children.
 
-    `columns` are names of arrow.SNAPSHOT; `path_prefix` is that of `log_columns`, `zxid` stands in for
-    that of the file's name. `end_zxid` is behind the znodes: a packed file is read twice where
+    `columns` are names of arrow.SNAPSHOT; `path_prefix` is that of `log_columns`, `zxid` is for files
+    without one in their name. `end_zxid` is behind the znodes: a packed file is read twice if
     that column is wanted.
 
     A batch has at least one row. One piece of the file is in memory, or one larger znode, and one batch.
 
-    What was given is to be trusted only when the iteration has ended: the seals are behind the znodes. Raises
+    The rows are reliable only when the iteration has ended, as the seals are behind the znodes. Raises
     as `snapshots.SnapshotReader.znodes` does, after the rows before the damage.
     """
     wanted = select(SNAPSHOT, columns)
@@ -85,7 +85,7 @@ def snapshot_columns(
 
 
 class _Numbered:
-    """Bytes as numbers that start at any place."""
+    """Bytes, read as numbers that start at any place."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
@@ -98,17 +98,17 @@ class _Numbered:
         return np.ndarray((max(len(self.raw) - layout.itemsize + 1, 0),), layout, self.raw, strides=(1,))
 
     def ints(self, places: Numbers) -> Numbers:
-        """The ints at places, all of which are inside."""
+        """The ints at places, which all are inside."""
         return self._ints[places].astype(np.int64)
 
     def are_ascii(self, starts: Numbers, ends: Numbers) -> bool:
-        """True if all the pieces are, none of which is empty or reaches the end of the bytes."""
+        """True if all slices are ASCII; none may be empty or reach the end of the bytes."""
         bounds = np.stack((starts, ends), axis=1).reshape(-1)
         return bool((np.bitwise_or.reduceat(self.bytes, bounds)[::2] < 0x80).all())
 
     @cached_property
     def slashes(self) -> Numbers:
-        """Their places."""
+        """The places of all slashes."""
         return np.flatnonzero(self.bytes == _SLASH)
 
 
@@ -119,14 +119,14 @@ class _ZnodeRun(NamedTuple):
     base: int
     """The offset of the buffer in the plain file."""
     places: Numbers
-    """Of each znode the start of its path, the end of its path, where the length of its data stands, and the
+    """For each znode the start and the end of its path, where the length of its data stands, and the
     end of its data, where its stat stands."""
 
 
 def _runs_from(window: SummedWindow) -> Iterator[_ZnodeRun]:
-    """Up to the terminator, which is passed. Raises as `znodes_from` does.
+    """Yields znodes up to the terminator, and passes that. Raises as `znodes_from` does.
 
-    What `_find` does not take comes znode by znode; the root has its slash.
+    Znodes that `_find` does not find come one by one; the root has its slash.
     """
     one_by_one = znodes_from(window)
     while True:
@@ -148,7 +148,7 @@ def _runs_from(window: SummedWindow) -> Iterator[_ZnodeRun]:
 def _batches(
     reader: SnapshotReader, columns: tuple[Column, ...], path_prefix: str | None, rows: int
 ) -> Iterator[Batch]:
-    """The znodes whose path begins with a prefix, by so many at most."""
+    """Yields batches of the znodes whose path begins with a prefix."""
     prefix = (path_prefix or "").encode()
     names = {column.name for column in columns}
     end_zxid = _end_zxid(reader) if "end_zxid" in names else None
@@ -187,7 +187,7 @@ def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[
             except JuteError as error:
                 yield run._replace(places=places[:, first:number])
                 raise reader.no_text(path, base + start, error) from error
-            if text != path:  # of surrogates
+            if text != path:  # it had surrogates
                 yield run._replace(places=places[:, first:number])
                 longer = _Numbered(text + buffer.raw[path_end : data_end + STAT.size])
                 ends = np.array([[path_end], [data_end]]) - path_end + len(text)
@@ -197,9 +197,9 @@ def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[
 
 
 def _end_zxid(reader: SnapshotReader) -> int | None:
-    """The end zxid by the end of the file; None too where that is damaged, for the znodes are given then.
+    """The end zxid; None also where the end is damaged, for the znodes before it are yielded then.
 
-    The last bytes of a plain file tell, if they look like a dialect's; it is compared behind the znodes.
+    It is read from the last bytes of a plain file, if they look right, and compared behind the znodes.
     """
     told = likely_end(reader.path)
     if told is not None:
@@ -211,10 +211,10 @@ def _end_zxid(reader: SnapshotReader) -> int | None:
 
 
 def _find(data: bytes, base: int) -> _ZnodeRun | None:
-    """Whole znodes from the front of a piece on, which stands at an offset of the file.
+    """Finds whole znodes from the front of a piece on, which begins at an offset of the file.
 
-    Some or all of those that `snapshots.znodes_from` would give, but for the root, and nothing else; None
-    where it finds none.
+    They are some or all of those of `snapshots.znodes_from`, without the root, and nothing else; None
+    for none.
     """
     buffer = _Numbered(data)
     places = _places(buffer)
@@ -227,7 +227,7 @@ def _find(data: bytes, base: int) -> _ZnodeRun | None:
 
 
 def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
-    """The places that follow one from the other, from the first on, when some only look like znodes."""
+    """The places that lead from the first one to the next and on, as some only look like znodes."""
     breaks = np.append(np.flatnonzero(~linked), len(starts) - 1)
     pieces, first = [], 0
     while True:
@@ -239,7 +239,7 @@ def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
 
 
 def _places(buffer: _Numbered) -> Numbers:
-    """The places where whole znodes may be: of each its path's start and end, and its data's end."""
+    """The places of possible whole znodes: the start and end of the path, and the end of the data."""
     size = len(buffer.raw)
     starts = buffer.slashes
     starts = starts[np.searchsorted(starts, INT.size) :]
@@ -262,11 +262,11 @@ class _ZnodeColumns:
         self.count = places.shape[1]
         self._stats = buffer.view(f"V{_STAT.itemsize}")[self._data_ends].view(_STAT)
         self._last_slashes = np.searchsorted(buffer.slashes, self._path_ends) - 1
-        """Of each path, by its number among all."""
+        """The numbers of the last slash of each path among all slashes."""
         self._has_parent: Flags = self._path_ends - self._starts >= _SHORTEST
 
     def column(self, of: Column) -> Any:
-        """One that is not the same in all rows."""
+        """A column that is not the same in all rows."""
         name = of.name
         if name in _LONGS:
             return numbers(self._stats[name].astype(np.int64), of.type)
@@ -311,7 +311,7 @@ class _ZnodeColumns:
 
 
 def _coded(values: Numbers) -> tuple[Numbers, list[int]]:
-    """For each value its place among the different ones, and these."""
+    """The place of each value among the different ones, and these."""
     if (values == values[0]).all():
         return np.zeros(len(values), np.int32), [int(values[0])]
     different, codes = np.unique(values, return_inverse=True)
