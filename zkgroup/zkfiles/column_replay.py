@@ -3,13 +3,14 @@
 Only what is plain is done here: every znode that is set or deleted is there, every one that is made is not,
 counts of creates rise, nothing is deleted with children, and the record of a session's end names all its
 ephemerals. Anything else is refused with nothing done.
-Needs numpy and pyarrow.
+Needs numpy, pyarrow and the compiled kernel.
 
 Sources: DataTree.java and DigestCalculator.java@3.9.4, as `tree` has them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Final
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from zkgroup.zkfiles.arrow import Batch, Flags, Numbers, acls_of
+from zkgroup.zkfiles.frames import kernel
 from zkgroup.zkfiles.records import DELETES, Acl, TransactionType, lifetime_of
 from zkgroup.zkfiles.tree import Compared, Node, Tree
 
@@ -51,9 +53,9 @@ _COUNTED: Final = np.dtype(
 )
 """The bytes of a znode's history of which its digest is made."""
 _FIELDS: Final = (*(_COUNTED.names or ()), "children", "base", "crc")
-"""Those of a `Node` behind data and ACL; then `is_there`, and the rows that `made` and `wrote` it, -1 for
-none."""
+"""Those of a `Node` behind data and ACL."""
 _numbers_of: Final = attrgetter(*_FIELDS)
+_NOTHING_THERE: Final = (0,) * len(_FIELDS)
 _NOT_COUNTED: Final = -1
 _OUTSIDE: Final = "/zookeeper/"
 _MOST_LEVELS: Final = 64
@@ -61,81 +63,170 @@ _MOST_CREATES: Final = 2**31 - 1
 
 
 _Znodes = dict[str, Numbers]
-"""For each of these names the numbers of some znodes."""
+"""For each of `_FIELDS`, and for `is_there`, the numbers of some znodes."""
 
 
 class OddRowsError(Exception):
     """Only the exact reader knows what these rows do."""
 
 
-def apply_rows(
-    tree: Tree, batches: Sequence[Batch], first: int, last: int, is_known: Callable[[int], bool]
-) -> Compared:
-    """Applies all records from one zxid to another: batches with `COLUMNS`.
+class ColumnReplay:
+    """Applies records to a tree, many at a time.
 
-    `is_known` says whether the digest of a record, by its zxid, is of the version that is computed here,
-    which columns do not say. Raises OddRowsError, with nothing done, for what is not plain.
+    What they make of znodes stays here, and comes into the tree when `settle` is called. Until then nothing
+    else may change the tree, and its znodes are not to be looked at.
     """
-    if tree.has_orphans:
-        raise OddRowsError("children of deleted znodes")
-    rows = _Rows(batches)
-    steps = np.diff(rows.zxid)
-    if not ((steps == 0) | (steps == 1)).all() or (rows.zxid[0], rows.zxid[-1]) != (first, last):
-        raise OddRowsError("records without rows, or that cannot be read")
-    touched, own, above = _places(rows)
-    names = [rows.paths.names[code] for code in touched.tolist()]
-    nodes = tree.nodes_at(names)
-    znodes, changes, owners = _replayed(rows, own, above, _before(nodes, first))
-    _require_ends(rows, owners, tree)
-    total, compared = _compared(rows, changes, tree.digest)
-    wrong = compared.first_wrong_zxid
-    if wrong is not None and not (tree.keeps_charset(compared.wrong) and is_known(wrong)):
-        raise OddRowsError("digests of another version, or paths in another charset")
-    _write_back(tree, names, nodes, znodes, rows)
-    rows.tell_sessions(tree.sessions)
-    tree.jump(last, int(rows.time_ms[-1]), total)
-    return compared
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self._paths = _Paths()
+        self._znodes: _Znodes = {name: np.zeros(0, np.int64) for name in (*_FIELDS, "is_there")}
+        """By code, of those that are loaded."""
+        self._is_loaded, self._is_changed = np.zeros((2, 0), np.bool_)
+        self._data: dict[int, bytes | None] = {}
+        """By code, of those that were written."""
+        self._acls: dict[int, Acl | None] = {}
+        """By code, of those that were made."""
+        self._owned = Counter[int]()
+        """By session, how many ephemerals more it has than in the tree."""
+
+    def apply(
+        self, batches: Sequence[Batch], first: int, last: int, is_known: Callable[[int], bool]
+    ) -> Compared:
+        """Applies all records from one zxid to another: batches with `COLUMNS`.
+
+        `is_known` says whether the digest of a record, by its zxid, is of the version that is computed here,
+        which columns do not say. Raises OddRowsError, with nothing done, for what is not plain.
+        """
+        tree = self.tree
+        if tree.has_orphans:
+            raise OddRowsError("children of deleted znodes")
+        rows = _Rows(batches, self._paths)
+        steps = np.diff(rows.zxid)
+        if not ((steps == 0) | (steps == 1)).all() or (rows.zxid[0], rows.zxid[-1]) != (first, last):
+            raise OddRowsError("records without rows, or that cannot be read")
+        touched, own, above = _places(rows, self._paths)
+        replayed = _Replayed(rows, own, above, self._before(touched, first), self._paths)
+        self._require_ends(rows, replayed.owners)
+        total, compared = _compared(rows, replayed.changes, tree.digest)
+        wrong = compared.first_wrong_zxid
+        if wrong is not None and not (tree.keeps_charset(compared.wrong) and is_known(wrong)):
+            raise OddRowsError("digests of another version, or paths in another charset")
+        self._keep(touched, replayed, rows)
+        rows.tell_sessions(tree.sessions)
+        tree.jump(last, int(rows.time_ms[-1]), total)
+        return compared
+
+    def settle(self) -> None:
+        """Brings the znodes of the tree to what was applied; nothing is known of them here any more."""
+        codes = np.flatnonzero(self._is_changed)
+        names = [self._paths.names[code] for code in codes.tolist()]
+        columns = [numbers[codes].tolist() for numbers in self._znodes.values()]
+        changed = zip(
+            codes.tolist(), names, self.tree.nodes_at(names), zip(*columns, strict=True), strict=True
+        )
+        for code, name, old, (*numbers, is_there) in changed:
+            if old is not None:
+                self.tree.forget(name)
+                self._data.setdefault(code, old.data)
+                self._acls.setdefault(code, old.acl)
+            if is_there:
+                self.tree.put(name, Node(self._data[code], self._acls[code], *numbers))
+        self._is_loaded[:] = self._is_changed[:] = False
+        for known in (self._data, self._acls, self._owned):
+            known.clear()
+
+    def _before(self, codes: Numbers, first_zxid: int) -> _Znodes:
+        """The numbers of some znodes before the rows; those that are not here are taken from the tree."""
+        more = len(self._paths.names) - len(self._is_loaded)
+        self._znodes = {name: _longer(numbers, more) for name, numbers in self._znodes.items()}
+        self._is_loaded, self._is_changed = _longer(self._is_loaded, more), _longer(self._is_changed, more)
+        new = codes[~self._is_loaded[codes]]
+        nodes = self.tree.nodes_at([self._paths.names[code] for code in new.tolist()])
+        if any(node is not None and node.base is None for node in nodes):
+            raise OddRowsError("znodes that are not counted")
+        numbers = [_NOTHING_THERE if node is None else _numbers_of(node) for node in nodes]
+        for name, column in zip(_FIELDS, zip(*numbers, strict=True), strict=False):
+            self._znodes[name][new] = column
+        self._znodes["is_there"][new] = [node is not None for node in nodes]
+        self._is_loaded[new] = True
+        before = {name: numbers[codes] for name, numbers in self._znodes.items()}
+        if (np.maximum(before["czxid"], before["pzxid"]) >= first_zxid).any():
+            raise OddRowsError("znodes that are later than the records")
+        return before
+
+    def _require_ends(self, rows: _Rows, owners: Numbers) -> None:
+        """Raises OddRowsError for the end of a session that did not name all its ephemerals."""
+        closed = np.flatnonzero(rows.closes)
+        last_rows = np.searchsorted(rows.zxid, rows.zxid[closed], "right") - 1
+        ends = list(zip(last_rows.tolist(), rows.session[closed].tolist(), strict=True))
+        left = {session: len(self.tree.ephemerals(session)) + self._owned[session] for _, session in ends}
+        changes = [(row, session, sign) for session, row, sign in owners.T.tolist() if session in left]
+        for _, session, sign in sorted([*changes, *((row, session, 2) for row, session in ends)]):
+            if sign != 2:
+                left[session] += sign
+            elif left[session]:
+                raise OddRowsError("ephemerals that an end of a session does not name")
+
+    def _keep(self, codes: Numbers, replayed: _Replayed, rows: _Rows) -> None:
+        """Takes over what the rows made of some znodes."""
+        for name, numbers in self._znodes.items():
+            numbers[codes] = replayed.znodes[name]
+        self._is_changed[codes] = True
+        is_there = replayed.znodes["is_there"] != 0
+        made = np.flatnonzero(is_there & (replayed.made >= 0))
+        acls = rows.acls_at(replayed.made[made], self.tree)
+        self._acls.update(zip(codes[made].tolist(), acls, strict=True))
+        written = np.flatnonzero(is_there & (replayed.wrote >= 0))
+        written = written[np.argsort(replayed.wrote[written])]
+        data = rows.data_at(replayed.wrote[written])
+        self._data.update(zip(codes[written].tolist(), data, strict=True))
+        for session, _, sign in replayed.owners.T.tolist():
+            self._owned[session] += sign
 
 
-class _Paths:
-    """A number for each path of some rows, with that of its parent and the CRC of its bytes.
+def _longer(values: Numbers, more: int) -> Numbers:
+    """The same values, and zeros behind them."""
+    return np.concatenate((values, np.zeros(more, values.dtype)))
+
+
+class _Paths(dict[str | None, int]):
+    """A number for each path, which it gets with those above it when it is asked for.
 
     Negative for none, for the root, and for paths that are not counted.
     """
 
-    def __init__(self, found: Iterable[str | None]) -> None:
-        self._codes: dict[str | None, int] = {}
+    def __init__(self) -> None:
+        super().__init__({None: _NOT_COUNTED, "/": _NOT_COUNTED})
         self.names: list[str] = []
+        self.parents: Numbers = np.zeros(0, np.int64)
+        self.crcs: Numbers = np.zeros(0, np.int64)
+        """Of their bytes."""
         self._parents: list[int] = []
-        self.codes: Numbers = np.array([self._code_of(name) for name in found], np.int64)
-        """Of the paths that were found."""
-        self.parents: Numbers = np.array(self._parents, np.int64)
-        self.crcs: Numbers = np.array([crc32(name.encode()) for name in self.names], np.int64)
 
-    def _code_of(self, path: str | None) -> int:
-        """The code of a path; those above it get one too."""
-        known = self._codes.get(path)
-        if known is not None:
-            return known
+    def codes_of(self, paths: Iterable[str | None]) -> Numbers:
+        codes = np.array([self[path] for path in paths], np.int64)
+        known = len(self.parents)
+        crcs = [crc32(name.encode()) for name in self.names[known:]]
+        self.parents = np.append(self.parents, np.array(self._parents[known:], np.int64))
+        self.crcs = np.append(self.crcs, np.array(crcs, np.int64))
+        return codes
+
+    def __missing__(self, path: str) -> int:
         code = _NOT_COUNTED
-        if (
-            path is not None
-            and path != "/"
-            and path.count("/") <= _MOST_LEVELS
-            and not path.startswith(_OUTSIDE)
-        ):
-            parent = self._code_of(path.rpartition("/")[0]) if path else _NOT_COUNTED
+        if path.count("/") <= _MOST_LEVELS and not path.startswith(_OUTSIDE):
+            parent = self[path.rpartition("/")[0]] if path else _NOT_COUNTED
             code = len(self.names)
             self.names.append(path)
             self._parents.append(parent)
-        self._codes[path] = code
+        self[path] = code
         return code
 
 
 class _Rows:
     """Rows of whole records in order. Raises OddRowsError for records of rare kinds."""
 
-    def __init__(self, batches: Sequence[Batch]) -> None:
+    def __init__(self, batches: Sequence[Batch], paths: _Paths) -> None:
         if not all(batch.is_plain for batch in batches):
             raise OddRowsError("records that the kernel does not decode")
         self._batches = batches
@@ -153,8 +244,7 @@ class _Rows:
         self.is_ephemeral = np.concatenate([_is_ephemeral(batch) for batch in batches])
         self.has_data = self._present("data")
         found = pa.concat_arrays(self._arrays("path")).dictionary_encode("encode")
-        self.paths = _Paths(found.dictionary.to_pylist())
-        self.path = self.paths.codes[found.indices.to_numpy()]
+        self.path: Numbers = paths.codes_of(found.dictionary.to_pylist())[found.indices.to_numpy()]
 
     def __len__(self) -> int:
         return len(self.zxid)
@@ -182,15 +272,22 @@ class _Rows:
             else:
                 sessions[session] = timeout
 
-    def data_at(self, rows: Numbers) -> Iterator[bytes]:
-        """The data of some rows, in their order; each is copied when its turn comes, and null is empty."""
+    def data_crcs(self, seeds: Numbers) -> Numbers:
+        """The CRC of each row's data behind that of its path; null is empty."""
+        sums, start = np.empty(len(self), np.int64), 0
+        for batch in self._batches:
+            _, offsets, values = batch.arrays["data"].buffers()
+            end = start + batch.rows
+            kernel().crcs(values or b"", offsets, seeds[start:end], sums[start:end])
+            start = end
+        return sums
+
+    def data_at(self, rows: Numbers) -> Iterator[bytes | None]:
+        """The data of some rows, in their order."""
         ends = np.cumsum([batch.rows for batch in self._batches])
         parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
         for array, start, some in zip(self._arrays("data"), [0, *ends], parts, strict=False):
-            _, offsets, values = array.buffers()
-            raw, bounds = values.to_pybytes() if values else b"", np.frombuffer(offsets, np.int32)
-            inside = some - start
-            yield from map(raw.__getitem__, map(slice, bounds[inside].tolist(), bounds[inside + 1].tolist()))
+            yield from array.take(pa.array(some - start)).to_pylist()
 
     def acls_at(self, rows: Numbers, tree: Tree) -> list[Acl | None]:
         """The ACLs of some rows, as the tree has them; none is an empty one."""
@@ -222,14 +319,9 @@ def _is_ephemeral(batch: Batch) -> Flags:
     return flags
 
 
-def _crcs_of(pieces: Iterable[bytes], seeds: Numbers) -> Numbers:
-    """The CRC of each piece, behind that of what was before it."""
-    return np.fromiter(map(crc32, pieces, seeds.tolist()), np.int64, len(seeds))
-
-
-def _places(rows: _Rows) -> tuple[Numbers, Numbers, Numbers]:
+def _places(rows: _Rows, paths: _Paths) -> tuple[Numbers, Numbers, Numbers]:
     """The codes that rows touch, and for each row the places of its znode and of that above in them."""
-    paths, acts = rows.paths, rows.act > 0
+    acts = rows.act > 0
     moves = (rows.act == _MAKE) | (rows.act == _DROP)
     parents = paths.parents[rows.path[moves]]
     if not acts.any() or (rows.path[acts] < 0).any() or (parents < 0).any():
@@ -247,102 +339,104 @@ def _places(rows: _Rows) -> tuple[Numbers, Numbers, Numbers]:
     return touched, own, above
 
 
-def _before(nodes: Sequence[Node | None], first_zxid: int) -> _Znodes:
-    """The numbers of some znodes before the rows."""
-    if any(node is not None and node.base is None for node in nodes):
-        raise OddRowsError("znodes that are not counted")
-    nothing = (0,) * len(_FIELDS)
-    fields = np.array([nothing if node is None else _numbers_of(node) for node in nodes], np.int64)
-    znodes = dict(zip(_FIELDS, fields.T, strict=True))
-    znodes["is_there"] = np.array([node is not None for node in nodes])
-    znodes["made"] = znodes["wrote"] = np.full(len(nodes), -1)
-    if (np.maximum(znodes["czxid"], znodes["pzxid"]) >= first_zxid).any():
-        raise OddRowsError("znodes that are later than the records")
-    return znodes
-
-
 class _Events:
     """The events of each znode, one after the other: first what it was, then each row about it."""
 
     def __init__(self, rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> None:
         acts = np.flatnonzero(rows.act > 0)
         moves = acts[rows.act[acts] != _SET]
-        count = len(before["crc"])
-        node = np.concatenate((np.arange(count), own[acts], above[moves]))
-        row = np.concatenate((np.full(count, -1), acts, moves))
+        self.znodes = np.arange(len(before["crc"]))
+        node = np.concatenate((self.znodes, own[acts], above[moves]))
+        row = np.concatenate((self.znodes * 0 - 1, acts, moves))
         child = np.where(rows.act[moves] == _MAKE, _GAIN, _LOSE)
-        kind = np.concatenate((np.full(count, _NOTHING), rows.act[acts], child))
+        kind = np.concatenate((self.znodes * 0 + _NOTHING, rows.act[acts], child))
         order = np.argsort(node * (len(rows) + 1) + row + 1)
-        self.row, self.kind = row[order], kind[order]
-        self._before = before
-        self._places = np.arange(len(order))
+        self.row, self.kind = row[order], kind[order].astype(np.int8)
         self.begins: Flags = self.kind == _NOTHING
         self.ends: Flags = np.append(self.begins[1:], True)
+        self._before = before
+        self._places = np.arange(len(order))
+        self._source = np.where(self.begins, node[order], self.row + len(self.znodes))
+        """What each event brings: the place of a znode, and behind those of all znodes a row."""
 
     def last(self, *kinds: int) -> Numbers:
         """For each event the place of the last one of these kinds, or of the beginning."""
-        is_one = self.begins | np.isin(self.kind, kinds)
-        found: Numbers = np.maximum.accumulate(np.where(is_one, self._places, 0))
+        is_one = np.zeros(_LOSE + 1, np.bool_)
+        is_one[[_NOTHING, *kinds]] = True
+        found: Numbers = np.maximum.accumulate(np.where(is_one[self.kind], self._places, 0))
         return found
 
-    def field(self, name: str, last: Numbers, values: Any) -> Numbers:
-        """The values of a field behind each event, where events at `last` give it these."""
-        found = np.empty(len(self.row), np.int64)
-        found[:] = values
-        found[self.begins] = self._before[name]
-        return found[last]
+    def sources(self, *kinds: int) -> Numbers:
+        """The same as what that one brings."""
+        found: Numbers = self._source[self.last(*kinds)]
+        return found
+
+    def field(self, name: str, sources: Numbers, of_rows: Numbers) -> Numbers:
+        """The values of a field behind each event, where rows bring these."""
+        found: Numbers = np.concatenate((self._before[name], of_rows))[sources]
+        return found
 
 
-def _replayed(rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> tuple[_Znodes, Numbers, Numbers]:
-    """The znodes after the rows, how each row changed the digest, and the rows that concern ephemerals.
+class _Replayed:
+    """What the rows make of znodes. Raises OddRowsError for what is not plain."""
 
-    Of these the session, the row, and 1 or -1. Raises OddRowsError for what is not plain.
-    """
-    events = _Events(rows, own, above, before)
-    row, kind, begins = events.row, events.kind, events.begins
-    zxid, ms, places = rows.zxid[row], rows.time_ms[row], np.arange(len(row))
-    made, written = events.last(_MAKE), events.last(_SET, _MAKE)
-    owner = np.where(rows.is_ephemeral[row], rows.session[row], 0)
-    version = np.where(kind == _SET, rows.version[row], 0)
-    count = np.where(kind == _GAIN, rows.count[row], 0)
+    def __init__(self, rows: _Rows, own: Numbers, above: Numbers, before: _Znodes, paths: _Paths) -> None:
+        events = _Events(rows, own, above, before)
+        row, kind, begins = events.row, events.kind, events.begins
+        made, written = events.sources(_MAKE), events.sources(_SET, _MAKE)
+        moved, lived = events.sources(_MAKE, _GAIN, _LOSE), events.sources(_MAKE, _DROP)
+        nothing = np.zeros(len(rows), np.int64)
+        fields = {
+            "czxid": events.field("czxid", made, rows.zxid),
+            "mzxid": events.field("mzxid", written, rows.zxid),
+            "pzxid": events.field("pzxid", moved, rows.zxid),
+            "ctime": events.field("ctime", made, rows.time_ms),
+            "mtime": events.field("mtime", written, rows.time_ms),
+            "version": events.field("version", written, np.where(rows.act == _SET, rows.version, 0)),
+            "cversion": _creates(rows, events, before["cversion"]),
+            "aversion": events.field("aversion", made, nothing),
+            "owner": events.field("owner", made, np.where(rows.is_ephemeral, rows.session, 0)),
+            "children": _children(events, before["children"]),
+            "base": events.field("base", written, rows.data_crcs(paths.crcs[rows.path])),
+            "is_there": events.field("is_there", lived, rows.act == _MAKE),
+        }
+        _require_plain(kind, fields)
+        crcs = fields["crc"] = _crcs(fields, begins, before)
+        self.znodes: _Znodes = {name: field[events.ends] for name, field in fields.items()}
+        """The znodes after the rows."""
+        self.made: Numbers = made[events.ends] - len(events.znodes)
+        self.wrote: Numbers = written[events.ends] - len(events.znodes)
+        """The rows that made and last wrote each, negative for none."""
+        self.changes = np.zeros(len(rows), np.int64)
+        """By how much each row changed the digest of the tree."""
+        changed = np.flatnonzero(~begins)
+        np.add.at(self.changes, row[changed], crcs[changed] - crcs[changed - 1])
+        owned = np.flatnonzero(((kind == _MAKE) | (kind == _DROP)) & (fields["owner"] != 0))
+        signs = np.where(kind[owned] == _MAKE, 1, -1)
+        self.owners: Numbers = np.stack((fields["owner"][owned], row[owned], signs))
+        """Of each ephemeral that came or went the session, the row, and 1 or -1."""
+
+
+def _creates(rows: _Rows, events: _Events, before: Numbers) -> Numbers:
+    """How many creates below each znode were counted behind each event."""
+    kind, count = events.kind, rows.count[events.row]
     is_next = (kind == _GAIN) & (count == -1)
-    told = np.maximum.accumulate(np.where(begins | (kind == _MAKE) | (kind == _GAIN) & ~is_next, places, 0))
+    is_told = events.begins | (kind == _MAKE) | ((kind == _GAIN) & ~is_next)
+    told = np.maximum.accumulate(np.where(is_told, np.arange(len(kind)), 0))
+    counts = np.where(kind == _GAIN, count, 0)
+    counts[events.begins] = before
     nexts = np.cumsum(is_next)
-    creates = events.field("cversion", told, count) + nexts - nexts[told]
-    change = events.field("children", places, (kind == _GAIN) * 1 - (kind == _LOSE))
-    children = np.cumsum(change)
-    children -= (children - change)[events.last()]
-    writes = np.flatnonzero((rows.act == _SET) | (rows.act == _MAKE))
-    sums = np.zeros(len(rows), np.int64)
-    sums[writes] = _crcs_of(rows.data_at(writes), rows.paths.crcs[rows.path[writes]])
-    fields = {
-        "czxid": events.field("czxid", made, zxid),
-        "mzxid": events.field("mzxid", written, zxid),
-        "pzxid": events.field("pzxid", events.last(_MAKE, _GAIN, _LOSE), zxid),
-        "ctime": events.field("ctime", made, ms),
-        "mtime": events.field("mtime", written, ms),
-        "version": events.field("version", written, version),
-        "cversion": creates,
-        "aversion": events.field("aversion", made, 0),
-        "owner": events.field("owner", made, owner),
-        "children": children,
-        "base": events.field("base", written, sums[row]),
-        "is_there": events.field("is_there", events.last(_MAKE, _DROP), kind == _MAKE),
-        "made": events.field("made", made, row),
-        "wrote": events.field("wrote", written, row),
-    }
-    _require_plain(kind, fields)
-    crcs = fields["crc"] = _crcs(fields, begins, before)
-    changed = np.flatnonzero(~begins)
-    changes = crcs[changed] - crcs[changed - 1]
-    of_parents = kind[changed] > _DROP
-    digest = np.zeros(len(rows), np.int64)
-    digest[row[changed[~of_parents]]] = changes[~of_parents]
-    digest[row[changed[of_parents]]] += changes[of_parents]
-    owned = np.flatnonzero(((kind == _MAKE) | (kind == _DROP)) & (fields["owner"] != 0))
-    signs = np.where(kind[owned] == _MAKE, 1, -1)
-    owners = np.stack((fields["owner"][owned], row[owned], signs))
-    return {name: field[events.ends] for name, field in fields.items()}, digest, owners
+    found: Numbers = counts[told] + nexts - nexts[told]
+    return found
+
+
+def _children(events: _Events, before: Numbers) -> Numbers:
+    """How many children each znode has behind each event."""
+    change = (events.kind == _GAIN) * 1 - (events.kind == _LOSE)
+    change[events.begins] = before
+    sums = np.cumsum(change)
+    found: Numbers = sums - (sums - change)[events.last()]
+    return found
 
 
 def _require_plain(kind: Numbers, fields: _Znodes) -> None:
@@ -364,22 +458,10 @@ def _crcs(fields: _Znodes, begins: Flags, before: _Znodes) -> Numbers:
     history = np.empty(len(counted), _COUNTED)
     for name in _COUNTED.names or ():
         history[name] = fields[name][counted]
-    crcs[counted] = _crcs_of(history.view(f"V{_COUNTED.itemsize}").tolist(), fields["base"][counted])
+    sums, bounds = np.empty(len(counted), np.int64), np.arange(len(counted) + 1, dtype=np.int32)
+    kernel().crcs(history, bounds * _COUNTED.itemsize, fields["base"][counted], sums)
+    crcs[counted] = sums
     return crcs
-
-
-def _require_ends(rows: _Rows, owners: Numbers, tree: Tree) -> None:
-    """Raises OddRowsError for the end of a session that did not name all its ephemerals."""
-    closed = np.flatnonzero(rows.closes)
-    last_rows = np.searchsorted(rows.zxid, rows.zxid[closed], "right") - 1
-    ends = list(zip(last_rows.tolist(), rows.session[closed].tolist(), strict=True))
-    left = {session: len(tree.ephemerals(session)) for _, session in ends}
-    changes = [(row, session, sign) for session, row, sign in owners.T.tolist() if session in left]
-    for _, session, sign in sorted([*changes, *((row, session, 2) for row, session in ends)]):
-        if sign != 2:
-            left[session] += sign
-        elif left[session]:
-            raise OddRowsError("ephemerals that an end of a session does not name")
 
 
 def _compared(rows: _Rows, changes: Numbers, digest: int) -> tuple[int, Compared]:
@@ -390,24 +472,3 @@ def _compared(rows: _Rows, changes: Numbers, digest: int) -> tuple[int, Compared
     wrong = told[sums[told] != rows.digest[told]]
     first_wrong = int(rows.zxid[wrong[0]]) if len(wrong) else None
     return int(sums[-1]), Compared(len(ends), len(told), len(wrong), first_wrong)
-
-
-def _write_back(
-    tree: Tree, names: Sequence[str], nodes: Sequence[Node | None], znodes: _Znodes, rows: _Rows
-) -> None:
-    """Brings the tree to what the rows made of some znodes."""
-    is_there, wrote = znodes["is_there"] != 0, znodes["wrote"]
-    made = np.flatnonzero(is_there & (znodes["made"] >= 0))
-    acls = dict(zip(made.tolist(), rows.acls_at(znodes["made"][made], tree), strict=True))
-    written = np.flatnonzero(is_there & (wrote >= 0))
-    written = written[np.argsort(wrote[written])]
-    data: dict[int, bytes | None] = dict(zip(written.tolist(), rows.data_at(wrote[written]), strict=True))
-    data.update(dict.fromkeys(written[~rows.has_data[wrote[written]]].tolist()))
-    numbers = zip(*(znodes[name].tolist() for name in _FIELDS), strict=True)
-    for place, (name, old, fields) in enumerate(zip(names, nodes, numbers, strict=True)):
-        if old is not None:
-            tree.forget(name)
-            data.setdefault(place, old.data)
-            acls.setdefault(place, old.acl)
-        if is_there[place]:
-            tree.put(name, Node(data[place], acls[place], *fields))

@@ -16,7 +16,7 @@ FRAME: Final = struct.Struct(">qi")
 END_MARK: Final = 0x42
 """The byte `B` behind every entry."""
 
-_KERNEL_VERSION: Final = 2
+_KERNEL_VERSION: Final = 3
 _SMALLEST: Final = FRAME.size + HEADER.size + 1
 ZXID: Final = struct.Struct(">q")
 ZXID_AND_TIME: Final = struct.Struct(">qq")

@@ -409,6 +409,8 @@ def _missing_behind(ensemble: EnsembleFiles, at: int, asked: int) -> list[Hole]:
 class _Replay:
     """A replay up to a zxid. It takes many records at a time where they only have to be compared."""
 
+    needs_tree = True
+
     def __init__(self, base: Base, asked: int) -> None:
         self.base = base.begin()
         self.at, self.asked = base.zxid, asked

@@ -119,6 +119,32 @@ static uint32_t adler32_of(const uint8_t *p, int64_t size) {
     return two % ADLER_BASE << 16 | one % ADLER_BASE;
 }
 
+static uint32_t crc_tables[8][256];
+
+static void make_crc_tables(void) {
+    for (uint32_t value = 0; value < 256; value++) {
+        uint32_t crc = value;
+        for (int bit = 0; bit < 64; bit++) {
+            crc = crc & 1 ? crc >> 1 ^ 0xEDB88320u : crc >> 1;
+            crc_tables[bit / 8][value] = crc;
+        }
+    }
+}
+
+/* zlib's crc32, eight bytes at a time. */
+static uint32_t crc32_of(const uint8_t *p, int64_t size, uint32_t crc) {
+    crc = ~crc;
+    for (; size >= 8; size -= 8, p += 8) {
+        uint32_t four = crc ^ ((uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0]);
+        crc = crc_tables[7][four & 0xFF] ^ crc_tables[6][four >> 8 & 0xFF] ^ crc_tables[5][four >> 16 & 0xFF] ^
+              crc_tables[4][four >> 24] ^ crc_tables[3][p[4]] ^ crc_tables[2][p[5]] ^ crc_tables[1][p[6]] ^
+              crc_tables[0][p[7]];
+    }
+    for (; size > 0; size--, p++)
+        crc = crc >> 8 ^ crc_tables[0][(crc ^ *p) & 0xFF];
+    return ~crc;
+}
+
 enum { FRAME = 12, HEADER = 32, MOST_RECORD = 64 * 1024 * 1024 };
 
 /* The size of the record at a place of some bytes; 0 where there is none, and `needed` as `frames.find`. */

@@ -22,3 +22,7 @@ def measure(data: bytes, starts: Any, ends: Any, *numbers: int) -> tuple[int, in
 # 32-bit numbers: where the ACLs are that codes from 2 on stand for. None where a record is odd, or where
 # there are more rows than room was made for; the columns are worth nothing then.
 def fill(data: bytes, starts: Any, ends: Any, *others: Any) -> tuple[int, int, bytes] | None: ...
+
+# The CRC-32s of pieces of some bytes, each continued from another one. `bounds` are 32-bit numbers, where the
+# first piece starts and where each ends; seeds and sums are 64-bit numbers, one a piece.
+def crcs(data: Any, bounds: Any, seeds: Any, sums: Any) -> None: ...

@@ -1,8 +1,5 @@
 /* Which writes kernel.c gives no rows: what `arrow.LeftOutWrites` says, for records of one batch. */
 
-#include <stdint.h>
-#include <string.h>
-
 enum { SESSION_BITS = 11, SESSION_PLACES = 1 << SESSION_BITS, MOST_SESSIONS = SESSION_PLACES / 2 };
 
 /* Bytes of the caller; null for none. */

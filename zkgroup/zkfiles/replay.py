@@ -18,6 +18,7 @@ from zkgroup.zkfiles.tree import Compared, Tree
 if TYPE_CHECKING:
     from zkgroup.zkfiles.agreement import Piece
     from zkgroup.zkfiles.arrow import Batch
+    from zkgroup.zkfiles.column_replay import ColumnReplay
 
     _Decoded = tuple[Piece, Sequence[Batch]]
     """A piece of a history, with its rows."""
@@ -199,6 +200,11 @@ class Taker(Protocol):
         """Notes that records up to a zxid were applied to that tree."""
         ...
 
+    @property
+    def needs_tree(self) -> bool:
+        """True if its znodes are looked at behind the last record."""
+        ...
+
 
 def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int | None = None) -> None:
     """Gives a taker all records in order, or those behind one zxid and up to another.
@@ -215,7 +221,7 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
     from zkgroup.zkfiles.column_replay import COLUMNS
     from zkgroup.zkfiles.columns import Wanted
 
-    wanted = Wanted(select(LOG, COLUMNS))
+    wanted, stretches = Wanted(select(LOG, COLUMNS)), _Stretches(taker)
     waiting: list[_Decoded] = []
     rows = 0
     for piece in pieces(ensemble, first, to_zxid):
@@ -223,9 +229,11 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
         waiting.append((piece, batches))
         rows += sum(batch.rows for batch in batches)
         if rows >= _STRETCH_ROWS:
-            _give(taker, waiting)
+            stretches.give(waiting)
             waiting, rows = [], 0
-    _give(taker, waiting)
+    stretches.give(waiting)
+    if taker.needs_tree:
+        stretches.settle()
 
 
 def has_kernel() -> bool:
@@ -237,37 +245,52 @@ def has_kernel() -> bool:
     return kernel() is not None
 
 
-def _give(taker: Taker, some: Sequence[_Decoded]) -> None:
-    """Gives all in columns; where that is refused, each half, and a single piece record by record."""
-    if not some or _is_taken(taker, some):
-        return
-    if len(some) == 1:
-        for transaction in some[0][0].transactions():
-            taker.see(transaction)
-        return
-    half = len(some) // 2
-    _give(taker, some[:half])
-    _give(taker, some[half:])
+class _Stretches:
+    """Gives pieces to a taker, in columns where they are plain."""
 
+    def __init__(self, taker: Taker) -> None:
+        self._taker = taker
+        self._columns: ColumnReplay | None = None
 
-def _is_taken(taker: Taker, some: Sequence[_Decoded]) -> bool:
-    from zkgroup.zkfiles.column_replay import OddRowsError, apply_rows
+    def settle(self) -> None:
+        """Brings the tree to what was given."""
+        if self._columns is not None:
+            self._columns.settle()
 
-    if not all(batches for _, batches in some):
-        return False
-    first, last = int(some[0][0].zxids[0]), int(some[-1][0].zxids[-1])
-    tree = taker.tree_within(first, last)
-    if tree is None:
-        return False
+    def give(self, some: Sequence[_Decoded]) -> None:
+        """Gives all in columns; where that is refused, each half, and a single piece record by record."""
+        if not some or self._is_taken(some):
+            return
+        if len(some) == 1:
+            self.settle()
+            for transaction in some[0][0].transactions():
+                self._taker.see(transaction)
+            return
+        half = len(some) // 2
+        self.give(some[:half])
+        self.give(some[half:])
 
-    def is_known(zxid: int) -> bool:
-        records = (record for piece, _ in some for record in piece.transactions(zxid))
-        return all(record.digest is None or record.digest.version == DIGEST_VERSION for record in records)
+    def _is_taken(self, some: Sequence[_Decoded]) -> bool:
+        from zkgroup.zkfiles.column_replay import ColumnReplay, OddRowsError
 
-    every = [batch for _, batches in some for batch in batches]
-    try:
-        compared = apply_rows(tree, every, first, last, is_known)
-    except OddRowsError:
-        return False
-    taker.saw(last, compared)
-    return True
+        if not all(batches for _, batches in some):
+            return False
+        first, last = int(some[0][0].zxids[0]), int(some[-1][0].zxids[-1])
+        tree = self._taker.tree_within(first, last)
+        if tree is None:
+            return False
+        if self._columns is None or self._columns.tree is not tree:
+            self.settle()
+            self._columns = ColumnReplay(tree)
+
+        def is_known(zxid: int) -> bool:
+            records = (record for piece, _ in some for record in piece.transactions(zxid))
+            return all(record.digest is None or record.digest.version == DIGEST_VERSION for record in records)
+
+        every = [batch for _, batches in some for batch in batches]
+        try:
+            compared = self._columns.apply(every, first, last, is_known)
+        except OddRowsError:
+            return False
+        self._taker.saw(last, compared)
+        return True

@@ -155,6 +155,10 @@ class _Run:
         found.mismatches += compared.wrong
         self._at = last
 
+    @property
+    def needs_tree(self) -> bool:
+        return bool(self._snapshots)
+
     def end(self) -> HistoryVerification:
         found = self._found
         while self._snapshots:

@@ -17,7 +17,7 @@ from zkgroup.zkfiles.replay import has_kernel
 from zkgroup.zkfiles.tree import Compared, Tree
 
 if has_kernel():
-    from zkgroup.zkfiles.column_replay import COLUMNS, OddRowsError, apply_rows
+    from zkgroup.zkfiles.column_replay import COLUMNS, ColumnReplay, OddRowsError
 
 pytestmark = needs_kernel
 READ: Acl = (AclEntry(1, "world", "anyone"),)
@@ -73,14 +73,21 @@ def exact(transactions: list[Transaction], tree: Tree) -> Compared:
     return Compared(len(transactions), digests, len(wrong), wrong[0] if wrong else None)
 
 
-def applied(batch: Batch, tree: Tree) -> Compared:
-    return apply_rows(tree, [batch], batch["zxid"][0], batch["zxid"][-1], lambda zxid: True)
+def applied(batch: Batch, replay: ColumnReplay) -> Compared:
+    return replay.apply([batch], batch["zxid"][0], batch["zxid"][-1], lambda zxid: True)
 
 
-def in_columns(world: ServerHistory, folder: Path, tree: Tree, rows: int = 10_000) -> list[Compared]:
-    """The log of a history, some rows at a time."""
-    batches = log_columns(world.log(folder), columns=COLUMNS, rows_per_batch=rows)
-    return [applied(batch, tree) for batch in batches]
+def in_columns(
+    world: ServerHistory, folder: Path, tree: Tree, rows: int = 10_000, settled_every: int = 2
+) -> list[Compared]:
+    """The log of a history, some rows at a time; after some of them the tree is brought to it."""
+    replay, found = ColumnReplay(tree), list[Compared]()
+    for batch in log_columns(world.log(folder), columns=COLUMNS, rows_per_batch=rows):
+        found.append(applied(batch, replay))
+        if len(found) % settled_every == 0:
+            replay.settle()
+    replay.settle()
+    return found
 
 
 def state(tree: Tree) -> object:
@@ -170,17 +177,20 @@ def test_what_is_not_plain_is_refused_with_nothing_done(tmp_path: Path, odd: str
 def test_records_between_those_in_columns_are_applied_one_by_one(tmp_path: Path) -> None:
     """What others do to the tree is seen by what is applied next."""
     world, one_by_one, tree = random_history(5), Tree(), Tree()
+    replay = ColumnReplay(tree)
     exact(world.transactions, one_by_one)
     batches = list(log_columns(world.log(tmp_path), columns=COLUMNS, rows_per_batch=25))
     known = {each.zxid: each for each in world.transactions}
 
     for number, batch in enumerate(batches):
         if number % 3 == 2:
+            replay.settle()
             for zxid in dict.fromkeys(batch["zxid"]):
                 tree.apply(known[zxid])
         else:
-            assert applied(batch, tree).wrong == 0
+            assert applied(batch, replay).wrong == 0
 
+    replay.settle()
     assert len(batches) > 9
     assert state(tree) == state(one_by_one)
 

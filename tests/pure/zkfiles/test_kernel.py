@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -218,3 +220,20 @@ def test_what_does_not_fit_the_buffers_is_an_error() -> None:
         compiled.find(chunk.data, len(chunk.data) + 1, starts, ends)
     assert compiled.measure(chunk.data, starts, ends + 10**6, 0, count, 0, 1 << 62, 1) is None
     assert compiled.find(chunk.data, 0, starts[:2], ends[:1]) == (1, 0)
+
+
+@needs_kernel
+def test_crcs_are_those_of_zlib() -> None:
+    """Of pieces of any length, each continued from another CRC; pieces outside the bytes are refused."""
+    data, compiled = bytes(range(256)), kernel()
+    bounds = np.array([3, *np.cumsum(range(22)) + 3, 256, 256], np.int32)
+    seeds = np.arange(len(bounds) - 1) * 177_777_777
+    sums = np.zeros(len(seeds), np.int64)
+
+    compiled.crcs(data, bounds, seeds, sums)
+
+    pieces = (data[start:end] for start, end in pairwise(bounds.tolist()))
+    assert sums.tolist() == list(map(crc32, pieces, seeds.tolist()))
+    for wrong in (bounds + 1, bounds[::-1].copy(), bounds - 4, bounds[1:]):
+        with pytest.raises(ValueError, match="pieces outside"):
+            compiled.crcs(data, wrong, seeds, sums)
