@@ -34,11 +34,18 @@ class GroupPartition(NamedTuple):
 def rows_by_partition(events: Iterable[Event]) -> Mapping[GroupPartition, list[Event]]:
     """The rows of owners and offsets by partition, both in order. Memory: these rows."""
     found: dict[GroupPartition, list[Event]] = {}
+
+    @cache
+    def rows_of(path: str) -> list[Event] | None:
+        place = path_kind(path)
+        if place.kind not in ("owner", "offset"):
+            return None
+        return found.setdefault(GroupPartition(place.name, TopicPartition(place.topic, place.partition)), [])
+
     for event in events:
-        place = path_kind(event.path)
-        if place.kind in ("owner", "offset"):
-            where = GroupPartition(place.name, TopicPartition(place.topic, place.partition))
-            found.setdefault(where, []).append(event)
+        rows = rows_of(event.path)
+        if rows is not None:
+            rows.append(event)
     return dict(sorted(found.items()))
 
 

@@ -128,9 +128,11 @@ def partition_rows(
     names = set[str]()
     for part in rows.parts(rows_per_part, None if group is None else (group,)):
         known.append(compact(part.take(fact_rows(part))))
-        names |= set(groups_of_paths(part.paths)[0])
-        places = map(path_kind, part.paths)
-        is_asked = [each.kind in ("owner", "offset") and group in (None, each.name) for each in places]
-        found += part.events(np.flatnonzero(np.array(is_asked, np.bool_)[part.path]))
+        groups, codes = groups_of_paths(part.paths)
+        names.update(groups)
+        is_asked = np.array([*(group in (None, name) for name in groups), False])[codes]
+        for place in np.flatnonzero(is_asked).tolist():
+            is_asked[place] = path_kind(part.paths[place]).kind in ("owner", "offset")
+        found += part.events(np.flatnonzero(is_asked[part.path]))
     require_group(group, names)
     return rows.ended(facts_in(joined(known))), rows_by_partition(found)

@@ -217,10 +217,10 @@ def record_facts(history: History) -> RecordFacts | None:
 def _facts_of(piece: Piece, batches: Sequence[Batch]) -> list[RecordFacts]:
     """The arrays of one piece, of which no row is left out."""
     parts = [_facts_of_batch(batch) for batch in batches]
-    missing = np.setdiff1d(piece.zxids, np.concatenate([_NONE, *(each.zxid for each in parts)]))
-    if not len(missing):
+    if sum(len(each.zxid) for each in parts) == len(piece.zxids):
         return parts
     # A multi without operations has no row.
+    missing = np.setdiff1d(piece.zxids, np.concatenate([_NONE, *(each.zxid for each in parts)]))
     found = [
         (each.zxid, each.time_ms, each.digest is not None, each.type == TransactionType.ERROR)
         for each in piece.transactions(missing)
