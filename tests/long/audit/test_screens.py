@@ -12,7 +12,7 @@ import pytest
 from tests.worlds.random_histories import histories
 from tests.worlds.screened_findings import assert_same, bounds_for
 
-HISTORIES = int(os.environ.get("ZKGROUP_SCREENED_HISTORIES", "120"))
+HISTORIES = int(os.environ.get("ZKGROUP_SCREENED_HISTORIES", "60"))
 PARTS = 4
 
 

@@ -16,7 +16,7 @@ from tests.pure.simulation.test_cluster_crashes import PAIRS
 from tests.pure.simulation.test_left_replicas import ALONE, KAFKA, ClusterSetup, deleted
 from tests.pure.simulation.test_takeover_scenarios import recovered
 
-MORE_PAIRS = 5
+MORE_PAIRS = 3
 
 
 @pytest.mark.parametrize("name", ACTIONS)

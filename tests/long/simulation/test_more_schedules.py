@@ -24,9 +24,9 @@ from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATORS
 from tests.simulation import Simulation
 
-MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "80"))
-CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "70"))
-COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "250"))
+MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "60"))
+CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "60"))
+COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "170"))
 
 
 @pytest.mark.parametrize("seeds", batches(MEMBERS, FIRST), ids=name_of)
@@ -38,7 +38,7 @@ def test_schedules_of_members_hold_and_the_faults_bite(seeds: range) -> None:
 @pytest.mark.parametrize("name", SETUPS)
 def test_group_of_the_model_holds_for_more_seeds(name: str) -> None:
     """The invariants of the exhaustive model hold for the production machine in that group (recipes 12)."""
-    for seed in range(SEEDS_OF_A_GROUP, 6):
+    for seed in range(SEEDS_OF_A_GROUP, 4):
         Simulation(seed, setup=SETUPS[name]).run()
 
 

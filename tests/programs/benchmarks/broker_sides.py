@@ -21,6 +21,7 @@ from tests.long.interop.processes import Process
 from tests.programs.benchmarks.process_tree import usage
 from tests.programs.benchmarks.server import BenchServer, resident_mb
 from tests.waiting import eventually
+from tests.worlds.prefork import servers
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 OURS = "zkgroup"
@@ -81,8 +82,8 @@ class BrokerSide(ABC):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @abstractmethod
-    def command(self, broker: int) -> list[str]:
-        """The command line of one broker."""
+    def launch(self, broker: int, log: Path) -> Process:
+        """Starts one broker."""
 
     @property
     def bootstrap(self) -> str:
@@ -97,7 +98,7 @@ class BrokerSide(ABC):
         self._starts += 1
         for broker in self.ids:
             log = self.folder / f"broker-{broker}-{self._starts}.log"
-            self._running[broker] = Process(self.command(broker), log)
+            self._running[broker] = self.launch(broker, log)
 
     def wait_registered(self) -> None:
         """Waits until every broker is registered."""
@@ -162,13 +163,16 @@ class OurBrokers(BrokerSide):
 
     name = OURS
 
-    def command(self, broker: int) -> list[str]:
+    def launch(self, broker: int, log: Path) -> Process:
+        """As a user does, unless tests have a fork server, which has done the imports."""
         words = ["-z", self.zookeeper, "broker", "run", "--id", str(broker), "--format", "ndjson"]
         words += ["--host", "127.0.0.1", "--port", str(self.ports[broker]), "--data", str(self.data(broker))]
         settings = {**self.settings, "zookeeper.session.timeout.ms": f"{self.SESSION_MS}ms"}
         for name, value in settings.items():
             words += ["--set", f"{name}={value}"]
-        return [sys.executable, "-c", PROGRAM, *words]
+        return Process(
+            words if servers else [sys.executable, "-c", PROGRAM, *words], log, is_zkgroup=bool(servers)
+        )
 
 
 class UnforcedBrokers(OurBrokers):
@@ -183,7 +187,7 @@ class KafkaBrokers(BrokerSide):
 
     name = KAFKA
 
-    def command(self, broker: int) -> list[str]:
+    def launch(self, broker: int, log: Path) -> Process:
         port = self.ports[broker]
         settings = {
             **self.settings,
@@ -197,10 +201,10 @@ class KafkaBrokers(BrokerSide):
         config = self.folder / f"server-{broker}.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         jars = kafka_jars(RELEASE)
-        log = jars / "log4j.properties"
-        command = java(f"{jars}/*", "kafka.Kafka", str(config), heap_mb=HEAP_MB, log=log)
+        settings_of_log = jars / "log4j.properties"
+        command = java(f"{jars}/*", "kafka.Kafka", str(config), heap_mb=HEAP_MB, log=settings_of_log)
         small = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss256k")
-        return [word for word in command if word not in small]
+        return Process([word for word in command if word not in small], log)
 
 
 SIDES: Mapping[str, type[BrokerSide]] = {KAFKA: KafkaBrokers, OURS: OurBrokers, UNFORCED: UnforcedBrokers}

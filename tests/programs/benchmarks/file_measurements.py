@@ -142,7 +142,7 @@ def files(plan: Plan, report: Report) -> None:
 
 
 def _logs(plan: Plan, report: Report, folder: Path) -> None:
-    records, few = (20_000, 1_000) if plan.short else (300_000, 30_000)
+    records, few = (8_000, 1_000) if plan.short else (300_000, 30_000)
     singles = write_log(folder / "log.100000001", records)
     multis = write_log(folder / "log.200000001", records // 200, multi_of=200)
     small, empty = write_log(folder / "log.300000001", few), write_log(folder / "log.400000001", 1)
@@ -166,7 +166,7 @@ def _logs(plan: Plan, report: Report, folder: Path) -> None:
 
 
 def _snapshots(plan: Plan, report: Report, folder: Path) -> None:
-    znodes, few = (20_000, 1_000) if plan.short else (1_000_000, 100_000)
+    znodes, few = (8_000, 1_000) if plan.short else (1_000_000, 100_000)
     large = write_snapshot(folder / "snapshot.100000001", znodes)
     small = write_snapshot(folder / "snapshot.200000001", few)
     empty = write_snapshot(folder / "snapshot.300000001", 1)

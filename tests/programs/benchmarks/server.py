@@ -15,6 +15,7 @@ from typing import Self
 from tests.long.interop.processes import Process
 from tests.long.interop.servers import four_letters, opens_sessions
 from tests.waiting import eventually
+from zkgroup.zookeeper.embedded.class_archive import archive_options
 from zkgroup.zookeeper.embedded.java import find_jars, find_java
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
@@ -76,6 +77,9 @@ class BenchServer:
     It writes each group of transactions to the disk before it answers them, unless `forced` is False.
     """
 
+    starts_fast = False
+    """For tests, which judge no seconds: it starts as an embedded server does, at half the CPU."""
+
     def __init__(self, *, heap_mb: int = 512, tick_ms: int = 500, forced: bool = True) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="zkgroup-bench-"))
         self.data = self._folder / "data"
@@ -90,6 +94,9 @@ class BenchServer:
         classpath = os.pathsep.join(str(jar) for jar in find_jars())
         options = ["-Dzookeeper.globalOutstandingLimit=100000", "-Dlog4j2.simplelogLevel=ERROR"]
         options += [] if forced else ["-Dzookeeper.forceSync=no"]
+        if self.starts_fast:
+            options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+            options += archive_options(find_java(), find_jars(), (), None)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._process = Process(
             [

@@ -35,7 +35,7 @@ from zkgroup.zkfiles.columns import Wanted, batch_of
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Transaction
 
-HISTORIES = int(os.environ.get("ZKGROUP_COPIED_HISTORIES", "12"))
+HISTORIES = int(os.environ.get("ZKGROUP_COPIED_HISTORIES", "8"))
 RECORDED = sorted(FOLDER.rglob("version-2"))
 SMALL = 30
 """Rows of a part."""

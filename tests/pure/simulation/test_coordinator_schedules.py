@@ -15,7 +15,7 @@ from zkgroup.model.requests import Create
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
-FIRST_OF_COORDINATORS = 30
+FIRST_OF_COORDINATORS = 22
 """Schedules that this file runs; `tests/long/simulation` goes on from here."""
 
 

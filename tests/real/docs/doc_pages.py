@@ -80,6 +80,8 @@ def examples(page: Path) -> Iterator[Example]:
 PAGE_TIMEOUT_S = 840
 """Of one page: ends before pytest's own limit, which would leave the page's processes behind."""
 
+SPARK = "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
+"""What every Spark session of a page is started with: the little data of a page repays no more compiling."""
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
@@ -271,6 +273,7 @@ def _run(blocks: list[str], folder: Path, commands: Path) -> subprocess.Complete
             "COLUMNS": "110",
             "PYTHONUNBUFFERED": "1",
             "LOGNAME": "operator",
+            "PYSPARK_SUBMIT_ARGS": SPARK,
             "XDG_STATE_HOME": str(folder / ".local" / "state"),
             "XDG_CONFIG_HOME": str(folder / ".config"),
         },
