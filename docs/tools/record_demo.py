@@ -79,7 +79,7 @@ def _taken_over(run: GroupRun) -> bool:
 
 def _dead_controller(run: BrokersRun) -> bool:
     """The controller was killed in the middle of a move."""
-    return "is dead" in run.headline and run.cluster.open_moves > 0
+    return "is dead" in run.headline and run.open_moves > 0
 
 
 def _dead_coordinator(run: CoordinatorRun) -> bool:

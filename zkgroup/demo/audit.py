@@ -33,11 +33,8 @@ from zkgroup.model.text import hex_session, named
 from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.znodes.consumers import Offset, Owner
 
-READ_EVERY_S = 0.05
-"""Seconds between two attempts. The owner commits twice a second: an attempt between two commits succeeds."""
 EXPECTED = {"zombie_commit": 2, "offset_regression": 1}
 """Findings that the audit must report as errors, with their numbers."""
-REPORT = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,8 @@ class Planted:
 
     partition: int
     owner: str
-    """Name of the member that owned the partition."""
     session: int
-    """The session of the client that wrote."""
+    """Of the client that wrote."""
     zxid: int
     before: int
     after: int
@@ -71,7 +67,6 @@ class AuditRun(GroupRun):
 
     planted: list[Planted] = field(default_factory=list)
     severities: Mapping[str, int] = field(default_factory=dict)
-    """Number of findings of each severity."""
     incidents: tuple[str, ...] = ()
     """The titles of those that are more than notes."""
     lives: Mapping[int, Sequence[OwnerLife]] = field(default_factory=dict)
@@ -115,9 +110,9 @@ class AuditRun(GroupRun):
         return committed // 2 if 2 <= committed < len(self.lines[partition]) else None
 
     def _plant(self, foreign: Ensemble, name: str, verb: str, choose: Choose) -> None:
-        """Writes one offset of this owner, as soon as one of its partitions allows it."""
+        """Writes one offset of this owner, as soon as it does not commit at the same time."""
         what = f"a foreign client writes an offset of {name}"
-        self.until(what, lambda: self._has_written(foreign, name, choose), READ_EVERY_S)
+        self.until(what, lambda: self._has_written(foreign, name, choose), 0.05)
         one = self.planted[-1]
         self.overwritten |= {one.partition}
         where = f"partition {one.partition} of {one.owner}: {one.before} -> {one.after} (zxid {one.zxid:#x})"
@@ -125,16 +120,12 @@ class AuditRun(GroupRun):
 
     def _has_written(self, foreign: Ensemble, name: str, choose: Choose) -> bool:
         """Tries each partition of this owner once; a write checks the versions of both znodes."""
-        session = foreign.zk.wait_connected().session_id
+        session, member = foreign.zk.wait_connected().session_id, f"{self.group}_{name}"
         tps = [TopicPartition(TOPIC, number) for number in self.owned.of(name)]
         found = foreign.zk.read_many([kind.path(self.group, tp) for tp in tps for kind in (Owner, Offset)])
         for tp in tps:
             owner, offset = found[Owner.path(self.group, tp)], found[Offset.path(self.group, tp)]
-            if (
-                not owner
-                or not offset
-                or Owner.decode(owner.path, owner.data).member != f"{self.group}_{name}"
-            ):
+            if not owner or not offset or Owner.decode(owner.path, owner.data).member != member:
                 continue
             before = Offset.decode(offset.path, offset.data).value
             after = choose(tp.partition, before, owner.stat.czxid)
@@ -162,7 +153,7 @@ class AuditRun(GroupRun):
         self.log("the server has stopped; auditing the files that it leaves")
         source = open_source(inputs)
         kept = self.folder if self.options.keep else Path(tempfile.mkdtemp(prefix="zkgroup-audit-"))
-        place = ReportPlace(kept / REPORT, kept)
+        place = ReportPlace(kept / "report.html", kept)
         with drafts(place.folder) as draft:
             report = report_of(source, inputs, give=draft.add)
             self.report = tuple(write_report(place, report, draft))
@@ -203,12 +194,10 @@ class AuditRun(GroupRun):
         )
         lives = [(number, life) for number, own in self.lives.items() for life in own]
         owned = {(number, life.from_zxid, member_of_thread(life.thread)) for number, life in lives}
-        unknown = [
-            f"not in the files: partition {number} under {token:#x} by {member}"
-            for number, token, member in sorted(set(worked) - owned)
-        ]
+        unknown = sorted(set(worked) - owned)
+        faults = [f"not in the files: partition {n} under {token:#x} by {one}" for n, token, one in unknown]
         text = f"{worked.total():,} records under {len(worked)} of {len(owned)} ownerships"
-        return checked("each record was processed by the owner in the files", text, unknown, bool(worked))
+        return checked("each record was processed by the owner in the files", text, faults, bool(worked))
 
 
 def _check_files(source: Source, inputs: Sequence[Path]) -> CheckResult:
@@ -229,11 +218,8 @@ def _check_errors(planted: Sequence[Planted], findings: Sequence[Finding]) -> Ch
     wanted = Counter((name, one.zxid) for one in planted for name in one.findings)
     errors = Counter((one.finding, one.from_zxid or 0) for one in findings)
     short = sorted(Counter(EXPECTED) - Counter(name for name, _ in wanted.elements()))
-    faults = {
-        "missed:": _texts(wanted - errors),
-        "not planted:": _texts(errors - wanted),
-        "not even planted:": short,
-    }
+    missed, added = _texts(wanted - errors), _texts(errors - wanted)
+    faults = {"missed:": missed, "not planted:": added, "not even planted:": short}
     statement = "the audit's errors are exactly what was planted"
     return checked(statement, ", ".join(_texts(errors)) or "no error", named_faults(faults))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from typing import ClassVar
@@ -17,7 +17,7 @@ from zkgroup.admin.reassign.proposals import PhasedPlan
 from zkgroup.admin.reassign.throttles import clear_throttles, read_throttles
 from zkgroup.demo.checks import CheckResult, broken, checked, history_faults, named_faults, proved
 from zkgroup.demo.clients_step import ClientsRun
-from zkgroup.demo.cluster import REPLICATION, SESSION_MS, is_whole
+from zkgroup.demo.cluster import CLUSTER_MIN, REPLICATION, SESSION_MS, is_whole
 from zkgroup.demo.flight_data import TOPIC
 from zkgroup.demo.screen import COLORS, Row, beside, frame, progress, state, table
 from zkgroup.history import ClusterReport
@@ -25,37 +25,20 @@ from zkgroup.history.cluster.replay import finished_reassignments
 from zkgroup.model.text import named
 from zkgroup.znodes.brokers import Topic
 
-NAMES = ("ada", "ben")
-"""The consumers."""
+CONSUMERS = ("ada", "ben")
 BROKERS = (1, 2, 3, 4)
-SPARE = 4
-"""The broker that hosts no replica at first."""
-LEAVER = 2
-"""The broker that is decommissioned."""
+SPARE = 4  # the broker that hosts no replica at first
+LEAVER = 2  # the broker that is decommissioned
 PARTITIONS = 24
-LINES_PER_S = 450
-"""Speed of the producer, until the last reassignment is done."""
-FAST_READ_S = 0.05
-COPY_S = 20
-"""The throttle makes the move take this long, so that its controller can be killed in the middle."""
-RATE_MIN = 100_000
-"""Bytes per second; well above the producer's rate."""
+LINES_PER_S = 450  # speed of the producer, until the last reassignment is done
+COPY_S = 20  # the throttle makes the move take this long, so that its controller can be killed in the middle
+RATE_MIN = 100_000  # bytes per second; well above the producer's rate
 CONSUMED_MIN = {"claims": PARTITIONS, "commits": PARTITIONS, "deliveries": 1}
 """Least contents of the consumers' history. No consumer is killed, so owners need not change."""
 MUST_DECIDE = frozenset({"S11", "S12", "S13", "S14", "S15", "S16", "S17", "L6", "L7", "records"})
 """The invariants without which a verdict proves nothing."""
-EVENTS_MIN = {
-    "elections": 3,
-    "leader_changes": 1,
-    "moves_ended": 1,
-    "isr_writes": 1,
-    "acknowledged_records": 1,
-}
-"""Least contents of the servers' log, by name of the checker's figures."""
-Moves = Mapping[TopicPartition, Sequence[int]]
-"""Partition to its new replicas."""
+EVENTS_MIN = CLUSTER_MIN | {"elections": 3, "moves_ended": 1}
 COLUMNS = 3
-"""Number of columns of partitions in the view."""
 
 
 @dataclass(kw_only=True)
@@ -72,7 +55,6 @@ class BrokersRun(ClientsRun):
     failovers_s: tuple[float, ...] = ()
     """From each SIGKILL of a controller until there was a new one and every partition had a leader."""
     moved: int = 0
-    """Number of replicas that were copied."""
     asked: int = 0
     """Partitions of the move during which the controller was killed."""
     open_at_the_kill: int = 0
@@ -92,7 +74,7 @@ class BrokersRun(ClientsRun):
         self._assemble()
         self._kill_and_restart(self._controller())
         others = sorted({*BROKERS} - {self._controller()})
-        self._kill_and_restart(max(others, key=self.cluster.leads))
+        self._kill_and_restart(max(others, key=self.leads))
         self._move(REPLICATION, SPARE)
         self._decommission(LEAVER)
         self.run_clients()
@@ -109,15 +91,15 @@ class BrokersRun(ClientsRun):
         self.until("the first broker is controller", lambda: bool(first.reported["controller"]))
         for broker in BROKERS[1:]:
             self._start(broker)
-        self.until("all brokers are registered", lambda: self.cluster.registered == {*BROKERS})
+        self.until("all brokers are registered", lambda: self.registered == {*BROKERS})
         self.log(self._reign(), "good")
         self.headline = "a topic, a producer, two consumers"
         self.create_topic()
-        for name in NAMES:
+        for name in CONSUMERS:
             self.start_member(name)
         self.produce(len(self.lines), LINES_PER_S)
-        self.log(f"{' and '.join(NAMES)} consume; {len(self.lines):,} records are produced with acks=all")
-        self.until("the consumers share all partitions", lambda: self.is_shared_by(NAMES))
+        self.log(f"{' and '.join(CONSUMERS)} consume; {len(self.lines):,} records are produced with acks=all")
+        self.until("the consumers share all partitions", lambda: self.is_shared_by(CONSUMERS))
         self.until("records are consumed", lambda: self.owned.committed > len(self.lines) // 50)
 
     def _start(self, broker: int) -> None:
@@ -125,29 +107,29 @@ class BrokersRun(ClientsRun):
         self.log(f"broker {broker} starts (process {self.brokers[broker].pid})")
 
     def _kill_and_restart(self, victim: int) -> None:
-        """Restarts a broker on its old folder; returns once every replica is in sync again."""
-        self._kill(victim, f"leader of {self.cluster.leads(victim)} partitions")
-        self._start(victim)
+        """Kills a broker, and starts it again on its folder; returns once every replica is in sync."""
+        self._kill(victim, f"leader of {self.leads(victim)} partitions")
         self.headline = f"broker {victim} is back and catches up"
+        self._start(victim)
         back = self.brokers[victim]
         what = f"broker {victim} is back and in sync"
-        self.until(what, lambda: back.state == "serving" and self.cluster.is_whole)
+        self.until(what, lambda: back.state == "serving" and self.is_whole())
         self.log(f"broker {victim} is back; every replica is in sync", "good")
 
     def _kill(self, victim: int, text: str, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Kills a broker, and waits for a controller and a leader of every partition."""
-        is_controller = victim == self.cluster.controller
-        epoch = self.cluster.controller_epoch + is_controller
+        is_controller = victim == self.controller
+        epoch = self.controller_epoch + is_controller
         text = f"SIGKILL to {'the controller, ' if is_controller else ''}broker {victim}, {text}"
         killed_s = self.kill(self.brokers[victim], text, SESSION_MS)
         meanwhile()
         self.until(
             "another broker is controller, and every partition has a leader",
             lambda: (
-                self.cluster.controller_epoch >= epoch
-                and self.cluster.controller in self._living()
-                and victim not in self.cluster.registered
-                and self.cluster.is_led
+                self.controller_epoch >= epoch
+                and self.controller in self._living()
+                and victim not in self.registered
+                and self.is_led()
             ),
         )
         if is_controller:
@@ -158,13 +140,13 @@ class BrokersRun(ClientsRun):
             self.log(f"other brokers lead its partitions; broker {victim} starts again", "good")
 
     def _reign(self) -> str:
-        return f"broker {self.cluster.controller} is controller, epoch {self.cluster.controller_epoch}"
+        return f"broker {self.controller} is controller, epoch {self.controller_epoch}"
 
     def _controller(self) -> int:
         """The present controller; waits for one."""
-        self.until("there is a controller", lambda: self.cluster.controller in self._living())
-        assert self.cluster.controller is not None
-        return self.cluster.controller
+        self.until("there is a controller", lambda: self.controller in self._living())
+        assert self.controller is not None
+        return self.controller
 
     def _living(self) -> set[int]:
         return {number for number, process in self.brokers.items() if not process.ended}
@@ -180,18 +162,18 @@ class BrokersRun(ClientsRun):
         self.headline = f"everything of broker {source} moves to broker {target}"
         self.log(f"{self.headline}: {len(moves)} replicas, {rate // 1000} kB/s")
         most = len(moves) * 9 // 10
-        self.until("a tenth of the move is done", lambda: self.cluster.open_moves <= most, FAST_READ_S)
-        victim, self.interrupted_epoch = self._controller(), self.cluster.controller_epoch
+        self.until("a tenth of the move is done", lambda: self.open_moves <= most, 0.05)
+        victim, self.interrupted_epoch = self._controller(), self.controller_epoch
 
         def count_open() -> None:
             self.refresh()
-            self.asked, self.open_at_the_kill = len(moves), self.cluster.open_moves
+            self.asked, self.open_at_the_kill = len(moves), self.open_moves
             self.log(f"{self.open_at_the_kill} of {self.asked} moves are open")
 
         self._kill(victim, "in the middle of it", count_open)
         self._clear_throttles()
-        self._start(victim)
         self.headline = "the next controller goes on with the move"
+        self._start(victim)
         self._finish(moves, source, f"broker {target} has everything that broker {source} had")
 
     def _decommission(self, broker: int) -> None:
@@ -203,23 +185,23 @@ class BrokersRun(ClientsRun):
         process = self.brokers[broker]
         process.terminate()
         what = f"broker {broker} has left"
-        self.until(what, lambda: process.has_left() and broker not in self.cluster.registered)
+        self.until(what, lambda: process.has_left() and broker not in self.registered)
         self._controller()
         self.log(f"broker {broker} has left, exit code {process.returncode}", "good")
 
-    def _reassign(self, plan: PhasedPlan, rate: int | None = None) -> Moves:
+    def _reassign(self, plan: PhasedPlan, rate: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
         """Submits a plan as a reassignment."""
         moves = {one.topic_partition: one.after for one in plan.plan.changes}
         self.moved += self.admin.reassign(moves, throttle=rate).plan.moves
         return moves
 
-    def _finish(self, moves: Moves, emptied: int, text: str) -> None:
+    def _finish(self, moves: dict[TopicPartition, tuple[int, ...]], emptied: int, text: str) -> None:
         """Waits for the end of the move and an empty folder, clears the throttle, runs `reassign verify`."""
         self.until(
             "every move has ended, and every replica is in sync",
             lambda: (
-                self.cluster.open_moves == 0
-                and self.cluster.is_whole
+                self.open_moves == 0
+                and self.is_whole()
                 and all(one.state == "serving" for one in self.brokers.values())
             ),
         )
@@ -242,26 +224,23 @@ class BrokersRun(ClientsRun):
         """Waits until all is produced and consumed, and runs `group verify`."""
         self.headline = "the rest of the records"
         self.finish_producing(len(self.lines))
-        self.until(
-            "every record is consumed",
-            lambda: self.owned.committed >= sum(map(self.high_watermark, self.cluster.partitions)),
-        )
+        what = "every record is consumed"
+        self.until(what, lambda: self.owned.committed >= sum(map(self.high_watermark, self.described)))
         self.log("every record is acknowledged and consumed; running group verify", "good")
         self.verify()
         self.stop_members()
 
     def _unfinished_work(self) -> list[str]:
         """Unfinished work at the end, while all brokers still run."""
-        seen, leaver, moving = self.cluster.partitions, self.brokers[LEAVER], self.admin.list_reassignments()
+        seen, leaver, moving = self.described, self.brokers[LEAVER], self.admin.list_reassignments()
+        hosted = [number for number, one in sorted(seen.items()) if LEAVER in one.replicas]
         found: dict[str, Collection[object]] = {
             "no leader or not in sync:": [n for n, one in sorted(seen.items()) if not is_whole(one)],
             "missing:": sorted({*range(PARTITIONS)} - seen.keys()),
             "still being moved:": [row.topic_partition for row in moving],
             "cannot be read:": moving.unreadable,
             "a throttle is left on": [TOPIC] if read_throttles(self.ensemble, [TOPIC]) else [],
-            f"broker {LEAVER} is in the list of": [
-                n for n, one in sorted(seen.items()) if LEAVER in one.replicas
-            ],
+            f"broker {LEAVER} is in the list of": hosted,
             f"broker {LEAVER} has left with exit code": [leaver.returncode] if leaver.returncode else [],
             f"broker {LEAVER} has kept": self._files_of(LEAVER),
         }
@@ -306,7 +285,7 @@ class BrokersRun(ClientsRun):
         self.epochs = len(recorded)
         told = {(one["epoch"], child.name) for child in self.children for one in child.reported["controller"]}
         wrong = [*map(str, broken(report.violations, "S11"))]
-        wrong += [f"epoch {epoch}: {name}, not by the record" for epoch, name in told - recorded.items()]
+        wrong += [f"epoch {n}: {name}, not by the record" for n, name in sorted(told - recorded.items())]
         brokers = ", ".join(f"{epoch}: {broker}" for epoch, broker in sorted(recorded.items()))
         proof = f"{self.epochs} epochs ({brokers})"
         yield proved("one controller an epoch", proof, wrong, bool(recorded))
@@ -328,7 +307,7 @@ class BrokersRun(ClientsRun):
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Brokers; leader with its epoch, ISR, other replicas in brackets, high watermark; progress."""
-        numbers = sorted(self.cluster.partitions)
+        numbers = sorted(self.described)
         rows = -(-len(numbers) // COLUMNS)
         blocks = [
             table(">,leader,ISR,>HW", map(self._partition, numbers[at : at + rows]), (2, 6, 6, 5), gap=1)
@@ -336,42 +315,30 @@ class BrokersRun(ClientsRun):
         ]
         counts = {"acknowledged": self.acknowledged, "consumed": self.owned.committed}
         cells = progress(counts, len(self.lines), 12)
-        if moving := self.cluster.open_moves:
+        if moving := self.open_moves:
             cells.append((f"moving {moving}", "bold yellow"))
-        brokers = table(
-            ">broker,>pid,state,>leads,>in sync,>replicas,", map(self._broker, sorted(self.brokers))
-        )
-        parts: list[RenderableType] = [brokers, Text(), beside(blocks, 3), beside(cells)]
-        return frame(self, parts, len(self.brokers) + rows + 4, width, height)
+        columns, lines = ">broker,>pid,state,>leads,>in sync,>replicas,", len(self.brokers) + rows + 4
+        brokers = table(columns, map(self._broker, sorted(self.brokers)))
+        return frame(self, [brokers, Text(), beside(blocks, 3), beside(cells)], lines, width, height)
 
     def _broker(self, number: int) -> Row:
-        process, seen = self.brokers[number], self.cluster
-        hosts = sum(number in one.replicas for one in seen.partitions.values())
-        in_sync = sum(number in (one.isr or ()) for one in seen.partitions.values())
-        role = f"controller, epoch {seen.controller_epoch}" if seen.controller == number else ""
-        return [
-            (str(number), _color(number)),
-            str(process.pid),
-            state(process.state),
-            str(seen.leads(number)),
-            (str(in_sync), "" if in_sync == hosts else "bold red"),
-            str(hosts),
-            (role, "bold green"),
-        ]
+        child, seen = self.brokers[number], self.described.values()
+        hosts = sum(number in one.replicas for one in seen)
+        in_sync = sum(number in (one.isr or ()) for one in seen)
+        role = f"controller, epoch {self.controller_epoch}" if self.controller == number else ""
+        process: Row = [(number, _color(number)), child.pid, state(child.state), self.leads(number)]
+        return [*process, (in_sync, "" if in_sync == hosts else "bold red"), hosts, (role, "bold green")]
 
     def _partition(self, number: int) -> Row:
-        one = self.cluster.partitions[number]
+        one = self.described[number]
         isr = Text("".join(map(str, sorted(one.isr or ()))))
         if behind := sorted(set(one.replicas) - set(one.isr or ())):
             isr.append(f"({''.join(map(str, behind))})", style="bold red")
-        led = one.leader in BROKERS
-        return [
-            (str(number), "dim"),
-            (f"{one.leader}@{one.leader_epoch}" if led else "none", _color(one.leader if led else None)),
-            isr,
-            f"{self.high_watermark(number):,}",
-        ]
+        leader = ("none", "bold red")
+        if one.leader in BROKERS:
+            leader = (f"{one.leader}@{one.leader_epoch}", _color(one.leader))
+        return [(number, "dim"), leader, isr, f"{self.high_watermark(number):,}"]
 
 
-def _color(broker: int | None) -> str:
-    return "bold red" if broker is None else COLORS[(broker - 1) % len(COLORS)]
+def _color(broker: int) -> str:
+    return COLORS[(broker - 1) % len(COLORS)]

@@ -21,10 +21,7 @@ class CheckResult:
 
 
 def checked(statement: str, figures: str, faults: Sequence[object] = (), enough: bool = True) -> CheckResult:
-    """The check of a statement: it holds without faults, where enough was seen to decide it.
-
-    The evidence is the figures, with the faults.
-    """
+    """A statement holds without faults, where enough was seen; its evidence are figures, with the faults."""
     found = f"; {named(faults)}" if faults else "" if enough else ": too little to prove it"
     return CheckResult(statement, enough and not faults, figures + found)
 
@@ -44,9 +41,8 @@ def check_work(lines: Sequence[Sequence[bytes]], reduction: Reduction) -> Iterat
     direct, airports = delays(airport_and_delay(line) for one in lines for line in one), reduction.airports
     wrong = sorted(name for name in {*direct, *airports} if direct.get(name) != airports.get(name))
     differing = {"different for": wrong, "two members disagree about": _places(reduction.contradictions)}
-    yield checked(
-        "the result equals a direct computation", f"{len(direct)} airports", named_faults(differing)
-    )
+    figures, faults = f"{len(direct)} airports", named_faults(differing)
+    yield checked("the result equals a direct computation", figures, faults)
 
 
 def named_faults(found: Mapping[str, Collection[object]]) -> list[str]:

@@ -11,16 +11,13 @@ from typing import Any
 from zkgroup.demo.checks import CheckResult, proved
 from zkgroup.demo.cluster import REPLICATION, ClusterRun, values_in
 from zkgroup.demo.flight_data import listed
-from zkgroup.demo.kafka_clients import ClientRecord
-from zkgroup.demo.kafka_tools import CONSOLE, KafkaClient
+from zkgroup.demo.kafka_clients import CONSOLE, ClientRecord, KafkaClient, dump_segment
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, named
 
-TOPIC = "clients"
-"""It has one partition, to which all clients produce at once."""
+TOPIC = "clients"  # it has one partition, to which all clients produce at once
 TP = TopicPartition(TOPIC, 0)
-RECORDS = 250
-"""Of each client; a record's key is the client's name."""
+RECORDS = 250  # of each client; a record's key is the client's name
 _BATCH = re.compile(r"baseOffset: \d+ lastOffset: \d+ count: \d+ .* isvalid: (true|false)")
 _RECORD = re.compile(r"\| offset: (\d+) .* key: (.*) payload: (.*)")
 _OTHER = ("Dumping ", "Starting offset: ", "Log starting offset: ")
@@ -29,18 +26,16 @@ _OTHER = ("Dumping ", "Starting offset: ", "Log starting offset: ")
 
 @dataclass(slots=True)
 class ClientRun:
-    """The records that one client produced to the topic, and those that it read from there."""
+    """The records that one client had to produce to the topic, and those that it read, by their offsets."""
 
     client: str
     version: str
     records: Sequence[ClientRecord]
-    """The records that it had to produce, in order."""
     offsets: Sequence[int] | None = None
     """The offset of each record, as it was acknowledged; None for a client that does not report them."""
     read: Mapping[int, ClientRecord] = field(default_factory=dict)
-    """Offset to record."""
     problem: str = ""
-    """The class and the text of the error that it raised."""
+    """The error that it raised."""
 
     def missing(self, log: Sequence[ClientRecord]) -> list[str]:
         """Offsets where a record is not; without offsets, whether its records are there once and in order."""
@@ -61,7 +56,6 @@ class SegmentDump:
     file: str
     """Broker, folder and name."""
     batches: tuple[str, ...]
-    """The lines about batches."""
 
 
 @dataclass(kw_only=True)
@@ -79,7 +73,7 @@ class ClientsRun(ClusterRun):
         clients = self.find_clients(f"{CONSOLE} and DumpLogSegments")
         names, count = ", ".join(client.name for client in clients), len(clients) * RECORDS
         self.headline = f"Kafka's own clients: {names}"
-        self.hosts = tuple(sorted(self.cluster.registered))[:REPLICATION]
+        self.hosts = tuple(sorted(self.registered))[:REPLICATION]
         self.admin.create_topic(TOPIC, replica_assignment=[self.hosts])
         self.log(f"topic {TOPIC}: one partition on brokers {listed(self.hosts)}")
         bootstrap = self.bootstrap()
@@ -88,25 +82,19 @@ class ClientsRun(ClusterRun):
             records = [ClientRecord(client.name.encode(), line) for line in lines]
             self.clients.append(ClientRun(client.name, client.version, records))
 
-        def produce(client: KafkaClient, run: ClientRun) -> None:
-            run.offsets = client.produce(bootstrap, TOPIC, run.records)
-
-        def read(client: KafkaClient, run: ClientRun) -> None:
-            run.read = client.read(bootstrap, TOPIC, count)
-
-        self._call_each(clients, produce)
+        self._call_each(clients, "offsets", lambda one, run: one.produce(bootstrap, TOPIC, run.records))
         self.log(f"{count:,} records in one partition, produced at once by {names}", "good")
-        self._call_each(clients, read)
+        self._call_each(clients, "read", lambda one, _: one.read(bootstrap, TOPIC, count))
         self.log(f"each of these clients has read the {count:,} records", "good")
 
     def _call_each(
-        self, clients: Sequence[KafkaClient], call: Callable[[KafkaClient, ClientRun], None]
+        self, clients: Sequence[KafkaClient], result: str, call: Callable[[KafkaClient, ClientRun], object]
     ) -> None:
-        """Calls all clients at once, each in a thread, and waits for the end of each call."""
+        """Calls all clients at once, each in a thread, and waits for their results, a field of their runs."""
 
         def attempt(client: KafkaClient, run: ClientRun) -> None:
             try:
-                call(client, run)
+                setattr(run, result, call(client, run))
             except Exception as error:  # noqa: BLE001 - clients have errors of their own; a check prints it
                 run.problem = run.problem or f"{type(error).__name__}: {error}"
 
@@ -136,7 +124,7 @@ class ClientsRun(ClusterRun):
         faults = [f"{one.client}: {fault}" for one in self.clients for fault in _differences(first, one.read)]
         proof = f"{len(first):,} by {named(one.client for one in self.clients)}"
         yield proved("every client reads the same records", proof, faults, bool(first))
-        if not self.tools.reason:
+        if not self.jars.reason:
             yield self._check_dump(first)
 
     def _check_dump(self, log: Mapping[int, ClientRecord]) -> CheckResult:
@@ -144,7 +132,7 @@ class ClientsRun(ClusterRun):
         broker = self.hosts[0]
         segment = min((self.data_of(broker) / str(TP)).glob("*.log"))
         batches, found, faults = list[str](), dict[int, ClientRecord](), list[str]()
-        for line in self.tools.dump(segment):
+        for line in dump_segment(segment):
             if one := _RECORD.match(line):
                 found[int(one[1])] = ClientRecord(one[2].encode(), one[3].encode())
             elif batch := _BATCH.match(line):

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import chain, cycle
 from typing import Any, ClassVar
 
@@ -17,10 +16,9 @@ from zkgroup.admin.coordinator import CoordinatedGroupDescription, SlotDescripti
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.demo import checks
 from zkgroup.demo.checks import CheckResult, broken, history_faults, proved
-from zkgroup.demo.cluster import SESSION_MS, ClusterRun
+from zkgroup.demo.cluster import CLUSTER_MIN, SESSION_MS, ClusterRun
 from zkgroup.demo.flight_data import PARTITIONS, TOPIC, Processed, listed, reduce
-from zkgroup.demo.kafka_clients import ClientWork
-from zkgroup.demo.kafka_tools import JAVA, RELEASE
+from zkgroup.demo.kafka_clients import CONSOLE, JAVA, ClientWork, KafkaClient
 from zkgroup.demo.processes import Child
 from zkgroup.demo.screen import COLORS, Row, beside, frame, progress, state, table
 from zkgroup.errors import NotFoundError
@@ -28,27 +26,18 @@ from zkgroup.history import ClusterReport
 from zkgroup.history.coordinated_group import CoordinatedGroupChecker
 
 BROKERS = (1, 2, 3)
-MEMBERS = ("ada", "ben")
-"""The ZooKeeper consumers that carry on."""
+MEMBERS = ("ada", "ben")  # the ZooKeeper consumers that carry on
 CLIENTS_MIN = 3
 """One is killed and one is paused: further members of kafka-python join where other clients are missing."""
-RECORDS_PER_S = 400
-"""Speed of the producer, until the last fault is over."""
-HELD_BACK = 2_000
-"""Records that are produced when the ZooKeeper members have taken over the group."""
+RECORDS_PER_S = 400  # speed of the producer, until the last fault is over
+HELD_BACK = 2_000  # records that are produced when the ZooKeeper members have taken over the group
 CLIENT_SESSION_MS = 6_000
 STABLE = "Stable"
-CLUSTER_MIN = {"elections": 1, "leader_changes": 1, "isr_writes": 1, "acknowledged_records": 1}
-"""Least contents of the servers' log, by name of the cluster checker's figures."""
 MEMBERS_MIN = {"claims": 1, "commits": 1, "deliveries": 1}
 """Least contents of the history of the ZooKeeper consumers."""
-EXPIRING = dict.fromkeys(("killed", "paused"), "bold red")
-"""Style of the session of a process in this state."""
-GENERATIONS_MIN = 4
-"""The first, without the killed client, without the paused one, with it again."""
+GENERATIONS_MIN = 4  # the first, without the killed client, without the paused one, with it again
 _NOTHING: dict[str, Any] = dict.fromkeys(CoordinatedGroupDescription.__dataclass_fields__)
 UNKNOWN = CoordinatedGroupDescription(**_NOTHING | {"members": ()})
-"""The group before it exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +64,15 @@ class CoordinatorRun(ClusterRun):
     read_every_s: ClassVar[float] = 0.3
 
     processes: dict[str, Child] = field(default_factory=dict)
-    """Those of Kafka's clients, by their names."""
-    packages: dict[str, str] = field(default_factory=dict)
-    """The package of each client."""
+    """Those of Kafka's clients, by name."""
+    kinds: dict[str, KafkaClient] = field(default_factory=dict)
     coordinated: CoordinatedGroupDescription = UNKNOWN
-    """The group as its coordinator reports it."""
     slots: tuple[SlotDescription, ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
     """Partition to the next offset after the acknowledged records."""
     handed_over: Mapping[int, int] = field(default_factory=dict)
     """The offsets when the clients had left."""
     handover: CheckResult = field(init=False)
-    """The check of that moment."""
     paused: str = ""
     clients: tuple[ClientResult, ...] = ()
     generations: int = 0
@@ -113,12 +99,12 @@ class CoordinatorRun(ClusterRun):
         self.headline = "three brokers and a topic"
         for broker in BROKERS:
             self.start_broker(broker)
-        self.until("all brokers are registered", lambda: self.cluster.registered == {*BROKERS})
-        self.log(f"the brokers are up; broker {self.cluster.controller} is controller", "good")
+        self.until("all brokers are registered", lambda: self.registered == {*BROKERS})
+        self.log(f"the brokers are up; broker {self.controller} is controller", "good")
         self.create_topic()
         self._start_clients()
         self._kill_the_coordinator()
-        first, second, *_ = (name for name, package in self.packages.items() if package != JAVA)
+        first, second, *_ = (name for name in self.kinds if name != JAVA)
         self._kill_a_client(first)
         self._pause_a_client(second)
         self._stop_clients()
@@ -128,18 +114,18 @@ class CoordinatorRun(ClusterRun):
 
     def _start_clients(self) -> None:
         """All clients that are there join one group; then records are produced, so that each gets some."""
-        clients = self.find_clients("Java console consumer")
-        found = [JAVA if one is self.tools else one.name for one in clients]
-        self.packages = {name: name for name in found}
-        self.packages |= {f"kafka-python-{n}": "kafka-python" for n in range(2, CLIENTS_MIN - len(found) + 2)}
-        addresses, jars = self.bootstrap(), str(self.tools.jars)
-        for name, package in self.packages.items():
+        for one in self.find_clients("Java console consumer"):
+            self.kinds[JAVA if one.name == CONSOLE else one.name] = one
+        further = [f"kafka-python-{n}" for n in range(2, CLIENTS_MIN - len(self.kinds) + 2)]
+        self.kinds |= dict.fromkeys(further, self.kinds["kafka-python"])
+        addresses = self.bootstrap()
+        for name, kind in self.kinds.items():
             work = ClientWork(name, self.group, addresses, session_timeout_ms=CLIENT_SESSION_MS)
-            child = self.processes[name] = self.start(name, "kafka_tools")
-            child.send(client=package, work=work, output=str(child.output), jars=jars)
+            child = self.processes[name] = self.start(name, "kafka_clients")
+            child.send(client=kind.name, work=work, output=str(child.output))
         self.headline = "Kafka's own clients join one group"
-        self.log(f"{', '.join(self.packages)} join group {self.group}")
-        self._wait_until_shared("the clients share all partitions", self.packages)
+        self.log(f"{', '.join(self.kinds)} join group {self.group}")
+        self._wait_until_shared("the clients share all partitions", self.kinds)
         self.produce(len(self.lines) - HELD_BACK, RECORDS_PER_S)
         self.log(f"records are produced with acks=all, {RECORDS_PER_S} a second")
         self.until("records are committed", lambda: self.owned.committed > len(self.lines) // 100)
@@ -171,7 +157,7 @@ class CoordinatorRun(ClusterRun):
         self.until("the group has a coordinator", lambda: self.coordinated.leader in BROKERS)
         victim, generation = self.coordinated.leader, self.coordinated.generation
         assert victim is not None
-        leads = self.cluster.leads(victim)
+        leads = self.leads(victim)
         text = f"SIGKILL to broker {victim}, which coordinates {self.group} and leads {leads} partitions"
         killed_s = self.kill(self.brokers[victim], text, SESSION_MS, "the coordinator")
         self.refresh()
@@ -206,10 +192,8 @@ class CoordinatorRun(ClusterRun):
         victim = self.processes[name]
         self.headline = f"{name} is paused past its session"
         owned, processed = self.coordinated_partitions(name), victim.processed
-        self.until(
-            "it has read from its partitions, or all that was produced is committed",
-            lambda: victim.processed > processed or self._is_committed(),
-        )
+        what = "it has read from its partitions, or all that was produced is committed"
+        self.until(what, lambda: victim.processed > processed or self._is_committed())
         victim.pause()
         self.paused = name
         self.log(f"SIGSTOP to {name}, owner of partitions {listed(owned)}", "bad")
@@ -232,7 +216,7 @@ class CoordinatorRun(ClusterRun):
         self.headline = "the rest of the records"
         self.finish_producing(len(self.lines) - HELD_BACK)
         self.until("every record is committed", self._is_committed)
-        self.until("every replica is in sync", lambda: self.cluster.is_whole)
+        self.until("every replica is in sync", self.is_whole)
         self.log(f"{self.owned.committed:,} records are consumed and committed to the end", "good")
         self.verify("clients: ")
         self.headline = "the clients leave"
@@ -294,16 +278,11 @@ class CoordinatorRun(ClusterRun):
         yield proved("one kind of members at a time", proof, broken(found, "S27"), enough)
 
     def _result(self, name: str, records: int) -> ClientResult:
-        package, child = self.packages[name], self.processes[name]
-        is_java = package == JAVA
-        return ClientResult(
-            member=name,
-            client="Java console consumer" if is_java else package,
-            version=RELEASE if is_java else version(package),
-            records=records,
-            ended="paused" if name == self.paused else "killed" if child.killed else "left",
-            commits_failed=len(child.reported["not_committed"]),
-        )
+        kind, child = self.kinds[name], self.processes[name]
+        client = "Java console consumer" if name == JAVA else kind.name
+        ended = "paused" if name == self.paused else "killed" if child.killed else "left"
+        failed = len(child.reported["not_committed"])
+        return ClientResult(name, client, kind.version, records, ended, failed)
 
     def _check_starts(
         self, outputs: Mapping[str, Sequence[Processed]], stored: CoordinatedGroupChecker
@@ -347,13 +326,11 @@ class CoordinatorRun(ClusterRun):
             "markers set": stored.markers,
         }
         faults += [f"{name}: none" for name, seen in happened.items() if not seen]
-        acknowledged = len({one.number for one in self.deliveries})
-        if acknowledged != len(self.lines):
-            faults.append(f"acknowledged: {acknowledged:,} of {len(self.lines):,}")
-        text = f"{cluster.figures.transactions:,} transactions, {members.figures.records:,} events"
-        text += ", no violation"
-        enough = cluster.holds and members.holds
-        return proved("the checker finds nothing", text, faults, enough)
+        acknowledged, wanted = len({one.number for one in self.deliveries}), len(self.lines)
+        faults += [f"acknowledged: {acknowledged:,} of {wanted:,}"] if acknowledged != wanted else []
+        transactions, events = cluster.figures.transactions, members.figures.records
+        text = f"{transactions:,} transactions, {events:,} events, no violation"
+        return proved("the checker finds nothing", text, faults, cluster.holds and members.holds)
 
     def draw(self, width: int = 100, height: int = 40) -> RenderableType:
         """Brokers; the group with its coordinator, phase and generation; members of both kinds; progress."""
@@ -363,35 +340,29 @@ class CoordinatorRun(ClusterRun):
         produced, committed = self.acknowledged, self.owned.committed
         cells = progress({"produced": produced, "committed": committed}, len(self.lines), 20)
         cells.append(f"lag {max(produced - committed, 0):,}")
-        parts: list[RenderableType] = [
-            table(">broker,>pid,state,>leads,>slots,", map(self._broker_row, sorted(self.brokers))),
-            Text(),
-            self._group(),
-            table("member,>pid,process,>session,>records,>lag,partitions", rows),
-            beside(cells),
-        ]
-        return frame(self, parts, len(self.brokers) + len(rows) + 5, width, height)
+        brokers = table(">broker,>pid,state,>leads,>slots,", map(self._broker_row, sorted(self.brokers)))
+        members = table("member,>pid,process,>session,>records,>lag,partitions", rows)
+        lines = len(self.brokers) + len(rows) + 5
+        return frame(self, [brokers, Text(), self._group(), members, beside(cells)], lines, width, height)
 
     def _broker_row(self, number: int) -> Row:
-        process = self.brokers[number]
+        child, slots = self.brokers[number], sum(slot.leader == number for slot in self.slots)
         roles = ["coordinator"] if self.coordinated.leader == number else []
-        roles += ["controller"] if self.cluster.controller == number else []
-        slots = sum(slot.leader == number for slot in self.slots)
-        counts = (str(self.cluster.leads(number)), str(slots))
+        roles += ["controller"] if self.controller == number else []
         role = (", ".join(roles), "bold green")
-        return [str(number), str(process.pid), state(process.state), *counts, role]
+        return [number, child.pid, state(child.state), self.leads(number), slots, role]
 
     def _group(self) -> Text:
-        text = Text.assemble("group ", (self.group, "bold"), "   ")
-        one, zookeeper = self.coordinated, self.owned.state
-        if self.members:
-            return text.append(zookeeper, style="green" if zookeeper == "stable" else "yellow")
-        if one is UNKNOWN:
-            return text.append("no member yet", style="yellow")
-        if one.phase is None:
-            text.append("the coordinator does not answer", style="bold red")
+        one, text = self.coordinated, Text.assemble("group ", (self.group, "bold"), "   ")
+        phase = self.owned.state if self.members else one.phase
+        if phase is not None:
+            text.append(phase, style="green" if phase in (STABLE, "stable") else "yellow")
+        elif one is UNKNOWN:
+            text.append("no member yet", style="yellow")
         else:
-            text.append(one.phase, style="green" if one.phase == STABLE else "yellow")
+            text.append("the coordinator does not answer", style="bold red")
+        if self.members:
+            return text
         if one.phase_ends_in_ms is not None:
             text.append(f", ends in {one.phase_ends_in_ms / 1000:.1f} s", style="yellow")
         if one.leader is not None:
@@ -408,12 +379,8 @@ class CoordinatorRun(ClusterRun):
     def _row(self, color: str, one: Child, name: str, partitions: Sequence[int]) -> Row:
         session_s, faded = self.session_s(name), "dim" if one.ended else ""
         lag = sum(max(self.ends.get(n, 0) - max(self.owned.offsets.get(n, 0), 0), 0) for n in partitions)
-        return [
-            (name, faded or color),
-            (str(one.pid), faded),
-            state(one.state),
-            ("" if session_s is None else f"{session_s:.1f} s", EXPIRING.get(one.state, "")),
-            f"{one.processed:,}",
-            f"{lag:,}" if partitions else "",
-            (listed(partitions, " "), faded or color),
-        ]
+        time_left = "" if session_s is None else f"{session_s:.1f} s"
+        session = (time_left, "bold red" if one.state in ("killed", "paused") else "")
+        process: Row = [(name, faded or color), (one.pid, faded), state(one.state), session]
+        work: Row = [f"{one.processed:,}", f"{lag:,}" if partitions else ""]
+        return [*process, *work, (listed(partitions, " "), faded or color)]

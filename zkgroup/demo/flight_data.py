@@ -16,8 +16,7 @@ TOPIC = "flights"
 PARTITIONS = 12
 FLIGHTS_MIN = 100
 SLOWEST = 8
-Place = tuple[int, int]
-"""Partition and offset of a record."""
+Place = tuple[int, int]  # partition and offset
 
 
 def bundled_lines() -> list[bytes]:
@@ -107,7 +106,6 @@ class Reduction:
 
     airports: Mapping[str, AirportDelay]
     processed: frozenset[Place]
-    """Every record that some member processed."""
     repeated: Mapping[Place, int]
     """Those processed more than once, with how often."""
     repeated_by: Mapping[str, int]
@@ -117,12 +115,10 @@ class Reduction:
 
     @property
     def records(self) -> int:
-        """Number of records that were processed."""
         return len(self.processed)
 
     @property
     def twice(self) -> int:
-        """Number of these that were processed more than once."""
         return len(self.repeated)
 
     @property

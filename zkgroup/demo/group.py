@@ -22,12 +22,10 @@ from zkgroup.groups.reader import group_names
 NAMES = ("ada", "ben", "cleo", "dan")
 """The first three start; the second is killed; the last joins afterwards."""
 SESSION_MS = 4_000
-RECORDS_PER_S = 550
-"""Each member's speed: the records last for about half a minute."""
+RECORDS_PER_S = 550  # each member's speed: the records last for about half a minute
 EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITIONS, "deliveries": 1}
 """Least contents of the recorded history: with less it proves nothing."""
-EVENT_LINES_MIN = 8
-"""With room for fewer events, the partitions are drawn in two columns."""
+EVENT_LINES_MIN = 8  # with room for fewer events, the partitions are drawn in two columns
 BAR = 30
 
 
@@ -141,22 +139,15 @@ class GroupRun(DemoRun):
         lines = 2 + len(self.members)
         tall = height - lines - len(self.lines) - 5 >= EVENT_LINES_MIN
         rows = len(self.lines) + 2 if tall else (len(self.lines) + 1) // 2 + 2
-        members = table(
-            "member,>pid,state,>records,partitions",
-            [self._row(one, colors[one.name]) for one in self.members],
-        )
+        shown = [self._row(one, colors[one.name]) for one in self.members]
+        members = table("member,>pid,state,>records,partitions", shown)
         drawn = self._partitions(colors, width, tall=tall)
         return frame(self, [members, Text(), drawn], lines + rows, width, height)
 
     def _row(self, one: Child, color: str) -> Row:
         faded = "dim" if one.ended else ""
-        return [
-            (one.name, faded or color),
-            (str(one.pid), faded),
-            state(one.state),
-            (f"{one.processed:,}", faded),
-            (listed(self.owned.of(one.name), " "), color),
-        ]
+        process: Row = [(one.name, faded or color), (one.pid, faded), state(one.state)]
+        return [*process, (f"{one.processed:,}", faded), (listed(self.owned.of(one.name), " "), color)]
 
     def _partitions(self, colors: Mapping[str, str], width: int, *, tall: bool) -> RenderableType:
         size = BAR if tall else max(0, min(BAR, width // 2 - 36))
@@ -172,14 +163,9 @@ class GroupRun(DemoRun):
 
     def _partition(self, number: int, colors: Mapping[str, str], size: int) -> Row:
         """Number, owner, token, offset, lag and progress of a partition."""
-        owner = self.owned.owners.get(number)
-        missing = "bold red" if any(not one.ended for one in self.members) else "dim"
+        name, missing = self.owned.owners.get(number), any(not one.ended for one in self.members)
+        owner = (name, colors.get(name, "")) if name else ("none", "bold red" if missing else "dim")
         end, offset = len(self.lines[number]), max(self.owned.offsets.get(number, 0), 0)
-        return [
-            str(number),
-            (owner, colors.get(owner, "")) if owner else ("none", missing),
-            (str(self.owned.tokens.get(number, "")), "dim"),
-            f"{offset:,}",
-            (f"{end - offset:,}", "" if end > offset else "dim"),
-            bar(offset, end, size),
-        ]
+        lag = (f"{end - offset:,}", "" if end > offset else "dim")
+        token = (self.owned.tokens.get(number, ""), "dim")
+        return [number, owner, token, f"{offset:,}", lag, bar(offset, end, size)]

@@ -1,33 +1,60 @@
-"""Kafka's clients for Python: those that are installed take part in the demos.
+"""Kafka's own clients: those for Python that are installed, and Java's where Maven and Java are there.
 
-Each produces to one partition and reads it, and each is a member of a group, which polls, reports what it
-processes, and commits. A commit has metadata, the name of the member and the token of its assignment, so
-ZooKeeper's log shows who committed what.
+Each produces to one partition and reads it, and each is a member of a group (`serve`). A commit of a client
+for Python has metadata, the name of the member and the token of its assignment, so ZooKeeper's log shows who
+committed what. Maven fetches the jars of one release once, into a cache of this user.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import os
+import shutil
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import metadata, util
+from importlib import metadata
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from zkgroup.clients import kafka_python
-from zkgroup.demo.flight_data import TOPIC
-from zkgroup.demo.processes import print_event
+from zkgroup.demo.flight_data import TOPIC, processed_line
+from zkgroup.demo.processes import Stopping, print_event
+from zkgroup.errors import SourceError
+from zkgroup.zookeeper.embedded.server import launched
 
-CALL_S: Final = 60.0
-"""Longest wait of a client for its answers."""
-POLL_S: Final = 0.2
-HEARTBEAT_MS: Final = 500
-COMMIT_S: Final = 5.0
-"""Longest wait for the answer to a commit."""
-COMMIT_EVERY_S: Final = 0.5
-RECORDS_AT_ONCE: Final = 500
+CALL_S = 60.0  # longest wait of a client for its answers
+POLL_S = 0.2
+COMMIT_S = 5.0  # longest wait for the answer to a commit
+COMMIT_EVERY_S = 0.5
+RECORDS_AT_ONCE = 500
+RELEASE = "2.8.2"
+CONSOLE = "Java console clients"
+JAVA = "java"  # client id of Java's console consumer, which commits without metadata
+MAVEN_S = 60.0  # longest wait for Maven when the demo needs its jars; it has begun with the demo
+POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>local</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{RELEASE}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.30</version></dependency>
+</dependencies></project>
+"""
+SMALL_JVM = ("-Xmx128m", "-Xss256k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+PRODUCE = """\
+--property parse.key=true --request-required-acks all --compression-codec gzip
+--producer-property enable.idempotence=true --request-timeout-ms 30000 --message-send-max-retries 1000
+"""
+"""The console producer gives a request 1.5 s and repeats it three times, each after 0.1 s."""
+MEMBER = {
+    "auto.commit.interval.ms": 500,
+    "metadata.max.age.ms": 5000,
+    "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor",
+}
 
 
 class ClientRecord(NamedTuple):
@@ -57,12 +84,15 @@ class ClientWork:
     """Gets each record: its partition and offset, key, value, and the token of the assignment."""
     is_over: Callable[[], bool] = field(init=False)
     """True when the member is to leave."""
+    stop: Callable[[], None] | None = None
+    """Makes it leave, where it does not ask `is_over`."""
+    idle_ms: int | None = None
+    """Longest time without a record, for Java's console consumer."""
     positions: dict[int, int] = field(default_factory=dict)
     """Partition to the offset of the next record."""
     _tokens: dict[int, int] = field(default_factory=dict)
-    """Of the assignment of each partition."""
-    _is_committed: bool = True
-    _due_s: float = 0.0
+    _due_s: float = math.inf
+    """Time of the next commit; never while all is committed."""
 
     def settings(self) -> dict[str, Any]:
         """Settings that all clients have, by Java's names."""
@@ -71,19 +101,26 @@ class ClientWork:
             "group.id": self.group,
             "auto.offset.reset": "earliest",
             "session.timeout.ms": self.session_timeout_ms,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "heartbeat.interval.ms": 500,
         }
 
     def assigned(self, partitions: Collection[int]) -> None:
-        """Begins a new assignment; its token is greater than those of all earlier ones of any member."""
+        """Begins a new assignment of these partitions; those of the one before are gone."""
         self.positions.clear()
-        self._tokens = dict.fromkeys(partitions, _now_ms())
+        self._tokens.clear()
+        for partition in partitions:
+            self._begin(partition)
+
+    def _begin(self, partition: int) -> int:
+        """The token of a new assignment, from the clock that all processes of a machine share, in ms."""
+        token = self._tokens[partition] = time.monotonic_ns() // 1_000_000
+        return token
 
     def polls(self) -> Iterator[None]:
         """Yields for each poll, the last time when the member is to leave; a commit is due after that one."""
         while not self.is_over():
             yield
-        self._is_committed, self._due_s = False, 0.0
+        self._due_s = 0.0
         yield
 
     def process(self, partition: int, offset: int, key: bytes, value: bytes) -> None:
@@ -91,18 +128,22 @@ class ClientWork:
 
         Where no assignment is reported, a record that does not follow the one before begins a new one.
         """
-        token = self._tokens.get(partition)
-        if token is None or self.positions.get(partition, offset) != offset:
-            token = self._tokens[partition] = _now_ms()
+        follows = partition in self._tokens and self.positions.get(partition, offset) == offset
+        token = self._tokens[partition] if follows else self._begin(partition)
         self.take((partition, offset), key, value, token)
         self.positions[partition] = offset + 1
-        self._is_committed = False
+        self._due_s = min(self._due_s, time.monotonic() + COMMIT_EVERY_S)
+
+    def process_all(self, polled: Any) -> None:
+        """Processes what a poll of kafka-python or aiokafka has returned."""
+        for one in chain.from_iterable(polled.values()):
+            self.process(one.partition, one.offset, one.key, one.value)
 
     def is_due(self) -> bool:
         """Returns whether the positions are to be committed now."""
-        if self._is_committed or time.monotonic() < self._due_s:
+        if time.monotonic() < self._due_s:
             return False
-        self._due_s, self._is_committed = time.monotonic() + COMMIT_EVERY_S, True
+        self._due_s = math.inf
         return bool(self.positions)
 
     def committed(self) -> list[tuple[int, int, str]]:
@@ -119,16 +160,8 @@ class ClientWork:
             self.not_committed(type(error).__name__)
 
     def not_committed(self, error: str) -> None:
-        self._is_committed = False
+        self._due_s = time.monotonic() + COMMIT_EVERY_S
         print_event("not_committed", error=error)
-
-
-def _now_ms() -> int:
-    """Milliseconds on the clock that all processes of a machine share."""
-    return time.monotonic_ns() // 1_000_000
-
-
-Commit = Callable[[], Coroutine[Any, Any, None]]
 
 
 def _settings_of(work: ClientWork, assignor: object) -> dict[str, Any]:
@@ -138,7 +171,7 @@ def _settings_of(work: ClientWork, assignor: object) -> dict[str, Any]:
     return {name.replace(".", "_"): value for name, value in (work.settings() | own).items()}
 
 
-def _listener(kind: Any, work: ClientWork, commit: Commit) -> Any:
+def _listener(kind: Any, work: ClientWork, commit: Callable[[], Any]) -> Any:
     """A listener for kafka-python and aiokafka: it awaits its commit before the partitions go."""
 
     class Listener(kind):  # type: ignore[misc]
@@ -153,12 +186,6 @@ def _listener(kind: Any, work: ClientWork, commit: Commit) -> Any:
     return Listener()
 
 
-def _process(work: ClientWork, polled: Any) -> None:
-    """Processes what a poll of kafka-python or aiokafka has returned."""
-    for one in chain.from_iterable(polled.values()):
-        work.process(one.partition, one.offset, one.key, one.value)
-
-
 def _offsets(kafka: Any, work: ClientWork, *epoch: int) -> dict[Any, Any]:
     """The positions as kafka-python and aiokafka commit them."""
     entry, tp = kafka.structs.OffsetAndMetadata, kafka.TopicPartition
@@ -168,9 +195,8 @@ def _offsets(kafka: Any, work: ClientWork, *epoch: int) -> dict[Any, Any]:
 def _produce_kafka_python(bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> list[int]:
     """Without compression."""
     kafka = kafka_python.load("zkgroup demo brokers")
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=bootstrap.split(","), acks="all", linger_ms=5, **kafka_python.connecting()
-    )
+    own = {"acks": "all", "linger_ms": 5, **kafka_python.connecting()}
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap.split(","), **own)
     try:
         sent = [producer.send(topic, one.value, one.key, partition=0) for one in records]
         return [one.get(CALL_S).offset for one in sent]
@@ -195,7 +221,7 @@ def _consume_kafka_python(work: ClientWork) -> None:
     try:
         for _ in work.polls():
             with suppress(errors.KafkaConnectionError):  # of its request for metadata, to a dead broker
-                _process(work, consumer.poll(POLL_S * 1000, max_records=RECORDS_AT_ONCE))
+                work.process_all(consumer.poll(POLL_S * 1000, max_records=RECORDS_AT_ONCE))
             if work.is_due():
                 with work.committing(errors.KafkaError):
                     consumer.commit(_offsets(kafka, work, -1), timeout_ms=COMMIT_S * 1000)
@@ -290,46 +316,196 @@ def _consume_aiokafka(work: ClientWork) -> None:
         async with consumer:
             for _ in work.polls():
                 wait_ms = int(POLL_S * 1000)
-                _process(work, await consumer.getmany(timeout_ms=wait_ms, max_records=RECORDS_AT_ONCE))
+                work.process_all(await consumer.getmany(timeout_ms=wait_ms, max_records=RECORDS_AT_ONCE))
                 if work.is_due():
                     await commit()
 
     asyncio.run(consume())
 
 
+def cached_jars() -> Path:
+    """The folder of the jars; it is complete or does not exist."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "zkgroup" / f"kafka-{RELEASE}"
+
+
+def _java(main: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    """Starts a class of the jars; its standard output is a pipe."""
+    command = [shutil.which("java") or "java", *SMALL_JVM, "-cp", f"{cached_jars()}/*", main, *arguments]
+    return launched("output", command, **options)
+
+
+def run_java(main: str, *arguments: str, source: bytes = b"") -> str:
+    """Runs a class; returns its output. Raises SourceError with the end of what it wrote on stderr."""
+    process = _java(main, *arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        out, err = process.communicate(source, CALL_S)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.communicate()
+        raise SourceError(f"java has not ended in {CALL_S:g} s") from None
+    if process.returncode:
+        raise SourceError(f"{main} ended with {process.returncode}: {_last_line(err or out)}")
+    return out.decode(errors="replace")
+
+
+def dump_segment(segment: Path) -> list[str]:
+    """The lines that Kafka's dump tool prints about a segment, or its error."""
+    words = ("--deep-iteration", "--print-data-log", "--files", str(segment))
+    try:
+        return run_java("kafka.tools.DumpLogSegments", *words).splitlines()
+    except SourceError as error:
+        return [str(error)]
+
+
+def _produce_java(bootstrap: str, topic: str, records: Sequence[ClientRecord]) -> None:
+    """The console producer, with gzip; it prints no offsets."""
+    words = f"--bootstrap-server {bootstrap} --topic {topic} {PRODUCE}".split()
+    run_java("kafka.tools.ConsoleProducer", *words, source=b"".join(b"%b\t%b\n" % one for one in records))
+
+
+def _consume_java(work: ClientWork) -> None:
+    """The console consumer: its output is read, and SIGTERM makes it commit and leave.
+
+    It does not report assignments: a record that does not follow the one before begins a new one.
+    """
+    words = f"--bootstrap-server {work.bootstrap} --topic {work.topic} --property print.key=true"
+    words += " --property print.partition=true --property print.offset=true"
+    words += f" --timeout-ms {work.idle_ms}" if work.idle_ms else ""
+    for name, value in (work.settings() | MEMBER).items():
+        words += f" --consumer-property {name}={value}"
+    pipes = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with _java("kafka.tools.ConsoleConsumer", *words.split(), **pipes) as process:
+        work.stop = process.terminate
+        if work.is_over():
+            process.terminate()
+        for line in process.stdout or ():
+            partition, offset, key, value = line.rstrip(b"\n").split(b"\t", 3)
+            number = int(partition.removeprefix(b"Partition:"))
+            work.process(number, int(offset.removeprefix(b"Offset:")), key, value)
+            if work.is_over():
+                process.terminate()
+        errors = process.stderr.read() if process.stderr else b""
+    if process.returncode and not work.is_over():
+        raise SourceError(f"the console consumer ended with {process.returncode}: {_last_line(errors)}")
+
+
+def _last_line(printed: bytes) -> str:
+    """The last line with something in it."""
+    lines = [line.strip() for line in printed.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "nothing was printed"
+
+
 @dataclass(frozen=True, slots=True)
-class PythonClient:
-    """A client for Python."""
+class KafkaClient:
+    """One of Kafka's clients."""
 
     name: str
-    """Of its package."""
-    module: str
-    produce: Callable[[str, str, Sequence[ClientRecord]], list[int]]
-    """Produces to partition 0 of a topic with acks=all, and returns the offsets."""
+    version: str
+    reason: str
+    """The reason why it takes no part; empty if it does."""
+    produce: Callable[[str, str, Sequence[ClientRecord]], list[int] | None]
+    """Produces to partition 0 of a topic with acks=all, and returns the offsets if it knows them."""
     consume: Callable[[ClientWork], None]
     """Consumes as a member until it is to leave."""
-
-    @property
-    def version(self) -> str:
-        return metadata.version(self.name)
-
-    @property
-    def reason(self) -> str:
-        """The reason why it takes no part; empty if it does."""
-        return "" if util.find_spec(self.module) else f"not installed: pip install {self.name}"
 
     def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
         """Reads so many records of a topic of one partition, by their offsets, in a group of its own."""
         found, until_s = dict[int, ClientRecord](), time.monotonic() + CALL_S
-        work = ClientWork(self.name, f"read-{self.name}", bootstrap, topic)
+        name = self.name.replace(" ", "-")
+        work = ClientWork(name, f"read-{name}", bootstrap, topic, idle_ms=int(CALL_S * 500))
         work.take = lambda at, key, value, token: found.update({at[1]: ClientRecord(key, value)})
         work.is_over = lambda: len(found) >= count or time.monotonic() > until_s
         self.consume(work)
         return found
 
 
-CLIENTS: Final = (
-    PythonClient("kafka-python", "kafka", _produce_kafka_python, _consume_kafka_python),
-    PythonClient("confluent-kafka", "confluent_kafka", _produce_confluent_kafka, _consume_confluent_kafka),
-    PythonClient("aiokafka", "aiokafka", _produce_aiokafka, _consume_aiokafka),
-)
+def python_clients() -> list[KafkaClient]:
+    """Those for Python, by the names of their packages."""
+    return [
+        _python_client("kafka-python", _produce_kafka_python, _consume_kafka_python),
+        _python_client("confluent-kafka", _produce_confluent_kafka, _consume_confluent_kafka),
+        _python_client("aiokafka", _produce_aiokafka, _consume_aiokafka),
+    ]
+
+
+def _python_client(package: str, *calls: Any) -> KafkaClient:
+    try:
+        return KafkaClient(package, metadata.version(package), "", *calls)
+    except metadata.PackageNotFoundError:
+        return KafkaClient(package, "", f"not installed: pip install {package}", *calls)
+
+
+def console_clients(reason: str = "") -> KafkaClient:
+    """Java's, which take no part if there is a reason."""
+    return KafkaClient(CONSOLE, RELEASE, reason, _produce_java, _consume_java)
+
+
+class KafkaJars:
+    """The jars of Kafka's tools, which Maven fetches meanwhile, where they are not there."""
+
+    def __init__(self) -> None:
+        """Starts Maven, if there is something to fetch."""
+        self.folder = cached_jars()
+        self.reason = ""
+        """The reason why there are none; empty while they are fetched, too."""
+        self._maven: tuple[subprocess.Popen[bytes], Path] | None = None
+        """Maven and its folder, until it is known how it has ended."""
+        self._began_s = time.monotonic()
+        needed = ["java"] if self.folder.is_dir() else ["java", "mvn"]
+        if missing := [name for name in needed if shutil.which(name) is None]:
+            self.reason = f"no {' and no '.join(missing)} on the PATH"
+        elif not self.folder.is_dir():
+            try:
+                self._fetch()
+            except OSError as error:
+                self.reason = f"its jars cannot be fetched: {error}"
+
+    def _fetch(self) -> None:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".fetch.", dir=self.folder.parent))
+        (scratch / "pom.xml").write_text(POM, encoding="utf-8")
+        maven = shutil.which("mvn") or "mvn"
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+        with (scratch / "log").open("wb") as log:
+            self._maven = launched("pid", command, cwd=scratch, stderr=log), scratch
+
+    @property
+    def is_fetching(self) -> bool:
+        return self._maven is not None and self._maven[0].poll() is None
+
+    def has_ended_in_time(self) -> bool:
+        """Returns whether Maven has ended; ends it where it takes too long."""
+        if self._maven is None:
+            return True
+        maven, scratch = self._maven
+        if self.is_fetching:
+            if time.monotonic() - self._began_s < MAVEN_S:
+                return False
+            self.reason = "Maven has not fetched Kafka's jars in time"
+        elif maven.returncode:
+            self.reason = f"Maven cannot fetch its jars: {_last_line((scratch / 'log').read_bytes())}"
+        elif not self.folder.exists():  # another process may have been faster
+            (scratch / "jars").rename(self.folder)
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Ends Maven, and removes its folder."""
+        if self._maven is not None:
+            (maven, scratch), self._maven = self._maven, None
+            maven.terminate()
+            maven.communicate()
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def serve(stopping: Stopping, client: str, work: ClientWork, output: str) -> None:
+    """A client as a member of the group, until SIGTERM, on which it leaves.
+
+    `client` is its name; `output` is the file for the processed records, one line each.
+    """
+    work.is_over = lambda: stopping.is_requested
+    stopping.stop = lambda: work.stop and work.stop()
+    with Path(output).open("ab", buffering=0) as file:
+        work.take = lambda at, key, value, token: file.write(processed_line(*at, value, token))
+        next(one for one in (*python_clients(), console_clients()) if one.name == client).consume(work)

@@ -19,8 +19,7 @@ from zkgroup.groups.verify import expected_ownership, group_state
 from zkgroup.history import HistoryFile
 from zkgroup.sources import BrokerSource
 
-PAUSE_EVERY = 10
-"""Records between two pauses: with one sleep per record the cost of the sleep itself would dominate."""
+PAUSE_EVERY = 10  # records between two pauses: one sleep for each would cost too much
 
 
 class MemberEventPrinter(RebalanceListener):

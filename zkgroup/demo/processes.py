@@ -104,7 +104,6 @@ class Child(subprocess.Popen[bytes]):
             raise MemberFailedError(f"{self.name} ended with exit code {self.returncode}: {log[-1]}")
 
     def kill(self) -> None:
-        """Sends SIGKILL, and waits for its end."""
         super().kill()
         self.wait(KILL_WAIT_S)
         self.fate = "killed"
@@ -140,7 +139,6 @@ class Stopping:
     """In a process of a demo: whether it is to end, by SIGTERM; then `stop` is called."""
 
     def __init__(self) -> None:
-        """Begins to listen."""
         self.is_requested = False
         self.stop: Callable[[], None] = lambda: None
         signal.signal(signal.SIGTERM, self._request)

@@ -33,12 +33,7 @@ from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
 Tone = Literal["plain", "good", "bad"]
 TICK_MS = 500
-FAST = 5_000
-"""Records per second of a member that waits for its producer."""
-VERIFY_S = 60.0
-"""Longest wait of `group verify --wait` for a state that is right."""
-TIMEOUT_S = 600.0
-"""Longest time for a whole run: far beyond what it needs, also on a slow machine."""
+TIMEOUT_S = 600.0  # longest time for a whole run: far beyond what it needs, also on a slow machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +67,6 @@ class DemoRun:
     opening: ClassVar[str] = "starting ZooKeeper"
     servers: ClassVar[int] = 1
     java: ClassVar[Sequence[str]] = ()
-    """Options of the servers' Java."""
     read_every_s: ClassVar[float] = 0.25
     partitions: ClassVar[int] = PARTITIONS
 
@@ -89,18 +83,16 @@ class DemoRun:
     children: list[Child] = field(default_factory=list)
     """Every process that was ever started."""
     members: list[Child] = field(default_factory=list)
-    """Those of ZooKeeper members."""
+    """The ZooKeeper members."""
     owned: OwnedGroup = field(default_factory=OwnedGroup)
-    """The group of the members, as it was read last."""
     problems: list[str] = field(default_factory=list)
-    """Problems that `group verify` found."""
+    """Of `group verify`."""
     events: list[ProgressEvent] = field(default_factory=list)
     headline: str = "starting"
     began_s: float = field(default_factory=time.monotonic)
     took_s: float = 0.0
     as_of: AsOf = field(init=False)
     reduction: Reduction = field(default_factory=lambda: reduce({}))
-    """The result of the members' work."""
     figures: Figures = field(default_factory=Figures)
     """Of the history that the members recorded."""
     overwritten: frozenset[int] = frozenset()
@@ -124,10 +116,10 @@ class DemoRun:
                 stack.callback(run.close)
                 run.open()
                 data = run.folder / "zookeeper"
-                own = EmbeddedZooKeeper(
+                zk = EmbeddedZooKeeper(
                     cls.servers, data_dir=data, tick_time_ms=TICK_MS, java_options=cls.java
                 )
-                run.zookeeper = options.zookeeper or stack.enter_context(own).address
+                run.zookeeper = options.zookeeper or stack.enter_context(zk).address
                 run.ensemble, run.admin = stack.enter_context(run.connected())
                 stack.callback(run.close)  # before the servers go
                 run.play()
@@ -243,12 +235,12 @@ class DemoRun:
         return time.monotonic()
 
     def start_member(
-        self, name: str, source: str | None = None, records_per_s: int = FAST, session_timeout_ms: int = 6_000
+        self, name: str, source: str | None = None, records_per_s: int = 5_000, session_ms: int = 6_000
     ) -> Child:
         """Starts a ZooKeeper member; for `source` see `zkgroup.demo.members.serve`."""
         settings = GroupSettings(  # short times, so that the demo fits into a minute
             consumer_id=name,
-            session_timeout_ms=session_timeout_ms,
+            session_timeout_ms=session_ms,
             server_tick_ms=TICK_MS if self.options.zookeeper is None else 2_000,
             auto_commit_interval_ms=500,
         )
@@ -275,7 +267,7 @@ class DemoRun:
         """Runs `group verify`."""
         self.problems += [
             f"{kind}{one.kind.value} {one.topic}:{one.partition} {one.detail}".strip()
-            for one in self.admin.verify_group(self.group, wait_s=VERIFY_S).problems
+            for one in self.admin.verify_group(self.group, wait_s=60.0).problems
         ]
 
     def stop_members(self) -> None:
@@ -301,8 +293,7 @@ class DemoRun:
     ) -> Iterator[CheckResult]:
         """The six statements about members, in the order in which the report prints them.
 
-        `lines` are the records of each partition. `least` is what the history must hold at least to prove
-        anything, by name of its figures.
+        `lines` are the records of each partition, `least` what the history has to hold to prove anything.
         """
         self.reduction = reduce(self.outputs(self.members), self.overwritten)
         yield from check_work(lines, self.reduction)
@@ -321,10 +312,7 @@ class DemoRun:
         gone = {one.name: "killed" for one in self.members if one.killed}
         gone |= {one.name: "its session ended" for one in self.members if one.reported["lost"]}
         repeated = self.reduction.repeated_by
-        parts = [
-            f"{count} of {member} ({gone.get(member, 'handed over cleanly')})"
-            for member, count in repeated.items()
-        ]
+        parts = [f"{n} of {one} ({gone.get(one, 'handed over cleanly')})" for one, n in repeated.items()]
         for number in sorted(self.overwritten):
             again = sum(count - 1 for place, count in self.reduction.repeated.items() if place[0] == number)
             parts.append(f"{again} of partition {number} (its offset was moved)")

@@ -14,14 +14,13 @@ from rich.text import Text
 
 from zkgroup.demo.run import DemoRun, ProgressEvent
 
-EVENT_LINES = 12
-"""Number of events on the screen at most."""
+EVENT_LINES = 12  # number of events on the screen at most
 COLORS = ("cyan", "magenta", "yellow", "green", "blue", "bright_cyan")
 _TONES = {"plain": "default", "good": "green", "bad": "bold red"}
 _STATES = dict.fromkeys(("stable", "serving", "running"), "green") | {"left": "dim", "suspended": "red"}
 _STATES |= dict.fromkeys(("killed", "paused", "lost"), "bold red")
-Cell: TypeAlias = RenderableType | tuple[str, str]
-"""What a table shows at one place; a text with its style."""
+Cell: TypeAlias = RenderableType | int | tuple[str | int, str]
+"""What a table shows at one place; a text or number with its style."""
 Row: TypeAlias = Sequence[Cell]
 
 
@@ -34,10 +33,8 @@ def frame(run: DemoRun, parts: Sequence[RenderableType], lines: int, width: int,
 def _headline(run: DemoRun, width: int) -> Table:
     """Command and headline, on the right the time, and the address where there is room."""
     text = Text.assemble((f"{run.command}  ", "bold"), (run.headline, "bold cyan"))
-    clock = f"{run.elapsed_s:4.1f} s"
-    address = f"ZooKeeper {run.zookeeper}   "
-    if text.cell_len + len(address) + len(clock) + 2 <= width:
-        clock = address + clock
+    clock, address = f"{run.elapsed_s:4.1f} s", f"ZooKeeper {run.zookeeper}   "
+    clock = address + clock if text.cell_len + len(address + clock) + 2 <= width else clock
     grid = Table.grid(expand=True)
     grid.add_column(no_wrap=True, overflow="ellipsis")
     grid.add_column(justify="right", no_wrap=True, min_width=len(clock))
@@ -58,7 +55,8 @@ def table(columns: str, rows: Iterable[Row], widths: Sequence[int] = (), gap: in
 
 
 def _drawn(cell: Cell) -> RenderableType:
-    return Text(*cell) if isinstance(cell, tuple) else cell
+    text, style = cell if isinstance(cell, tuple) else (cell, "")
+    return Text(str(text), style) if isinstance(text, str | int) else text
 
 
 def beside(cells: Iterable[Cell], gap: int = 2) -> Table:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.waiting import eventually
-from zkgroup.demo.kafka_tools import KafkaTools
+from zkgroup.demo.kafka_clients import KafkaJars
 
 ZKGROUP = str(Path(sys.executable).parent / "zkgroup")
 
@@ -23,16 +23,16 @@ def demo(*arguments: str, folder: Path, **environment: str) -> subprocess.Comple
     )
 
 
-def kafka_tools_are_there(folder: Path) -> bool:
+def kafka_tools_are_there() -> bool:
     """Whether Kafka's tools take part. Their jars are fetched first: how long Maven takes is not the demo's.
 
     With ZKGROUP_TEST_INTEROP=required (as in CI wherever Maven is installed) they have to.
     """
-    tools = KafkaTools(folder)
+    jars = KafkaJars()
     try:
-        eventually(lambda: not tools.is_fetching, what="Maven has ended")
-        tools.has_ended_in_time()
-        assert not tools.reason or os.environ.get("ZKGROUP_TEST_INTEROP") != "required", tools.reason
-        return not tools.reason
+        eventually(lambda: not jars.is_fetching, what="Maven has ended")
+        jars.has_ended_in_time()
+        assert not jars.reason or os.environ.get("ZKGROUP_TEST_INTEROP") != "required", jars.reason
+        return not jars.reason
     finally:
-        tools.close()
+        jars.close()

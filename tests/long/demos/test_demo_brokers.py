@@ -11,7 +11,7 @@ from tests.long.demos.demo_runs import demo, kafka_tools_are_there
 from tests.worlds.processes import violations
 from zkgroup.demo.cluster import values_in
 from zkgroup.demo.flight_data import bundled_lines
-from zkgroup.demo.kafka_tools import CONSOLE
+from zkgroup.demo.kafka_clients import CONSOLE
 from zkgroup.history import check_cluster
 from zkgroup.history.transactions import read_transactions
 from zkgroup.model import TopicPartition
@@ -19,7 +19,7 @@ from zkgroup.model import TopicPartition
 
 def test_demo_proves_that_no_record_was_lost(tmp_path: Path) -> None:
     """Every check of the whole demo holds, the exit code is 0, and --keep keeps the files of the proof."""
-    java = kafka_tools_are_there(tmp_path)
+    java = kafka_tools_are_there()
     done = demo("demo", "brokers", "--keep", "--format", "json", folder=tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@ def test_clients_share_a_group_through_every_fault(tmp_path: Path) -> None:
     """Every check of the whole demo holds, the exit code is 0, and no file is left."""
     files = tmp_path / "files"
     files.mkdir()
-    java = kafka_tools_are_there(tmp_path)
+    java = kafka_tools_are_there()
     done = demo("demo", "coordinator", "--format", "json", folder=files)
 
     assert done.returncode == 0, done.stdout + done.stderr

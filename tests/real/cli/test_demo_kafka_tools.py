@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import eventually, joined
-from zkgroup.demo import kafka_tools
-from zkgroup.demo.kafka_clients import ClientRecord
-from zkgroup.demo.kafka_tools import KafkaTools, cached_jars
+from tests.waiting import eventually
+from zkgroup.demo import kafka_clients
+from zkgroup.demo.kafka_clients import ClientRecord, KafkaJars, cached_jars, console_clients, run_java
 from zkgroup.errors import SourceError
 
 Install = Callable[[str, str], None]
@@ -23,7 +21,7 @@ cat pom.xml >/dev/null && mkdir "$out" && touch "$out/kafka.jar"
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Puts a shell script of a name on the PATH, on which nothing else is but sh and its tools."""
+    """Puts a shell script of a name on the PATH, on which nothing else is but sh and its jars."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("sh", "mkdir", "touch", "sleep", "cat"):
@@ -39,20 +37,20 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[[], KafkaTools]]:
-    """Makes the tools of a demo."""
-    tools: list[KafkaTools] = []
+def made() -> Iterator[Callable[[], KafkaJars]]:
+    """Makes the jars of a demo."""
+    jars: list[KafkaJars] = []
 
-    def make() -> KafkaTools:
-        tools.append(KafkaTools(tmp_path))
-        return tools[-1]
+    def make() -> KafkaJars:
+        jars.append(KafkaJars())
+        return jars[-1]
 
     yield make
-    for one in tools:
+    for one in jars:
         one.close()
 
 
-def test_what_is_missing_is_named(install: Install, made: Callable[[], KafkaTools]) -> None:
+def test_what_is_missing_is_named(install: Install, made: Callable[[], KafkaJars]) -> None:
     """Maven is not needed once its jars are there."""
     assert made().reason == "no java and no mvn on the PATH"
     cached_jars().mkdir(parents=True)
@@ -61,55 +59,54 @@ def test_what_is_missing_is_named(install: Install, made: Callable[[], KafkaTool
     assert made().reason == ""
 
 
-def test_maven_fetches_once(install: Install, made: Callable[[], KafkaTools]) -> None:
+def test_maven_fetches_once(install: Install, made: Callable[[], KafkaJars]) -> None:
     """Into a folder that is complete or not there."""
     install("java", "")
     install("mvn", FETCHING)
-    tools = made()
-    eventually(tools.has_ended_in_time, what="Maven has ended")
+    jars = made()
+    eventually(jars.has_ended_in_time, what="Maven has ended")
 
-    assert tools.reason == ""
-    assert [path.name for path in tools.jars.iterdir()] == ["kafka.jar"]
-    assert [path.name for path in tools.jars.parent.iterdir()] == [tools.jars.name]
+    assert jars.reason == ""
+    assert [path.name for path in jars.folder.iterdir()] == ["kafka.jar"]
+    assert [path.name for path in jars.folder.parent.iterdir()] == [jars.folder.name]
     assert not made().is_fetching
 
 
-def test_maven_that_fails_is_a_reason(install: Install, made: Callable[[], KafkaTools]) -> None:
+def test_maven_that_fails_is_a_reason(install: Install, made: Callable[[], KafkaJars]) -> None:
     """With the last line that it printed, and nothing is left in the cache."""
     install("java", "")
     install("mvn", "echo no route; echo '[ERROR] it is offline'; exit 1")
-    tools = made()
-    eventually(tools.has_ended_in_time, what="Maven has ended")
+    jars = made()
+    eventually(jars.has_ended_in_time, what="Maven has ended")
 
-    assert tools.reason == "Maven cannot fetch its jars: [ERROR] it is offline"
-    assert list(tools.jars.parent.iterdir()) == []
+    assert jars.reason == "Maven cannot fetch its jars: [ERROR] it is offline"
+    assert list(jars.folder.parent.iterdir()) == []
 
 
 def test_maven_that_takes_too_long_is_ended(
-    install: Install, made: Callable[[], KafkaTools], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    install: Install, made: Callable[[], KafkaJars], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its process ends, and its folder is removed."""
     install("java", "")
     install("mvn", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
-    tools = made()
+    jars = made()
     number = int(eventually((tmp_path / "pid").read_text, ignoring=(FileNotFoundError,)))
-    assert not tools.has_ended_in_time()
-    monkeypatch.setattr(kafka_tools, "MAVEN_S", 0.0)
+    assert not jars.has_ended_in_time()
+    monkeypatch.setattr(kafka_clients, "MAVEN_S", 0.0)
 
-    assert tools.has_ended_in_time()
+    assert jars.has_ended_in_time()
 
     assert not Path(f"/proc/{number}").exists()
-    assert tools.reason == "Maven has not fetched Kafka's jars in time"
-    assert list(tools.jars.parent.iterdir()) == []
+    assert jars.reason == "Maven has not fetched Kafka's jars in time"
+    assert list(jars.folder.parent.iterdir()) == []
 
 
-def test_console_clients_are_run_by_their_classes(
-    install: Install, made: Callable[[], KafkaTools], tmp_path: Path
-) -> None:
-    """The producer reads keys and values; the consumer prints offset, key and value, with tabs between."""
+def test_console_clients_are_run_by_their_classes(install: Install, tmp_path: Path) -> None:
+    """The producer reads keys and values; the consumer prints its records with tabs between."""
     cached_jars().mkdir(parents=True)
-    install("java", f'echo "$@" >{tmp_path}/words; cat >{tmp_path}/input; printf "Offset:5\\tk\\tv 1\\n"')
-    console = made()
+    record = "Partition:0\\tOffset:5\\tk\\tv 1\\n"
+    install("java", f'echo "$@" >{tmp_path}/words; cat >{tmp_path}/input; printf "{record}"')
+    console = console_clients()
     console.produce("h:1", "t", [ClientRecord(b"k", b"v 1"), ClientRecord(b"k", b"v 2")])
     produced = (tmp_path / "words").read_text()
 
@@ -120,33 +117,9 @@ def test_console_clients_are_run_by_their_classes(
     assert "kafka.tools.ConsoleConsumer --bootstrap-server h:1" in (tmp_path / "words").read_text()
 
 
-def test_class_that_fails_is_an_error(install: Install, made: Callable[[], KafkaTools]) -> None:
+def test_class_that_fails_is_an_error(install: Install) -> None:
     """With the end of what it wrote on stderr."""
     cached_jars().mkdir(parents=True)
-    install("java", "echo out; echo 'Exception: no brokers' >&2; exit 3")
+    install("java", "cat >/dev/null; echo out; echo 'Exception: no brokers' >&2; exit 3")
     with pytest.raises(SourceError, match=r"^kafka\.Tool ended with 3: Exception: no brokers$"):
-        made().run("kafka.Tool")
-
-
-def test_closing_ends_a_class_that_runs(
-    install: Install, made: Callable[[], KafkaTools], tmp_path: Path
-) -> None:
-    """The thread that waits for it gets an error."""
-    cached_jars().mkdir(parents=True)
-    install("java", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
-    tools = made()
-    errors: list[SourceError] = []
-
-    def run() -> None:
-        with pytest.raises(SourceError) as caught:
-            tools.run("kafka.Tool")
-        errors.append(caught.value)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    number = int(eventually((tmp_path / "pid").read_text, ignoring=(FileNotFoundError,)))
-    tools.close()
-    joined(thread)
-
-    assert "kafka.Tool ended with" in str(errors[0])
-    assert not Path(f"/proc/{number}").exists()
+        run_java("kafka.Tool")

@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from zkgroup.demo import kafka_clients
-from zkgroup.demo.kafka_clients import ClientRecord
+from zkgroup.demo.kafka_clients import ClientRecord, python_clients
 from zkgroup.testing import KafkaCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -19,7 +18,7 @@ def test_every_client_reads_what_each_has_produced(
     """Each returns the offsets of its records, and all read the same."""
     caplog.set_level(logging.CRITICAL)
     kafka_cluster.create_topic("t")
-    clients = [one for one in kafka_clients.CLIENTS if not one.reason]
+    clients = [one for one in python_clients() if not one.reason]
     log: dict[int, ClientRecord] = {}
     for client in clients:
         records = [ClientRecord(client.name.encode(), b"value %d" % number) for number in range(40)]
