@@ -9,9 +9,9 @@ from zkgroup.audit.findings.engine import ALL_RULES
 from zkgroup.audit.findings.rules import AnyRule, WholeRule
 
 NEEDS = {
-    ("snapshot",): "a snapshot is enough",
+    ("tree",): "a snapshot is enough",
     ("log",): "a log",
-    ("snapshot", "log"): "snapshot and log",
+    ("tree", "log"): "snapshot and log",
 }
 
 

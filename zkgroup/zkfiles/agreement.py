@@ -51,7 +51,7 @@ class Held(NamedTuple):
     def without(self, numbers: Sequence[int]) -> Held:
         return self._replace(places=np.delete(self.places, numbers, axis=1))
 
-    def decoded(self, number: int) -> Transaction:
+    def decode(self, number: int) -> Transaction:
         """The record with a number as an object. Raises JuteError."""
         start, end, _ = self.places[:, number].tolist()
         return transaction_of(self.data, start + FRAME.size, end, self.base + start)
@@ -59,7 +59,7 @@ class Held(NamedTuple):
     def transaction(self, number: int) -> Transaction | None:
         """The record with a number as an object; None, and noted, for one that no server writes."""
         try:
-            return self.decoded(number)
+            return self.decode(number)
         except JuteError as error:
             self.note(number, error)
             return None
@@ -114,7 +114,7 @@ class Piece:
         numbers = np.arange(len(held.zxids))
         for number in (numbers if wanted is None else numbers[np.isin(held.zxids, wanted)]).tolist():
             try:
-                transaction = held.decoded(number)
+                transaction = held.decode(number)
             except JuteError as error:
                 self._note(number, error)
             else:
@@ -223,15 +223,15 @@ def _agreed(ensemble: EnsembleFiles, parts: dict[int, Held]) -> Iterator[Piece]:
         yield _piece(parts)
         return
     zxids = np.unique(np.concatenate([held.zxids for held in parts.values()]))
-    who = np.zeros(len(zxids), np.int64)
+    have = np.zeros(len(zxids), np.int64)
     for place, held in enumerate(parts.values()):
-        who[np.searchsorted(zxids, held.zxids)] |= 1 << place
+        have[np.searchsorted(zxids, held.zxids)] |= 1 << place
     decided: list[Transaction] = []
-    for begin, end in pairwise([0, *(np.flatnonzero(np.diff(who)) + 1).tolist(), len(zxids)]):
+    for begin, end in pairwise([0, *(np.flatnonzero(np.diff(have)) + 1).tolist(), len(zxids)]):
         some = {
             number: held.some(*np.searchsorted(held.zxids, zxids[[begin, end - 1]] + [0, 1]).tolist())
             for place, (number, held) in enumerate(parts.items())
-            if who[begin] >> place & 1
+            if have[begin] >> place & 1
         }
         if end - begin >= _FEW and _is_taken(ensemble, some):
             if decided:
@@ -271,4 +271,4 @@ def _decided(ensemble: EnsembleFiles, some: dict[int, Held], number: int) -> Tra
         for server, held in some.items()
         if (transaction := held.transaction(number)) is not None
     ]
-    return ensemble.judged(holders) if holders else None
+    return ensemble.chosen(holders) if holders else None

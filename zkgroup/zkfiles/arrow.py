@@ -236,7 +236,7 @@ def numbers(values: Any, type_: ColumnType, present: Any = None) -> Any:
     return pa.Array.from_buffers(_STORED[type_], len(values), [_bits(present), pa.py_buffer(values)])
 
 
-def pieces(raw: bytes, bounds: Any, type_: ColumnType, present: Any = None) -> Any:
+def slices(raw: bytes, bounds: Any, type_: ColumnType, present: Any = None) -> Any:
     """An array of slices of one buffer, in its order and without overlaps; texts are UTF-8.
 
     `bounds` are 32-bit numbers: start and end of the first slice, of the second, and so on.

@@ -26,9 +26,9 @@ from zkgroup.zkfiles.arrow import (
     coded,
     numbers,
     of_values,
-    pieces,
     same,
     select,
+    slices,
 )
 from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk, kernel
 from zkgroup.zkfiles.jute import OPEN_ACL, JuteError, acl_at, transaction_of
@@ -294,15 +294,15 @@ def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
         else _filled(chunk, column, values[column.name], present.get(column.name), count, acls)
         for column in wanted.columns
     }
-    told = None if left_out is None else Records(rows, *(each[:records] for each in of_records))
-    return Taken(until, Batch(wanted.columns, arrays, told, is_plain=True), bool(is_past))
+    of_all = None if left_out is None else Records(rows, *(each[:records] for each in of_records))
+    return Taken(until, Batch(wanted.columns, arrays, of_all, is_plain=True), bool(is_past))
 
 
 def _filled(chunk: LogChunk, column: Column, values: Any, present: Any, count: int, acls: bytes) -> Any:
     """The first rows of a column. `acls` has the places of the ACLs with the codes from 2 on."""
     is_there = None if present is None or present[:count].all() else present[:count]
     if column.name in _PIECES:
-        return pieces(chunk.data, values[: 2 * count], column.type, is_there)
+        return slices(chunk.data, values[: 2 * count], column.type, is_there)
     values = values[:count]
     if column.name == "op":
         return coded(values, _OPS, column.type)

@@ -129,7 +129,7 @@ class EnsembleFiles:
             yield from self.servers[0].transactions(from_zxid, to_zxid)
             return
         for holders in _joined([each.transactions(from_zxid, to_zxid) for each in self.servers]):
-            transaction = self.judged(holders)
+            transaction = self.chosen(holders)
             if transaction is not None:
                 yield transaction
 
@@ -142,7 +142,7 @@ class EnsembleFiles:
                 _require_same_ensemble(other, server)
         self._is_checked = True
 
-    def judged(self, holders: Sequence[_Holder]) -> Transaction | None:
+    def chosen(self, holders: Sequence[_Holder]) -> Transaction | None:
         """The record of a zxid that counts, among those of servers, each with the server's number.
 
         None where the ensemble went on without it.

@@ -185,23 +185,23 @@ class Account:
     @property
     def detail(self) -> str:
         """The text about the reasons why the tree is not exact; empty where it is."""
-        told = [hole.text for hole in self.holes]
+        why = [hole.text for hole in self.holes]
         if self.is_in_doubt:
-            told.append(
+            why.append(
                 f"the tree's digest is not the one that {self.snapshot} ends with: "
                 "it has one transaction more, or is wrong"
             )
         elif not self.is_whole:
-            told.append(f"{self.snapshot} was still being written, so it has some of what came later")
+            why.append(f"{self.snapshot} was still being written, so it has some of what came later")
         elif not self.is_sure:
-            told.append(f"{self.snapshot} does not say at which zxid it was complete")
+            why.append(f"{self.snapshot} does not say at which zxid it was complete")
         if self.undecided:
-            told.append(f"servers have different records at {self.undecided[0]:#x}, and none is that of most")
+            why.append(f"servers have different records at {self.undecided[0]:#x}, and none is that of most")
         if self.first_bad_zxid is not None:
-            told.append(f"the tree's digest is another than the servers' from {self.first_bad_zxid:#x} on")
+            why.append(f"the tree's digest is another than the servers' from {self.first_bad_zxid:#x} on")
         if not self.is_certain:
-            told.append("the last of it may never have been committed")
-        return "; ".join(told)
+            why.append("the last of it may never have been committed")
+        return "; ".join(why)
 
 
 class PastTree(NamedTuple):

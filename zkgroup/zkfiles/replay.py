@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zkgroup.zkfiles.arrow import Batch
     from zkgroup.zkfiles.column_replay import ColumnReplay
 
-    _Decoded = tuple[Piece, Sequence[Batch]]
+    _PieceRows = tuple[Piece, Sequence[Batch]]
     """A piece of a history, with its rows."""
 
 FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
@@ -131,7 +131,7 @@ def empty_base() -> Base:
     return Base(Tree(), 0, 0, is_sure=True, snapshot=None)
 
 
-def told_digest(candidate: SnapshotCandidate) -> tuple[int, TreeDigest] | None:
+def end_digest(candidate: SnapshotCandidate) -> tuple[int, TreeDigest] | None:
     """The digest that a snapshot ends with, and its zxid; None where it has none to compare.
 
     Reads the file to its end without keeping it; raises as `load` does.
@@ -146,13 +146,13 @@ def load(candidate: SnapshotCandidate, *, digests: bool = True) -> Base:
     tree = Tree.from_znodes(reader.znodes(), zxid=file.zxid, digests=digests)
     tree.sessions.update(reader.sessions)
     end = reader.end
-    told = _told_end(candidate, end)
-    exact_from = file.zxid if told is None else told
-    if told is None or end.window_end(file.zxid) is not None:
+    end_zxid = _window_end(candidate, end)
+    exact_from = file.zxid if end_zxid is None else end_zxid
+    if end_zxid is None or end.window_end(file.zxid) is not None:
         # A server changes the tree before it counts a transaction, so it can write one more than it says.
         exact_from = max(exact_from, tree.newest_zxid())
     digest_zxid, digest = _usable(candidate, end) or (0, None)
-    return Base(tree, file.zxid, exact_from, told is not None, file.path, digest, digest_zxid)
+    return Base(tree, file.zxid, exact_from, end_zxid is not None, file.path, digest, digest_zxid)
 
 
 def likely_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
@@ -162,7 +162,7 @@ def likely_doubt(candidate: SnapshotCandidate, zxid: int) -> str | None:
     as `likely_end` does.
     """
     end = likely_end(candidate.file.path)
-    return None if end is None else _doubt(candidate.file.path, _told_end(candidate, end), zxid)
+    return None if end is None else _doubt(candidate.file.path, _window_end(candidate, end), zxid)
 
 
 def _doubt(snapshot: Path | None, exact_from: int | None, zxid: int) -> str | None:
@@ -179,12 +179,12 @@ def _usable(candidate: SnapshotCandidate, end: SnapshotEnd) -> tuple[int, TreeDi
     return (zxid, digest) if zxid and zxid >= candidate.zxid else None
 
 
-def _told_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:
+def _window_end(candidate: SnapshotCandidate, end: SnapshotEnd) -> int | None:
     """The end of the window, from the file or the names of others; None where neither has it."""
-    told = end.window_end(candidate.zxid)
-    if told is None and candidate.zxid == 0:
+    end_zxid = end.window_end(candidate.zxid)
+    if end_zxid is None and candidate.zxid == 0:
         return 0  # written at the first start, before any client could connect
-    return candidate.next_zxid if told is None else told
+    return candidate.next_zxid if end_zxid is None else end_zxid
 
 
 class Taker(Protocol):
@@ -222,7 +222,7 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
     from zkgroup.zkfiles.columns import Wanted
 
     wanted, stretches = Wanted(select(LOG, COLUMNS)), _Stretches(taker)
-    waiting: list[_Decoded] = []
+    waiting: list[_PieceRows] = []
     rows = 0
     for piece in pieces(ensemble, first, to_zxid):
         batches = list(piece.batches(wanted))
@@ -257,7 +257,7 @@ class _Stretches:
         if self._columns is not None:
             self._columns.settle()
 
-    def give(self, some: Sequence[_Decoded]) -> None:
+    def give(self, some: Sequence[_PieceRows]) -> None:
         """Gives all in columns; where that is refused, each half, and a single piece record by record."""
         if not some or self._is_taken(some):
             return
@@ -270,7 +270,7 @@ class _Stretches:
         self.give(some[:half])
         self.give(some[half:])
 
-    def _is_taken(self, some: Sequence[_Decoded]) -> bool:
+    def _is_taken(self, some: Sequence[_PieceRows]) -> bool:
         from zkgroup.zkfiles.column_replay import ColumnReplay, OddRowsError
 
         if not all(batches for _, batches in some):

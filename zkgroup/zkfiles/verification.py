@@ -34,9 +34,9 @@ from zkgroup.zkfiles.replay import (
     begins_with_nothing,
     candidates,
     empty_base,
+    end_digest,
     load,
     replay,
-    told_digest,
 )
 from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Compared, Tree, next_version
@@ -236,7 +236,7 @@ class _Run:
         if self._base is None:
             self._check(candidate, None, "records before it are missing")
             return
-        digest = told_digest(candidate)
+        digest = end_digest(candidate)
         if digest is not None:
             self._pend(_Pending(candidate, digest[0], digest=digest[1].value))
             return

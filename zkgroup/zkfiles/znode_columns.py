@@ -29,9 +29,9 @@ from zkgroup.zkfiles.arrow import (
     Numbers,
     coded,
     numbers,
-    pieces,
     same,
     select,
+    slices,
 )
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.files import MAX_RECORD_BYTES
@@ -177,7 +177,7 @@ def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[
     buffer, base, places = run
     first = 0
     if prefix:
-        paths = pieces(buffer.raw, places[:2].T.astype(np.int32).reshape(-1), "binary")
+        paths = slices(buffer.raw, places[:2].T.astype(np.int32).reshape(-1), "binary")
         places = places[:, pc.starts_with(paths, prefix).to_numpy(zero_copy_only=False)]
     if not buffer.are_ascii(places[0], places[1]):
         for number, (start, path_end, data_end) in enumerate(places.T.tolist()):
@@ -201,9 +201,9 @@ def _end_zxid(reader: SnapshotReader) -> int | None:
 
     It is read from the last bytes of a plain file, if they look right, and compared behind the znodes.
     """
-    told = likely_end(reader.path)
-    if told is not None:
-        return told.window_end(reader.zxid)
+    likely = likely_end(reader.path)
+    if likely is not None:
+        return likely.window_end(reader.zxid)
     try:
         return reader.end_zxid
     except DamagedFileError:
@@ -229,13 +229,13 @@ def _find(data: bytes, base: int) -> _ZnodeRun | None:
 def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
     """The places that lead from the first one to the next and on, as some only look like znodes."""
     breaks = np.append(np.flatnonzero(~linked), len(starts) - 1)
-    pieces, first = [], 0
+    runs, first = [], 0
     while True:
         last = int(breaks[np.searchsorted(breaks, first)])
-        pieces.append(np.arange(first, last + 1))
+        runs.append(np.arange(first, last + 1))
         first = int(np.searchsorted(starts, following[last]))
         if first <= last or first >= len(starts) or starts[first] != following[last]:
-            return np.concatenate(pieces)
+            return np.concatenate(runs)
 
 
 def _places(buffer: _Numbered) -> Numbers:
@@ -274,19 +274,19 @@ class _ZnodeColumns:
             return numbers(self._stats[name].astype(np.int32), of.type)
         return getattr(self, f"_{name}")(of)
 
-    def _pieces(self, of: Column, starts: Numbers, ends: Numbers, present: Numbers | None = None) -> Any:
+    def _slices(self, of: Column, starts: Numbers, ends: Numbers, present: Numbers | None = None) -> Any:
         bounds = np.stack((starts, ends), axis=1).astype(np.int32).reshape(-1)
-        return pieces(self._buffer.raw, bounds, of.type, present)
+        return slices(self._buffer.raw, bounds, of.type, present)
 
     def _path(self, of: Column) -> Any:
-        return self._pieces(of, self._starts, self._path_ends)
+        return self._slices(of, self._starts, self._path_ends)
 
     def _parent(self, of: Column) -> Any:
         ends = np.maximum(self._buffer.slashes[self._last_slashes], self._starts + 1)
-        return self._pieces(of, self._starts, ends, None if self._has_parent.all() else self._has_parent)
+        return self._slices(of, self._starts, ends, None if self._has_parent.all() else self._has_parent)
 
     def _name(self, of: Column) -> Any:
-        return self._pieces(of, self._buffer.slashes[self._last_slashes] + 1, self._path_ends)
+        return self._slices(of, self._buffer.slashes[self._last_slashes] + 1, self._path_ends)
 
     def _depth(self, of: Column) -> Any:
         before = np.searchsorted(self._buffer.slashes, self._starts) - 1
@@ -296,7 +296,7 @@ class _ZnodeColumns:
     def _data(self, of: Column) -> Any:
         is_there = self._buffer.ints(self._path_ends) >= 0
         present = None if is_there.all() else is_there
-        return self._pieces(of, self._path_ends + INT.size, self._data_ends, present)
+        return self._slices(of, self._path_ends + INT.size, self._data_ends, present)
 
     def _data_length(self, of: Column) -> Any:
         return numbers((self._data_ends - self._path_ends - INT.size).astype(np.int32), of.type)

@@ -92,8 +92,8 @@ def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
 def test_what_the_input_is_not_enough_for_is_named() -> None:
     """One tree answers what a snapshot can; the others say what they lack."""
     tree = OneTree(ExportHeader(time_ms=None, source="", zxid_before=5, zxid_after=5), tuple)
-    needs_tree = _rule(bare, needs=("snapshot",))
-    of_files = WholeRule(find=whole, question="?", act="", needs=("snapshot",))
+    needs_tree = _rule(bare, needs=("tree",))
+    of_files = WholeRule(find=whole, question="?", act="", needs=("tree",))
 
     skipped = audit(tree, [_rule(), needs_tree, of_files]).skipped
 

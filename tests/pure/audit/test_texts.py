@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.worlds.audit_log import AuditLog
-from zkgroup.audit.inputs.facts import only_group, server_of, who
+from zkgroup.audit.inputs.facts import client, only_group, server_of
 from zkgroup.model.text import counted, duration_text, hex_session
 from zkgroup.znodes.paths import subtree_text
 
@@ -59,9 +59,9 @@ def test_a_session_is_named_by_what_it_registered() -> None:
         log.join("g", f"g_{number}", 3)
     facts = log.facts()
 
-    assert who(facts, 1) == "member g_a, member h_a (session 0x1)"
-    assert who(facts, 1, "h") == "member h_a (session 0x1)"
-    assert who(facts, 2, "h") == "broker 7 (session 0x2)"
-    assert who(facts, 3) == "member g_0, member g_1, member g_2 and 2 more (session 0x3)"
-    assert who(facts, 4) == "session 0x4"
+    assert client(facts, 1) == "member g_a, member h_a (session 0x1)"
+    assert client(facts, 1, "h") == "member h_a (session 0x1)"
+    assert client(facts, 2, "h") == "broker 7 (session 0x2)"
+    assert client(facts, 3) == "member g_0, member g_1, member g_2 and 2 more (session 0x3)"
+    assert client(facts, 4) == "session 0x4"
     assert (only_group(facts, 1), only_group(facts, 2), only_group(facts, 3)) == (None, None, "g")

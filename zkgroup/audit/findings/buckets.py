@@ -97,7 +97,7 @@ class TemporaryTables:
 
     def __init__(self) -> None:
         self._file = TemporaryFile(prefix="zkgroup-")  # noqa: SIM115
-        self._pieces: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._documents: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         """The places and sizes of the documents of each name."""
         self.size = 0
         """The bytes of all documents."""
@@ -114,7 +114,7 @@ class TemporaryTables:
                 f"{gettempdir()}: cannot keep the rows of a long history there: {error.strerror}; "
                 "TMPDIR names another folder"
             ) from error
-        self._pieces[name].append((self.size, len(content)))
+        self._documents[name].append((self.size, len(content)))
         self.size += len(content)
 
     def read(self, name: str, codes: Sequence[str] = ()) -> list[Any]:
@@ -124,7 +124,7 @@ class TemporaryTables:
             codes: columns that come as codes of their different values.
         """
         found = []
-        for at, size in self._pieces[name]:
+        for at, size in self._documents[name]:
             self._file.seek(at)
             content = self._file.read(size)
             if len(content) < size:

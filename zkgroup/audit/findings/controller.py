@@ -22,7 +22,16 @@ from zkgroup.audit.findings.cluster import (
 )
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, is_alive, runs
 from zkgroup.audit.inputs.events import ADMIN, BY_DECISION, CONTROLLER, Event, Key
-from zkgroup.audit.inputs.facts import DataChange, Facts, Life, brokers_of, change_at, decoded, life_at, who
+from zkgroup.audit.inputs.facts import (
+    DataChange,
+    Facts,
+    Life,
+    brokers_of,
+    change_at,
+    client,
+    decoded,
+    life_at,
+)
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
@@ -142,14 +151,14 @@ def controller_epoch_gap(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
             yield change_finding("controller_epoch_gap", "error", event, event, detail)
             continue
         if before is not None and value.epoch != before + 1 and not event.seed:
-            detail = f"epoch {value.epoch} follows {before}, by {who(facts, event.session)}"
+            detail = f"epoch {value.epoch} follows {before}, by {client(facts, event.session)}"
             yield change_finding("controller_epoch_gap", "error", event, event, detail)
         before = value.epoch
     for life in _elections(rows, facts):
         won, until = begin_of(life), end_of(life)
         ms = lasted_ms(won, until, facts)
         if ms > bounds["raise_ms"] and not _raised(life, facts):
-            held = f"{who(facts, won.session)} held /controller for {duration_text(ms)}"
+            held = f"{client(facts, won.session)} held /controller for {duration_text(ms)}"
             detail = f"{held} and never raised the epoch"
             yield change_finding("controller_epoch_gap", "warning", won, until, detail)
 
@@ -189,7 +198,7 @@ def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Boun
         by_hand = place.kind == "admin" and not _is_of_broker(event.session, facts)
         if why is None or (by_hand and life_at(facts.controllers, event.zxid) is None):
             continue  # while there is no controller, tools delete requests themselves
-        detail = f"{what}, by {who(facts, event.session)}, while {why}"
+        detail = f"{what}, by {client(facts, event.session)}, while {why}"
         severity: Severity = "warning" if by_hand else "error"
         topic = None if partition is None else place.name
         yield Finding.at("deposed_controller_write", severity, event, detail, (None, topic, partition))
@@ -288,7 +297,7 @@ def _is_of_broker(session: int, facts: Facts) -> bool:
 
 @Rule(
     question="Which reassignments do not end, and which ended with the partition somewhere else?",
-    needs=("snapshot", "log"),
+    needs=("tree", "log"),
     act="Standing: a replica that it moves to does not come into sync; start its broker, or `zkgroup reassign"
     " cancel`. Without an entry: delete the znode, no controller of 0.8.2.2 will. Given up: a controller of"
     " 0.8.2.2 drops what it cannot do when it takes over, and the partition keeps the replicas of both"
@@ -371,7 +380,7 @@ def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:
 
 @Rule(
     question="Which topics should have been deleted long ago?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="A controller deletes a topic once every broker of its replica lists is up and none of its partitions"
     " is being moved: start those brokers, or finish the move. Brokers with `delete.topic.enable=false`, the"
     " default of 0.8.2.2, never do it.",

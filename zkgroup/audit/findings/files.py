@@ -148,7 +148,7 @@ class _Seen(NamedTuple):
 @WholeRule(
     severity="info",
     question="How did the tree grow from one snapshot to the next, and where?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="A subtree that only grows will one day be too big: see `znode_bloat` for where, `dead_group` for"
     " groups that can go.",
     bounds={"depth": 1},
@@ -335,7 +335,7 @@ _DOUBTS_MAX = 20
 @WholeRule(
     severity="error",
     question="Does a replay of the files give the trees that the servers had?",
-    needs=("snapshot", "log"),
+    needs=("tree", "log"),
     act="From the first such zxid on the files do not show what happened, and what other findings report"
     " of later times may be wrong. A damaged or edited file, a log of another server among them, or a server"
     " whose memory is not that of the others: compare the servers' folders, and"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
 from zkgroup.audit.inputs.events import BY_SUBTREE, SET, SET_ACL, Event, Key, Keys
-from zkgroup.audit.inputs.facts import Facts, who
+from zkgroup.audit.inputs.facts import Facts, client
 from zkgroup.model.text import counted
 from zkgroup.zkfiles.records import Acl, epoch_of
 from zkgroup.znodes.brokers import broker_ids_path, brokers_path, topics_path
@@ -73,7 +73,7 @@ ACLS: Final = Keys("acl", _protected)
 @Rule(
     question="Which znodes and lists of children come near to the megabyte that one answer may have, and"
     " which subtrees are large?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="Beyond `jute.maxbuffer` (1 MB) clients lose their connection when they read it. Delete dead groups"
     " and topics (dead_group); fewer, or shorter, names below one parent.",
     keys=BY_SUBTREE,
@@ -210,7 +210,7 @@ def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
         detail = (
             f"{area}: {counted(len(part), 'operation')},"
             f" {counted(int(tables.sizes(part).sum()), 'byte')} in the busiest minute, {most} of them by"
-            f" {who(tables.facts, session)}; {counted(hot, 'minute')} like it{more}"
+            f" {client(tables.facts, session)}; {counted(hot, 'minute')} like it{more}"
         )
         group = path_kind(area).name if area.startswith(f"{consumers_path()}/") else None
         yield Finding.between(
@@ -220,7 +220,7 @@ def write_hot_spot(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
 
 @Rule(
     question="May any client change znodes below /brokers and /consumers, and who changed ACLs?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="Kafka before 0.9 leaves everything open; then the network has to keep others out. Where a part is"
     " closed and a part open, run Kafka's ZkSecurityMigrator, or close what is named.",
     keys=ACLS,

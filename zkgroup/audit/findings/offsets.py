@@ -18,7 +18,7 @@ from zkgroup.audit.inputs.events import (
     Key,
     partition_of,
 )
-from zkgroup.audit.inputs.facts import Facts, decoded, is_member, members_of, who
+from zkgroup.audit.inputs.facts import Facts, client, decoded, is_member, members_of
 from zkgroup.model.text import counted, duration_text
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import offsets_path
@@ -47,16 +47,16 @@ def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
         if write is None or not write.is_commit:
             continue
         if write.falls:
-            severity, why = _judge_regression(write, group, facts)
+            severity, why = _rate_regression(write, group, facts)
             before = ""
             if last_writer not in (None, event.session):
-                before = f"; before it wrote {who(facts, last_writer or 0, group)}"
-            detail = f"{write.previous} -> {write.offset} by {who(facts, event.session, group)}{before}{why}"
+                before = f"; before it wrote {client(facts, last_writer or 0, group)}"
+            detail = f"{_moved(write)} by {client(facts, event.session, group)}{before}{why}"
             yield Finding.at("offset_regression", severity, event, detail, partition_of(key))
         last_writer = event.session
 
 
-def _judge_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
+def _rate_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
     if write.event.zxid in facts.operator_acts.get(group, ()):
         return "info", "; an operator's reset, by its marker"
     if write.holder is None and not is_member(facts, group, write.event.session):
@@ -82,16 +82,16 @@ def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
             continue
         if write.holder is not None and write.holder.session == event.session:
             continue
-        severity, why = _judge_zombie(write, group, facts)
-        detail = f"{_moved(write)} by {who(facts, event.session, group)}, but {why}"
+        severity, why = _rate_zombie(write, group, facts)
+        detail = f"{_moved(write)} by {client(facts, event.session, group)}, but {why}"
         yield Finding.at("zombie_commit", severity, event, detail, partition_of(key))
 
 
-def _judge_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
+def _rate_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
     holder = write.holder
     owned = "no member owned it"
     if holder is not None:
-        owned = f"{holder.thread!r} of {who(facts, holder.session, group)} owned it"
+        owned = f"{holder.thread!r} of {client(facts, holder.session, group)} owned it"
         if any(holder.is_of(name) for _, name in members_of(facts, write.event.session, group)):
             owned += ": the same member, but another session"
     if write.event.zxid in facts.operator_acts.get(group, ()):
@@ -153,7 +153,7 @@ def _given_up(
             "there was no offset" if step.value is None or step.value < 0 else f"the offset was {step.value}"
         )
         detail = (
-            f"owned for {duration_text(time.ms(facts))} by {who(facts, life.session, key[0])}"
+            f"owned for {duration_text(time.ms(facts))} by {client(facts, life.session, key[0])}"
             f" without a commit; {found} at the end"
         )
         yield Finding.during("no_commit_at_handover", "info", time, detail, partition_of(key), life.session)
@@ -196,7 +196,9 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
     still_ms = facts.end_ms - since_ms
     if still_ms <= bounds["still_ms"]:
         return
-    detail = f"at {step.value} for {duration_text(still_ms)}, owned by {who(facts, holder.session, key[0])}"
+    detail = (
+        f"at {step.value} for {duration_text(still_ms)}, owned by {client(facts, holder.session, key[0])}"
+    )
     time = TimeRange(since_zxid, since_ms)
     yield Finding.during("stalled_offset", "info", time, detail, partition_of(key), holder.session)
 
@@ -245,7 +247,7 @@ def _has_member(facts: Facts, group: str) -> bool:
 @Rule(
     severity="info",
     question="Which groups have offsets, but no member and no write for days?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="If no member will come back, save the offsets by `zkgroup offsets export`, and delete the group by"
     " `zkgroup group delete`.",
     keys=BY_GROUP,
@@ -283,7 +285,7 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
 
 @Rule(
     question="Which offsets are of partitions that do not exist?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"
     " what their reset policy says. Reset the offset once the topic is there, or prune the group.",
     keys=BY_GROUP_PARTITION,

@@ -29,7 +29,7 @@ from zkgroup.audit.inputs.events import (
     Key,
     partition_of,
 )
-from zkgroup.audit.inputs.facts import Facts, Life, derived, member_of, who
+from zkgroup.audit.inputs.facts import Facts, Life, client, derived, member_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, hex_session
 
@@ -62,7 +62,7 @@ def _is_within(owner: OwnerLife, life: Life) -> bool:
 @Rule(
     severity="error",
     question="Is there an owner whose member is not registered?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
     " (`audit sessions`) and end that process; the znode is deleted with its session.",
     keys=BY_OWNED_PARTITION,
@@ -124,7 +124,7 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
 @Rule(
     severity="error",
     question="Was a partition claimed by a session that its member is not registered in?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
     " unowned once that session ends. Find the client behind the session, and restart the member.",
     keys=BY_OWNED_PARTITION,
@@ -268,8 +268,8 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     for owner in _held(rows, key, facts):
         if owner.ended_by == "deleted_by_other" and owner.ender is not None:
             detail = (
-                f"the claim of {owner.thread!r}, {who(facts, owner.session, key[0])}, was deleted by"
-                f" {who(facts, owner.ender, key[0])}"
+                f"the claim of {owner.thread!r}, {client(facts, owner.session, key[0])}, was deleted by"
+                f" {client(facts, owner.ender, key[0])}"
             )
             end = owner._replace(from_zxid=owner.to_zxid or 0, from_ms=owner.to_ms or 0)
             yield Finding.during("claim_stolen", "error", end, detail, partition_of(key), owner.ender)
@@ -315,7 +315,7 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 @Rule(
     severity="error",
     question="Is there a partition that members subscribe to and no member owns?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="`group verify` names the member that should have it. A JVM member that gave up its rebalance stays"
     " idle until the next change of the group: restart it. Look for an owner or a registration in the way"
     " (orphan_owner, owner_session_mismatch).",
@@ -361,7 +361,7 @@ def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
 @Rule(
     severity="info",
     question="Which groups are owned by another client's consumers?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="Nothing: consumers of kazoo-go (wvanbergen/kafka) and kafka-node write owners so. How they share"
     " partitions is not known here, so `skew` and `never_owned` do not say what each should own. Members"
     " of Kafka and zkgroup cannot share a group with them.",

@@ -22,7 +22,7 @@ from zkgroup.audit.findings.rules import (
     full_windows,
 )
 from zkgroup.audit.inputs.events import BY_GROUP, BY_MEMBERSHIP, Event, Key
-from zkgroup.audit.inputs.facts import Facts, Life, who
+from zkgroup.audit.inputs.facts import Facts, Life, client
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.paths import path_kind
@@ -135,7 +135,7 @@ def needless_move(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
 
 @Rule(
     question="Do members own what they are assigned, and is that even?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="Warning: `group verify` names the members that disagree; a JVM member that gave up needs a restart."
     " Info: with many small topics `roundrobin` or `sticky` share more evenly than `range`.",
     keys=BY_MEMBERSHIP,
@@ -159,13 +159,13 @@ def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Find
     plan = replay.expected_owners(facts.end_zxid)
     if plan is None or facts.end_ms - time_ms <= bounds["grace_ms"]:
         return
-    found = _judge_shares(plan, _shares(plan, replay.threads()), _shares(plan, plan.owners))
+    found = _uneven_shares(plan, _shares(plan, replay.threads()), _shares(plan, plan.owners))
     if found is not None:
         severity, detail = found
         yield Finding("skew", severity, key[0], from_zxid=zxid, from_ms=time_ms, detail=detail)
 
 
-def _judge_shares(
+def _uneven_shares(
     plan: ExpectedOwners, owned: Mapping[str, int], meant: Mapping[str, int]
 ) -> tuple[Severity, str] | None:
     """A warning for shares that differ from the plan, info for a plan that is uneven by itself."""
@@ -288,7 +288,7 @@ def _handover_finding(ended: _Handover, group: str, facts: Facts) -> Finding:
         else:
             to_zxid, to_ms = claim.zxid, claim.time_ms
     detail = (
-        f"{who(facts, ended.session, group)} {how}{silence} with"
+        f"{client(facts, ended.session, group)} {how}{silence} with"
         f" {counted(ended.partitions, 'partition')}; {then}"
     )
     time = TimeRange(ended.zxid, ended.time_ms, to_zxid, None if to_zxid is None else to_ms)

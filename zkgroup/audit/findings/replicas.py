@@ -54,7 +54,7 @@ def _faults(
 @Rule(
     severity="error",
     question="Which partitions were led by a broker that is not in their ISR?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="No controller or leader of Kafka writes such a state: find the session that did. Restart the broker"
     " that leads, or have the leader elected again (`zkgroup elect preferred`), so that the state is written"
     " anew.",
@@ -81,7 +81,7 @@ def _leader_outside(view: PartitionView) -> str | None:
 @Rule(
     severity="error",
     question="Which partitions had brokers in their ISR that their replica list does not name?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="A warning came with a reassignment and ends with it. An error stays: a replica in no replica list"
     " can be elected. Find the session that wrote the state or the replica list, then reassign the partition"
     " to the replicas that it shall have.",
@@ -143,10 +143,10 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
             away = ", ".join(f"{broker} for {duration_text(ms)}" for broker, ms in sorted(away_ms.items()))
             detail = f"replicas {brokers_text(run[0].view.replicas or ())}, not in sync: {away}"
             yield change_finding("under_replicated", "warning", since, to, detail, *of_partition)
-    for broker, pieces in sorted(of_broker.items()):
-        partitions = {of_partition for of_partition, _ in pieces}
+    for broker, away_from in sorted(of_broker.items()):
+        partitions = {of_partition for of_partition, _ in away_from}
         topics = {of_partition.topic for of_partition in partitions}
-        away_in = [stretch for _, stretch in pieces]
+        away_in = [stretch for _, stretch in away_from]
         ends = [stretch.to for stretch in away_in if stretch.to is not None]
         until = max(ends) if len(ends) == len(away_in) else None
         detail = (
@@ -165,11 +165,9 @@ def _missing(view: PartitionView) -> list[int]:
 
 def _somewhere_ms(stretches: Sequence[ViewStretch], facts: Facts) -> int:
     """The time that these stretches cover together: where several do, it counts once."""
-    pieces = sorted(
-        (each.since.time_ms, (each.to.time_ms if each.to else facts.end_ms)) for each in stretches
-    )
-    total, counted_to = 0, pieces[0][0]
-    for since, until in pieces:
+    spans = sorted((each.since.time_ms, (each.to.time_ms if each.to else facts.end_ms)) for each in stretches)
+    total, counted_to = 0, spans[0][0]
+    for since, until in spans:
         total += max(until - max(since, counted_to), 0)
         counted_to = max(counted_to, until)
     return total
@@ -193,8 +191,8 @@ def offline_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
     request.
     """
     for partition, stretches in rows.once(partition_stretches, key, facts):
-        pieces = (piece for stretch in stretches for piece in _offline(stretch, facts))
-        for since, to, run in _joined(pieces):
+        offline = (part for stretch in stretches for part in _offline(stretch, facts))
+        for since, to, run in _joined(offline):
             view, ms = run[0].view, lasted_ms(since, to, facts)
             # Some state in that time named no leader, so more was wrong than the end of a registration.
             was_leaderless = any(_leader(piece.view) == NO_LEADER for piece in run)
@@ -396,7 +394,7 @@ def _led_text(led: set[TopicPartition]) -> str:
 
 @Rule(
     question="Which brokers lead fewer partitions than they are the first replica of, at the end?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="`zkgroup elect preferred` brings leaders back to the first replica, once that is in sync. A broker"
     " that is not registered has to be started first, or its partitions reassigned.",
     keys=REPLICATION,

@@ -179,7 +179,7 @@ def runs(items: Iterable[_Item], is_next: Callable[[_Item, _Item], bool]) -> lis
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 """The severities, the worst first."""
-Input = Literal["snapshot", "log"]
+Input = Literal["tree", "log"]
 
 
 _Place = tuple[str | None, str | None, int | None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings.rules import Bounds, Finding, FullWindow, KeyRows, Rule, Severity, full_windows
 from zkgroup.audit.inputs.events import BY_SESSION, SINGLE, Event, Key, Keys
-from zkgroup.audit.inputs.facts import Facts, members_of, only_group, server_of, who
+from zkgroup.audit.inputs.facts import Facts, client, members_of, only_group, server_of
 from zkgroup.model.text import counted, duration_text, hex_session
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
@@ -66,7 +66,7 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
         timeout = f" (timeout {duration_text(timeout_ms)})" if timeout_ms is not None else ""
         silence = f" {duration_text(close.time_ms - last.time_ms)} after its last write{timeout}"
     detail = (
-        f"{who(facts, session)} {'closed' if close.cxid else 'expired'}{silence};"
+        f"{client(facts, session)} {'closed' if close.cxid else 'expired'}{silence};"
         f" {counted(lost, 'ephemeral')} went with it"
     )
     back_ms = None if close.cxid else _back_after_ms(facts, close)
@@ -87,7 +87,7 @@ def _back_after_ms(facts: Facts, close: Event) -> int | None:
 
 @Rule(
     question="Which sessions are kept alive for days without an ephemeral and without a write?",
-    needs=("snapshot", "log"),
+    needs=("tree", "log"),
     act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
     " and never close them: `cons` of each server's four-letter commands names their addresses.",
     keys=BY_SESSION,
@@ -143,7 +143,7 @@ def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
     for full in full_windows(_contentions(rows), int(bounds["per_minute"]), _MINUTE_MS):
         if members_of(facts, session):
             lasted = duration_text(full.last.time_ms - full.first.time_ms)
-            detail = f"{full.times} requests of {who(facts, session)} failed in {lasted}"
+            detail = f"{full.times} requests of {client(facts, session)} failed in {lasted}"
             yield _of_full_window(
                 "failed_claims", session, full, f"{detail} because the znode existed", facts
             )
@@ -184,7 +184,7 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     changes = list(_own_ephemerals(rows))
     for full in full_windows(changes, int(bounds["per_hour"]), _HOUR_MS):
         lasted = duration_text(full.last.time_ms - full.first.time_ms)
-        detail = f"{who(facts, session)} created and deleted ephemerals {full.times} times in {lasted}"
+        detail = f"{client(facts, session)} created and deleted ephemerals {full.times} times in {lasted}"
         yield _of_full_window("ephemeral_churn", session, full, detail, facts)
     created = sum(event.op == "create" for event in changes)
     life = facts.sessions.get(session)
@@ -192,7 +192,7 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
         return
     if life.to_ms - life.from_ms < bounds["short_ms"]:
         detail = (
-            f"{who(facts, session)} lived for {duration_text(life.to_ms - life.from_ms)} and made"
+            f"{client(facts, session)} lived for {duration_text(life.to_ms - life.from_ms)} and made"
             f" {counted(created, 'ephemeral')}"
         )
         place = (only_group(facts, session), None, None)
@@ -229,7 +229,7 @@ BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
 @Rule(
     severity="error",
     question="Is there a persistent znode where sessions belong?",
-    needs=("snapshot",),
+    needs=("tree",),
     act="Every client takes what it says for alive, and it never ends by itself: it came with a backup that"
     " was restored, or another tool wrote it. `zkgroup doctor --fix` shows what it would remove, and"
     " with `--execute` removes exactly such znodes; live brokers and members then make their own.",

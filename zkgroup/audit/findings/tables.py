@@ -63,7 +63,7 @@ class Selection:
         flags[self.codes[mask]] = True
         return flags
 
-    def by_key(self) -> Selection:
+    def in_key_order(self) -> Selection:
         """The same rows, key by key."""
         order = stable_order(self.codes)
         return Selection(self.rows[order], self.codes[order], self.keys)
@@ -85,7 +85,7 @@ class ScreenTables:
         self._present[places] = True
         self._numbers = (np.cumsum(self._present) - 1)[places]
         self._selections: dict[str, Selection] = {}
-        self._by_key: dict[Selection, list[tuple[Key, KeyRows]]] = {}
+        self._key_rows: dict[Selection, list[tuple[Key, KeyRows]]] = {}
         """The rows of each key of a selection that several rules or the report see."""
 
     def of(self, keys: Keys) -> Selection:
@@ -150,27 +150,27 @@ class ScreenTables:
         places = np.cumsum(wanted) - 1
         shared = Counter(selection for _, selection in screened)
         for rule, selection in screened:
-            by_key = self._by_key.get(selection)
-            if by_key is None:
-                by_key = list(_by_key(selection, places, events))
+            of_keys = self._key_rows.get(selection)
+            if of_keys is None:
+                of_keys = list(_keyed(selection, places, events))
                 if shared[selection] > 1 or rule.screen is None:
-                    self._by_key[selection] = by_key
-            for key, rows in by_key:
+                    self._key_rows[selection] = of_keys
+            for key, rows in of_keys:
                 yield from rule.find(rows, key, self.facts, bounds[rule.name])
 
-    def by_key(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
+    def key_rows(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
         """All rows of each key, with the values that rules have computed of them."""
         selection = self.of(keys)
-        known = self._by_key.get(selection)
+        known = self._key_rows.get(selection)
         if known is None:
             events = list(self.columns.events(selection.rows))
             places = np.searchsorted(selection.rows, np.arange(len(self.columns)))
-            known = self._by_key[selection] = list(_by_key(selection, places, events))
+            known = self._key_rows[selection] = list(_keyed(selection, places, events))
         return known
 
     def forget_rows(self) -> None:
         """Frees the rows by key, with the values that rules computed of them; they can be made again."""
-        self._by_key.clear()
+        self._key_rows.clear()
 
     def of_some(self, keys: Keys, asks: Callable[[Key], bool]) -> Selection:
         """The rows of those of these keys for which `asks` is True."""
@@ -202,7 +202,7 @@ class ScreenTables:
     @cached_property
     def partitions(self) -> PartitionTable:
         """The owners and offsets of groups, partition by partition."""
-        return PartitionTable(self.columns, self.of(BY_GROUP_PARTITION).by_key())
+        return PartitionTable(self.columns, self.of(BY_GROUP_PARTITION).in_key_order())
 
     def placed(self, mask: Flags) -> Flags:
         """The flags of rows of partitions as flags of all rows."""
@@ -261,10 +261,10 @@ class ScreenTables:
         return sizes.astype(np.int64)
 
 
-def _by_key(selection: Selection, places: Numbers, events: Sequence[Event]) -> Iterator[tuple[Key, KeyRows]]:
+def _keyed(selection: Selection, places: Numbers, events: Sequence[Event]) -> Iterator[tuple[Key, KeyRows]]:
     if not len(selection.rows):
         return
-    ordered = selection.by_key()
+    ordered = selection.in_key_order()
     codes, numbers = ordered.codes, places[ordered.rows].tolist()
     starts = equal_runs(codes)[0].tolist()
     get: Callable[[int], Event] = events.__getitem__
@@ -385,7 +385,7 @@ def _number(data: bytes | None) -> int | None:
 
 def rows_by_key(selection: Selection) -> Iterator[tuple[Key, Numbers]]:
     """The numbers of the rows of each key that has any, in order."""
-    ordered = selection.by_key()
+    ordered = selection.in_key_order()
     starts = equal_runs(ordered.codes)[0]
     for start, rows in zip(starts.tolist(), np.split(ordered.rows, starts[1:]), strict=False):
         yield ordered.keys[ordered.codes[start]], rows

@@ -168,13 +168,13 @@ def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:
     return [rule for rule in ALL_RULES if rule in only or isinstance(rule, Rule)]
 
 
-def only_of(only: Sequence[AnyRule], found: Found, told: FoundIncidents) -> tuple[Found, FoundIncidents]:
+def only_of(only: Sequence[AnyRule], found: Found, audited: FoundIncidents) -> tuple[Found, FoundIncidents]:
     """The findings of some rules, and each incident that has one, whole, with its number."""
     names = {rule.name for rule in only}
-    rows = [one for one in told.findings if one.finding.finding in names]
+    rows = [one for one in audited.findings if one.finding.finding in names]
     numbers = {one.incident for one in rows}
     skipped = [one for one in found.skipped if one.rule.name in names]
-    incidents = [one for one in told.incidents if one.number in numbers]
+    incidents = [one for one in audited.incidents if one.number in numbers]
     return (
         Found([one.finding for one in rows], skipped, found.facts),
         FoundIncidents(incidents, rows, skipped),

@@ -90,7 +90,7 @@ def title_of(
     facts: Facts,
 ) -> str:
     """The title: one sentence without a full stop, behind the time at which the incident begins."""
-    sentence = _Told(cause, findings, damage, facts).sentence()
+    sentence = _Sentence(cause, findings, damage, facts).sentence()
     if cause.kind == "note" or from_ms is None:
         return sentence
     try:
@@ -101,7 +101,7 @@ def title_of(
     return f"{moment:%H:%M:%S} {sentence}" if is_one_day else f"{moment:%Y-%m-%d %H:%M:%S} {sentence}"
 
 
-class _Told:
+class _Sentence:
     """The sentence about one incident, and its parts."""
 
     def __init__(
@@ -109,7 +109,7 @@ class _Told:
     ) -> None:
         self._cause, self._findings, self._damage, self._facts = cause, findings, damage, facts
         self._worst = [one for one in findings if one.severity != "info"] or findings
-        self._who, self._where = self._session(cause.session), _of(cause.group, _partitions(findings))
+        self._client, self._where = self._session(cause.session), _of(cause.group, _partitions(findings))
         self._waited, self._rewinds = _waited(damage), _rewinds(findings)
 
     def sentence(self) -> str:
@@ -122,7 +122,7 @@ class _Told:
             case "session end":
                 commits = self._committers(self._named("zombie_commit"))
                 more = f", while {commits} kept committing" if commits else ""
-                return f"{self._who} ended and with it the owners of {self._where}{waited}{more}"
+                return f"{self._client} ended and with it the owners of {self._where}{waited}{more}"
             case "expiry":
                 return f"{self._expired()}{waited}{self._went_on('and')}{self._rewinds}"
             case "unreadable registration":
@@ -136,7 +136,7 @@ class _Told:
                 storm = self._named("rebalance_storm") or self._findings
                 return f"{group} rebalanced again and again: {storm[0].detail}{waited}"
             case "orphaned claim":
-                kept = f"{self._where} kept the owner of {self._who}"
+                kept = f"{self._where} kept the owner of {self._client}"
                 return f"{kept} after the registration of its member was gone"
             case "operator reset":
                 return f"an operator set the offsets of {self._where}"
@@ -177,18 +177,18 @@ class _Told:
         else:
             claimed = _of(cause.group, _partitions(self._named("owner_session_mismatch")))
             did = f", which is no member, claimed {claimed}{self._went_on()}"
-        return f"{self._who}{did}{self._rewinds}{self._waited}"
+        return f"{self._client}{did}{self._rewinds}{self._waited}"
 
     def _foreign_offsets(self) -> str:
         """The text about partitions that were set back, and partitions that were written otherwise."""
         names = self._members(self._cause.group, self._cause.session)
-        who = f"member {names}" if names else self._who
+        client = f"member {names}" if names else self._client
         everywhere = _partitions(self._findings)
         back = _partitions(one for one in self._findings if rewind_of(one) is not None)
         did = "set back" if back == everywhere else "committed"
         also = f" and set back {back}" if back and back != everywhere else ""
         it = "them" if any(each in everywhere for each in ("..", ",", "partitions")) else "it"
-        return f"{who} {did} {self._where} without owning {it}{also}{self._rewinds}"
+        return f"{client} {did} {self._where} without owning {it}{also}{self._rewinds}"
 
     def _foreign_controller(self) -> str:
         elections, writes = self._named("controller_election"), self._named("deposed_controller_write")
@@ -196,10 +196,10 @@ class _Told:
         more = f", while the former controller went on ({counted(len(writes), 'write')})" if writes else ""
         if own:
             held = duration_text(sum(length_ms(one, self._facts) for one in own))
-            return f"{self._who}, which is no broker's, held /controller for {held}{more}"
+            return f"{self._client}, which is no broker's, held /controller for {held}{more}"
         times = f" {len(elections)} times" if len(elections) > 1 else ""
         elected = f": {counted(len(elections), 'election')}" if elections else ""
-        return f"{self._who}, which is not the controller's, deleted /controller{times}{elected}{more}"
+        return f"{self._client}, which is not the controller's, deleted /controller{times}{elected}{more}"
 
     def _went_on(self, pronoun: str = "") -> str:
         """The text about members that committed all the same; a pronoun stands for those named before."""

@@ -318,7 +318,7 @@ def is_member(facts: Facts, group: str, session: int) -> bool:
     return bool(members_of(facts, session, group))
 
 
-def who(facts: Facts, session: int, group: str | None = None) -> str:
+def client(facts: Facts, session: int, group: str | None = None) -> str:
     """The text of a session: its members (those of `group` if one is named) or brokers, and its number."""
     names = [f"member {member}" for _, member in members_of(facts, session, group)]
     names += [f"broker {name}" for name in brokers_of(facts, session)]

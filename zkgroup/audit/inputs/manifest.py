@@ -192,7 +192,7 @@ class OutputFolder:
         self._batches: dict[int, list[StoredFile]] = {}
         name = newest_manifest(folder)
         if name is not None:
-            self.number, self.ensembles = _decoded(folder.path(name), folder.read(name))
+            self.number, self.ensembles = _read_manifest(folder.path(name), folder.read(name))
 
     def named(self, ensemble: str | None) -> str:
         """The ensemble of this name, or the only one."""
@@ -259,7 +259,7 @@ def _list_name(batch: int) -> str:
     return f"batches/{batch:010}.json"
 
 
-def _decoded(place: str, content: bytes) -> tuple[int, dict[str, Converted]]:
+def _read_manifest(place: str, content: bytes) -> tuple[int, dict[str, Converted]]:
     """The number and the ensembles of a manifest. Raises ConfigError for another file."""
     try:
         fields = json.loads(content)

@@ -93,9 +93,9 @@ class ColumnsDrawing:
         self._sessions = self._builder.rows(self.audited.facts)
         self._give("sessions", session_table(self._sessions))
         for name, part in product(("offsets", "owners"), range(len(self._ends) + 2)):
-            pieces = [] if self._kept is None else self._kept.read(f"{name} {part}")
-            if pieces:  # in memory are the rows of one part
-                table = pa.concat_tables(pieces).sort_by([(key, "ascending") for key in ORDER])
+            tables = [] if self._kept is None else self._kept.read(f"{name} {part}")
+            if tables:  # in memory are the rows of one part
+                table = pa.concat_tables(tables).sort_by([(key, "ascending") for key in ORDER])
                 self._give(name, table.drop_columns(ORDER))
         if self._rebalance_tables:
             by_zxid = [("from_zxid", "ascending"), ("group", "ascending")]
@@ -183,13 +183,13 @@ class ColumnsDrawing:
         """Adds all rows, or those of one bucket. Tables of them that rules have computed are then freed."""
         self._is_asked = True
         facts = self.audited.facts
-        for key, of_group in tables.by_key(BY_MEMBERSHIP):
+        for key, of_group in tables.key_rows(BY_MEMBERSHIP):
             found = of_group.once(group_rebalances, key, facts, QUIET_MS)
             if found:
                 self._rebalance_tables.append(rebalance_table(found))
                 every = [*self._rebalances, *found]
                 self._rebalances = weightiest(every, self._limits.rebalances, _weight)
-        for key, of_topic in tables.by_key(BY_TOPIC):
+        for key, of_topic in tables.key_rows(BY_TOPIC):
             stretches = of_topic.once(partition_stretches, key, facts)
             self._replica_faults += timelines.replica_faults(key[0], stretches)
         tables.forget_rows()

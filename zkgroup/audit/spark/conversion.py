@@ -26,7 +26,7 @@ from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.rows import columns_of, inside, table_of
 from zkgroup.audit.inputs.source import Progress, SeenTree, quiet
 from zkgroup.audit.inputs.stored_files import parquet_of
-from zkgroup.audit.spark.decoding import Decoded, LogTask, decode
+from zkgroup.audit.spark.decoding import DecodedLog, LogTask, decode
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import HadoopFolder, in_tasks, reached_by_tasks
 from zkgroup.errors import NotZooKeeperFileError
@@ -89,7 +89,7 @@ def convert(
     output.clear()
     progress("converting logs", len(tasks))
     files: list[StoredFile] = []
-    for name, log, made in _decoded(spark, output, tasks):
+    for name, log, made in _results_of(spark, output, tasks):
         others = [each for each in ensembles[name].logs if each.start != log.start]
         by_start = sorted([*others, log], key=lambda each: each.start)
         ensembles[name] = replace(ensembles[name], logs=tuple(by_start))
@@ -127,7 +127,7 @@ def _tasks(given: EnsembleInput, logs: Sequence[_Log], kept: Converted, batch: i
         )
 
 
-def _decoded(spark: SparkSession, output: OutputFolder, tasks: Sequence[LogTask]) -> Iterator[Decoded]:
+def _results_of(spark: SparkSession, output: OutputFolder, tasks: Sequence[LogTask]) -> Iterator[DecodedLog]:
     to = reached_by_tasks(output.folder)
     step = _TASKS_AT_ONCE if to is None else max(len(tasks), 1)
     for start in range(0, len(tasks), step):

@@ -68,23 +68,23 @@ class LogTask:
         return max(self.log.sizes, default=0)
 
 
-Decoded = tuple[str, ConvertedLog, list[TaskFile]]
+DecodedLog = tuple[str, ConvertedLog, list[TaskFile]]
 """The result of a task: the ensemble, the log after it, and the files that it made."""
 
 
-def decode(output: Folder | None, task: LogTask, source: OpenFile) -> Decoded:
+def decode(output: Folder | None, task: LogTask, source: OpenFile) -> DecodedLog:
     """Reads a log, or its new records, and writes its rows; skips what is damaged."""
     if not task.place:
-        return _decoded(task, output, None)
+        return _decode_log(task, output, None)
     (name,) = task.names
     with TemporaryDirectory(prefix="zkgroup-") as place:
         path = Path(place, Path(name).name)
         path.write_bytes(source(name).read_buffer())
         here = replace(task, folders=(place,), names=(str(path),))
-        return _decoded(here, output, f"{task.place}/{name}")
+        return _decode_log(here, output, f"{task.place}/{name}")
 
 
-def _decoded(task: LogTask, output: Folder | None, named: str | None) -> Decoded:
+def _decode_log(task: LogTask, output: Folder | None, named: str | None) -> DecodedLog:
     """Decodes files on paths. `named` is the file in the rows, where that is not its path here."""
     log, files = task.log, list[TaskFile]()
     for number, table in enumerate(_tables(task, named)):

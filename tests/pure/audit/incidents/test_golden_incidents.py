@@ -87,10 +87,10 @@ def test_findings_of_one_name_have_the_incidents_of_all(name: str) -> None:
     whole = audit(history, ALL_RULES)
     found = audit(history, with_causes(only))
 
-    some, told = only_of(only, found, numbered(found))
+    some, incidents = only_of(only, found, numbered(found))
 
     assert some.findings == [one for one in whole.findings if one.finding == name]
-    assert {one.title for one in told.incidents} == {
+    assert {one.title for one in incidents.incidents} == {
         one.title
         for one in incidents_of(whole.findings, whole.facts)
         if name in {each.finding for each in one.findings}
@@ -110,8 +110,8 @@ def test_incidents_begin_where_the_accidents_were() -> None:
 
 def test_every_finding_is_in_exactly_one_incident() -> None:
     """Nothing is lost, nothing is counted twice."""
-    told = _told(INCIDENTS)
-    inside = [id(one) for each in told for one in each.findings]
+    incidents = _told(INCIDENTS)
+    inside = [id(one) for each in incidents for one in each.findings]
 
     assert sorted(inside) == sorted(map(id, findings(INCIDENTS)))
 
