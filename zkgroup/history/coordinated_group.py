@@ -99,9 +99,10 @@ class CoordinatedGroupChecker:
 
     def _accepted(self, transaction: ServerTransaction) -> None:
         self._zxid = transaction.zxid
-        written = {change.path: change for change in transaction.changes if change.action != "check"}
-        for change in written.values():
+        changes = [change for change in transaction.changes if change.action != "check"]
+        for change in changes:
             self._apply(transaction.session, change)
+        written = {change.path: change for change in changes}
         if header := written.get(self._path):  # its chunks may be behind it
             self._header = GroupHeader.decode(header.path, header.data) if header.data else None
             self._store()
