@@ -106,7 +106,7 @@ class CoordinatedGroupChecker:
         if header := written.get(self._path):  # its chunks may be behind it
             self._header = GroupHeader.decode(header.path, header.data) if header.data else None
             self._store()
-        self._check_kinds(written)
+        self._check_kinds(change.path for change in transaction.changes)
         for commit in self._committed(written):
             self._check_commit(commit)
             self.commits.append(commit)
@@ -173,10 +173,10 @@ class CoordinatedGroupChecker:
             self._violated("S23", f"generation {stored.number} has two assignments")
         self.generations.append(stored)
 
-    def _check_kinds(self, written: Iterable[str]) -> None:
+    def _check_kinds(self, touched: Iterable[str]) -> None:
         """The group has one kind of members."""
         kinds = (ids_path(self.group), ProtocolMarker.path(self.group), self._path)
-        if not any(path.startswith(kinds) for path in written):
+        if not any(path.startswith(kinds) for path in touched):
             return
         if self._ids and (self._is_marked or self._has_members):
             names = ", ".join(sorted(self._ids))
