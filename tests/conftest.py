@@ -21,7 +21,7 @@ _keepers = leaks.Keepers()
 
 # Hypothesis on slow, shared machines: time limits would fail tests for no fault of the code.
 _SLOW: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("few", max_examples=12, **_SLOW)
+settings.register_profile("few", max_examples=8, **_SLOW)
 settings.register_profile("many", max_examples=400, **_SLOW)  # pytest --hypothesis-profile=many
 settings.load_profile("few")
 

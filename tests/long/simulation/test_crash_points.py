@@ -1,4 +1,4 @@
-"""A crash of the controller at points that `tests/pure/simulation` skips, and more pairs of crashes.
+"""A crash of the controller at points that `tests/pure/simulation` skips, and pairs of crashes.
 
 `ZKGROUP_CRASH_POINTS=all` has every point.
 """
@@ -12,11 +12,11 @@ import pytest
 from tests.pure.controller.test_plans import carried_on
 from tests.pure.simulation.cluster_actions import ACTIONS
 from tests.pure.simulation.crashing import crash_at, crash_twice, others, pairs, points_of
-from tests.pure.simulation.test_cluster_crashes import PAIRS
 from tests.pure.simulation.test_left_replicas import ALONE, KAFKA, ClusterSetup, deleted
 from tests.pure.simulation.test_takeover_scenarios import recovered
 
-MORE_PAIRS = 3
+PAIRS = 3
+"""Of each action."""
 
 
 @pytest.mark.parametrize("name", ACTIONS)
@@ -28,9 +28,9 @@ def test_a_crash_at_more_points(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ACTIONS)
-def test_two_more_crashes_in_a_row(name: str) -> None:
+def test_two_crashes_in_a_row(name: str) -> None:
     """The next controller crashes too, while it takes over or continues."""
-    crash_twice(name, list(islice(pairs(name, points_of(name)), PAIRS, PAIRS + MORE_PAIRS)))
+    crash_twice(name, list(islice(pairs(name, points_of(name)), PAIRS)))
 
 
 def test_a_successor_finishes_the_recovery() -> None:

@@ -209,7 +209,7 @@ def a_request(broker: Running, data: st.DataObject) -> tuple[type[Request], int,
 
 
 any_requests = settings(
-    max_examples=3 * settings.default.max_examples,  # 36; with --hypothesis-profile=many 1,200
+    max_examples=3 * settings.default.max_examples,  # 24; with --hypothesis-profile=many 1,200
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
