@@ -39,7 +39,7 @@ def processes(config: pytest.Config) -> int:
     paths = [Path(part.partition("::")[0]) for part in config.args]
     if any(path.suffix == ".py" for path in paths):
         return 0
-    return 4 if any("long" in path.parts for path in paths) else 2
+    return 3 if any("long" in path.parts for path in paths) else 2
 
 
 def begin_elsewhere(arguments: list[str], process: int, processes: int) -> list[str]:

@@ -20,17 +20,20 @@ from tests.pure.model.test_machine_equals_model import (
     wanting,
 )
 
-ACTS_MAX = 3 if os.environ.get("ZKGROUP_MODEL") == "all" else 2
+PLAYS_ALL = os.environ.get("ZKGROUP_MODEL") == "all"
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", PLAYED)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", LOSSES if PLAYS_ALL else LOSSES[:2])
 def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
-    """With two writes of other clients between the member's requests (recipes 5, 6, 7)."""
+    """With two writes of other clients between the member's requests (recipes 5, 6, 7).
+
+    A first write that is lost and not applied is made again, after one other write in `tests/pure/model`.
+    """
     make, moments, recipe = PLAYED[name]
 
-    assert play(make, moments, loss, recipe, acts_max=ACTS_MAX) > 50
+    assert play(make, moments, loss, recipe, acts_max=3 if PLAYS_ALL else 2) > 50
 
 
 @pytest.mark.parametrize(
