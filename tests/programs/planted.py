@@ -1,4 +1,4 @@
-"""How reliably drawn schedules find the mistakes that `tests/pure/simulation/cluster_bugs.py` plants.
+"""How reliably drawn schedules find the mistakes that `tests/long/simulation/cluster_bugs.py` plants.
 
     python -m tests.programs.planted [--only NAME...] [--batches 10] [--first 1000000] [--jobs 1]
 
@@ -18,9 +18,9 @@ from functools import partial
 
 import pytest
 
+from tests.long.simulation.cluster_bugs import BUGS
+from tests.long.simulation.test_cluster_bugs import broken_by
 from tests.pure.simulation.batches import BATCH
-from tests.pure.simulation.cluster_bugs import BUGS
-from tests.pure.simulation.test_cluster_bugs import broken_by
 
 LEAST = 0.9
 """Of the batches, at least, find each mistake."""

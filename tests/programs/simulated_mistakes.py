@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from tests.pure.simulation.bugs import BUGS, Bug
+from tests.long.simulation.bugs import BUGS, Bug
 from tests.simulation import Simulation, SimulationError
 from tests.simulation.group.setup import GroupSetup
 

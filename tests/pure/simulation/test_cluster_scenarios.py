@@ -1,8 +1,8 @@
 """Scenarios that exhaustive search found for two controllers: reassignments and first leader epochs.
 
 The rule marked [M] in recipes 17 is a schedule for each of its parts, which goes wrong without it:
-`cluster_bugs.RARE_BUGS` has the rule, the scenario, and the mistake that it shows. What concerns taking over
-is in `test_takeover_scenarios`.
+`RARE_BUGS` of `tests/long/simulation/cluster_bugs.py` has the rule, the scenario, and the mistake that it
+shows. What concerns taking over is in `test_takeover_scenarios`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Scenarios that exhaustive search found for two controllers: take-overs between Kafka and zkgroup.
 
-Each rule marked [M] in recipes 13 is a schedule here, which goes wrong without it: `cluster_bugs.RARE_BUGS`
-has the rule, the scenario, and the mistake that it shows. What concerns moves is in `test_cluster_scenarios`.
+Each rule marked [M] in recipes 13 is a schedule here, which goes wrong without it: `RARE_BUGS` of
+`tests/long/simulation/cluster_bugs.py` has the rule, the scenario, and the mistake that it shows. What
+concerns moves is in `test_cluster_scenarios`.
 """
 
 from __future__ import annotations

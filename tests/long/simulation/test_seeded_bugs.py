@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.pure.simulation.bugs import BUGS, Bug
+from tests.long.simulation.bugs import BUGS, Bug
 from tests.simulation import Simulation, SimulationError
 from tests.simulation.group.setup import GroupSetup
 

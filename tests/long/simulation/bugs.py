@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.pure.simulation import broken_beliefs, broken_delivery, broken_writes, scenarios
+from tests.long.simulation import broken_beliefs, broken_delivery, broken_writes
+from tests.pure.simulation import scenarios
 from tests.pure.simulation.scenarios import Scenario
 from tests.pure.simulation.setups import EXPIRE, OFTEN, SETUPS, group
 from tests.simulation.group.setup import GroupSetup

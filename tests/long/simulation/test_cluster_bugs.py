@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from tests.long.simulation.cluster_bugs import BUGS, RARE_BUGS
 from tests.pure.simulation import test_cluster_scenarios, test_takeover_scenarios
-from tests.pure.simulation.cluster_bugs import BUGS, RARE_BUGS
 from tests.simulation.cluster import ClusterSimulation, ClusterSimulationError
 
 SEEDS = range(80)
