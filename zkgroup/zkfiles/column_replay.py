@@ -1,8 +1,8 @@
 """Applies many records to a tree at once: `Tree.apply` and `Tree.has` in columns.
 
-Only what is plain is done here: every znode that is set or deleted is there, every one that is made is not,
+It applies plain records only: every znode that is set or deleted exists, every one that is created does not,
 counts of creates rise, nothing is deleted with children, and the record of a session's end names all its
-ephemerals. Anything else is refused with nothing done.
+ephemerals. It refuses all others, with nothing done.
 Needs numpy, pyarrow and the compiled kernel.
 
 Sources: DataTree.java and DigestCalculator.java@3.9.4, as `tree` has them.
@@ -28,11 +28,11 @@ COLUMNS: Final = (
     *("zxid", "sub", "session", "time", "type", "path", "data", "version", "ephemeral"),
     *("timeout_ms", "parent_cversion", "acl", "applied", "digest"),
 )
-"""Those of the batches that are applied."""
+"""The columns of the batches that are applied."""
 
 _NOTHING, _SET, _MAKE, _DROP, _GAIN, _LOSE = range(6)
-"""The acts of a row: nothing to the tree, or it sets, makes or deletes a znode. Then what happens to the
-znode above: a child comes or goes. To a znode itself `_NOTHING` is how it was before all rows."""
+"""The acts of a row: none, or it sets, creates or deletes a znode; and the acts on the znode above: a
+child comes or goes. An event of a znode with `_NOTHING` is its state before all rows."""
 _ODD: Final = -1
 _CLOSE, _CREATE_SESSION = int(TransactionType.CLOSE_SESSION), int(TransactionType.CREATE_SESSION)
 _ACTS: Final = {
@@ -51,9 +51,9 @@ _COUNTED: Final = np.dtype(
     + [(name, ">i4") for name in ("version", "cversion", "aversion")]
     + [("owner", ">i8")]
 )
-"""The bytes of a znode's history of which its digest is made."""
+"""The bytes of a znode's history that its digest is made from."""
 _FIELDS: Final = (*(_COUNTED.names or ()), "children", "base", "crc")
-"""Those of a `Node` behind data and ACL."""
+"""The fields of a `Node` behind data and ACL."""
 _numbers_of: Final = attrgetter(*_FIELDS)
 _NOTHING_THERE: Final = (0,) * len(_FIELDS)
 _NOT_COUNTED: Final = -1
@@ -63,40 +63,40 @@ _MOST_CREATES: Final = 2**31 - 1
 
 
 _Znodes = dict[str, Numbers]
-"""For each of `_FIELDS`, and for `is_there`, the numbers of some znodes."""
+"""The numbers of some znodes for each of `_FIELDS`, and for `is_there`."""
 
 
 class OddRowsError(Exception):
-    """Only the exact reader knows what these rows do."""
+    """The error for rows that only `tree` can apply."""
 
 
 class ColumnReplay:
     """Applies records to a tree, many at a time.
 
-    What they make of znodes stays here, and comes into the tree when `settle` is called. Until then nothing
-    else may change the tree, and its znodes are not to be looked at.
+    The changed znodes stay here, and get into the tree when `settle` is called. Until then nothing
+    else may change the tree, and its znodes may not be read.
     """
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self._paths = _Paths()
         self._znodes: _Znodes = {name: np.zeros(0, np.int64) for name in (*_FIELDS, "is_there")}
-        """By code, of those that are loaded."""
+        """The numbers of loaded znodes, by code."""
         self._is_loaded, self._is_changed = np.zeros((2, 0), np.bool_)
         self._data: dict[int, bytes | None] = {}
-        """By code, of those that were written."""
+        """The data of written znodes, by code."""
         self._acls: dict[int, Acl | None] = {}
-        """By code, of those that were made."""
+        """The ACLs of created znodes, by code."""
         self._owned = Counter[int]()
-        """By session, how many ephemerals more it has than in the tree."""
+        """The number of ephemerals that each session has beyond those in the tree."""
 
     def apply(
         self, batches: Sequence[Batch], first: int, last: int, is_known: Callable[[int], bool]
     ) -> Compared:
-        """Applies all records from one zxid to another: batches with `COLUMNS`.
+        """Applies all records from one zxid to another, from batches with `COLUMNS`.
 
-        `is_known` says whether the digest of a record, by its zxid, is of the version that is computed here,
-        which columns do not say. Raises OddRowsError, with nothing done, for what is not plain.
+        `is_known` returns whether the digest of a record, by zxid, is of the version that is computed here,
+        which columns do not have. Raises OddRowsError, with nothing done, for rows that are not plain.
         """
         tree = self.tree
         if tree.has_orphans:
@@ -113,12 +113,12 @@ class ColumnReplay:
         if wrong is not None and not (tree.keeps_charset(compared.wrong) and is_known(wrong)):
             raise OddRowsError("digests of another version, or paths in another charset")
         self._keep(touched, replayed, rows)
-        rows.tell_sessions(tree.sessions)
+        rows.open_and_close(tree.sessions)
         tree.jump(last, int(rows.time_ms[-1]), total)
         return compared
 
     def settle(self) -> None:
-        """Brings the znodes of the tree to what was applied; nothing is known of them here any more."""
+        """Writes the changed znodes into the tree, and forgets all of them here."""
         codes = np.flatnonzero(self._is_changed)
         names = [self._paths.names[code] for code in codes.tolist()]
         columns = [numbers[codes].tolist() for numbers in self._znodes.values()]
@@ -137,7 +137,7 @@ class ColumnReplay:
             known.clear()
 
     def _before(self, codes: Numbers, first_zxid: int) -> _Znodes:
-        """The numbers of some znodes before the rows; those that are not here are taken from the tree."""
+        """The numbers of some znodes before the rows; those that are not loaded come from the tree."""
         more = len(self._paths.names) - len(self._is_loaded)
         self._znodes = {name: _longer(numbers, more) for name, numbers in self._znodes.items()}
         self._is_loaded, self._is_changed = _longer(self._is_loaded, more), _longer(self._is_changed, more)
@@ -169,7 +169,7 @@ class ColumnReplay:
                 raise OddRowsError("ephemerals that an end of a session does not name")
 
     def _keep(self, codes: Numbers, replayed: _Replayed, rows: _Rows) -> None:
-        """Takes over what the rows made of some znodes."""
+        """Keeps the znodes as they are after the rows."""
         for name, numbers in self._znodes.items():
             numbers[codes] = replayed.znodes[name]
         self._is_changed[codes] = True
@@ -186,14 +186,14 @@ class ColumnReplay:
 
 
 def _longer(values: Numbers, more: int) -> Numbers:
-    """The same values, and zeros behind them."""
+    """The values, with zeros behind them."""
     return np.concatenate((values, np.zeros(more, values.dtype)))
 
 
 class _Paths(dict[str | None, int]):
-    """A number for each path, which it gets with those above it when it is asked for.
+    """A number for each path, which it gets, with the paths above it, at its first use.
 
-    Negative for none, for the root, and for paths that are not counted.
+    It is negative for None, for the root, and for paths that are not counted.
     """
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class _Paths(dict[str | None, int]):
         self.names: list[str] = []
         self.parents: Numbers = np.zeros(0, np.int64)
         self.crcs: Numbers = np.zeros(0, np.int64)
-        """Of their bytes."""
+        """The CRCs of the bytes of the paths."""
         self._parents: list[int] = []
 
     def codes_of(self, paths: Iterable[str | None]) -> Numbers:
@@ -224,7 +224,7 @@ class _Paths(dict[str | None, int]):
 
 
 class _Rows:
-    """Rows of whole records in order. Raises OddRowsError for records of rare kinds."""
+    """The rows of whole records in order. Raises OddRowsError for records of rare kinds."""
 
     def __init__(self, batches: Sequence[Batch], paths: _Paths) -> None:
         if not all(batch.is_plain for batch in batches):
@@ -240,7 +240,7 @@ class _Rows:
             raise OddRowsError("a record without a digest")
         self.act = _acts(kind, is_whole, applied)
         self.count = np.where(self._present("parent_cversion"), self._numbers("parent_cversion"), -1)
-        """Of a create: the parent's count of creates after it; -1 where the record does not have it."""
+        """The parent's count of creates after a create; -1 where the record does not have it."""
         self.is_ephemeral = np.concatenate([_is_ephemeral(batch) for batch in batches])
         self.has_data = self._present("data")
         found = pa.concat_arrays(self._arrays("path")).dictionary_encode("encode")
@@ -253,7 +253,7 @@ class _Rows:
         return [batch.arrays[name] for batch in self._batches]
 
     def _numbers(self, name: str) -> Numbers:
-        """Null is 0."""
+        """A column as numbers; null is 0."""
         whole = pa.concat_arrays(self._arrays(name))
         values: Numbers = (whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False)
         return values.astype(np.int64)
@@ -262,7 +262,7 @@ class _Rows:
         present: Flags = pa.concat_arrays(self._arrays(name)).is_valid().to_numpy(zero_copy_only=False)
         return present
 
-    def tell_sessions(self, sessions: dict[int, int]) -> None:
+    def open_and_close(self, sessions: dict[int, int]) -> None:
         """Opens and closes sessions among those of a tree."""
         rows = np.flatnonzero(self.opens | self.closes)
         timeouts = np.where(self.opens, self._numbers("timeout_ms"), -1)[rows]
@@ -273,7 +273,7 @@ class _Rows:
                 sessions[session] = timeout
 
     def data_crcs(self, seeds: Numbers) -> Numbers:
-        """The CRC of each row's data behind that of its path; null is empty."""
+        """The CRC of each row's data, continued from that of its path; null counts as empty."""
         sums, start = np.empty(len(self), np.int64), 0
         for batch in self._batches:
             _, offsets, values = batch.arrays["data"].buffers()
@@ -290,7 +290,7 @@ class _Rows:
             yield from array.take(pa.array(some - start)).to_pylist()
 
     def acls_at(self, rows: Numbers, tree: Tree) -> list[Acl | None]:
-        """The ACLs of some rows, as the tree has them; none is an empty one."""
+        """The ACLs of some rows, as objects of the tree; an empty one for null."""
         arrays = self._arrays("acl")
         acls = [tree.same_acl(acl or ()) for array in arrays for acl in acls_of(array)]
         firsts = np.cumsum([0, *(len(array.dictionary) for array in arrays[:-1])])
@@ -320,7 +320,7 @@ def _is_ephemeral(batch: Batch) -> Flags:
 
 
 def _places(rows: _Rows, paths: _Paths) -> tuple[Numbers, Numbers, Numbers]:
-    """The codes that rows touch, and for each row the places of its znode and of that above in them."""
+    """The codes that rows touch, and for each row the places in them of its znode and of the znode above."""
     acts = rows.act > 0
     moves = (rows.act == _MAKE) | (rows.act == _DROP)
     parents = paths.parents[rows.path[moves]]
@@ -340,7 +340,7 @@ def _places(rows: _Rows, paths: _Paths) -> tuple[Numbers, Numbers, Numbers]:
 
 
 class _Events:
-    """The events of each znode, one after the other: first what it was, then each row about it."""
+    """The events of each znode, one after the other: first its state before, then each row about it."""
 
     def __init__(self, rows: _Rows, own: Numbers, above: Numbers, before: _Znodes) -> None:
         acts = np.flatnonzero(rows.act > 0)
@@ -357,7 +357,7 @@ class _Events:
         self._before = before
         self._places = np.arange(len(order))
         self._source = np.where(self.begins, node[order], self.row + len(self.znodes))
-        """What each event brings: the place of a znode, and behind those of all znodes a row."""
+        """The source of each event: the place of a znode, or, counted on from these, a row."""
 
     def last(self, *kinds: int) -> Numbers:
         """For each event the place of the last one of these kinds, or of the beginning."""
@@ -367,18 +367,18 @@ class _Events:
         return found
 
     def sources(self, *kinds: int) -> Numbers:
-        """The same as what that one brings."""
+        """The sources of these last events."""
         found: Numbers = self._source[self.last(*kinds)]
         return found
 
     def field(self, name: str, sources: Numbers, of_rows: Numbers) -> Numbers:
-        """The values of a field behind each event, where rows bring these."""
+        """The values of a field behind each event, where rows have these values."""
         found: Numbers = np.concatenate((self._before[name], of_rows))[sources]
         return found
 
 
 class _Replayed:
-    """What the rows make of znodes. Raises OddRowsError for what is not plain."""
+    """The effects of the rows on znodes. Raises OddRowsError for rows that are not plain."""
 
     def __init__(self, rows: _Rows, own: Numbers, above: Numbers, before: _Znodes, paths: _Paths) -> None:
         events = _Events(rows, own, above, before)
@@ -408,30 +408,30 @@ class _Replayed:
         self.wrote: Numbers = written[events.ends] - len(events.znodes)
         """The rows that made and last wrote each, negative for none."""
         self.changes = np.zeros(len(rows), np.int64)
-        """By how much each row changed the digest of the tree."""
+        """The change of the tree's digest by each row."""
         changed = np.flatnonzero(~begins)
         np.add.at(self.changes, row[changed], crcs[changed] - crcs[changed - 1])
         owned = np.flatnonzero(((kind == _MAKE) | (kind == _DROP)) & (fields["owner"] != 0))
         signs = np.where(kind[owned] == _MAKE, 1, -1)
         self.owners: Numbers = np.stack((fields["owner"][owned], row[owned], signs))
-        """Of each ephemeral that came or went the session, the row, and 1 or -1."""
+        """The session, the row, and 1 or -1, for each ephemeral that came or went."""
 
 
 def _creates(rows: _Rows, events: _Events, before: Numbers) -> Numbers:
-    """How many creates below each znode were counted behind each event."""
+    """The number of creates below the znode, as counted behind each event."""
     kind, count = events.kind, rows.count[events.row]
     is_next = (kind == _GAIN) & (count == -1)
-    is_told = events.begins | (kind == _MAKE) | ((kind == _GAIN) & ~is_next)
-    told = np.maximum.accumulate(np.where(is_told, np.arange(len(kind)), 0))
+    is_known = events.begins | (kind == _MAKE) | ((kind == _GAIN) & ~is_next)
+    known = np.maximum.accumulate(np.where(is_known, np.arange(len(kind)), 0))
     counts = np.where(kind == _GAIN, count, 0)
     counts[events.begins] = before
     nexts = np.cumsum(is_next)
-    found: Numbers = counts[told] + nexts - nexts[told]
+    found: Numbers = counts[known] + nexts - nexts[known]
     return found
 
 
 def _children(events: _Events, before: Numbers) -> Numbers:
-    """How many children each znode has behind each event."""
+    """The number of children of the znode behind each event."""
     change = (events.kind == _GAIN) * 1 - (events.kind == _LOSE)
     change[events.begins] = before
     sums = np.cumsum(change)
@@ -440,7 +440,7 @@ def _children(events: _Events, before: Numbers) -> Numbers:
 
 
 def _require_plain(kind: Numbers, fields: _Znodes) -> None:
-    """Raises OddRowsError for events that only `tree` knows the rules for."""
+    """Raises OddRowsError for events whose rules are only in `tree`."""
     later, creates, owners = kind[1:], fields["cversion"], fields["owner"]
     odd = (later != _NOTHING) & ((fields["is_there"][:-1] != 0) == (later == _MAKE))
     odd |= (later == _DROP) & (fields["children"][:-1] != 0)
@@ -451,7 +451,7 @@ def _require_plain(kind: Numbers, fields: _Znodes) -> None:
 
 
 def _crcs(fields: _Znodes, begins: Flags, before: _Znodes) -> Numbers:
-    """The part of the digest that each znode has behind each event."""
+    """The part of the znode in the digest behind each event."""
     crcs = np.zeros(len(begins), np.int64)
     crcs[begins] = before["crc"]
     counted = np.flatnonzero(~begins & (fields["is_there"] != 0))
@@ -465,10 +465,10 @@ def _crcs(fields: _Znodes, begins: Flags, before: _Znodes) -> Numbers:
 
 
 def _compared(rows: _Rows, changes: Numbers, digest: int) -> tuple[int, Compared]:
-    """The digest behind the last row, and how those of the records compare with what they should be."""
+    """The digest behind the last row, and the comparison of the records' digests."""
     sums = np.cumsum(changes) + digest
     ends = np.flatnonzero(np.append(rows.zxid[1:] != rows.zxid[:-1], True))
-    told = ends[rows.has_digest[ends]]
-    wrong = told[sums[told] != rows.digest[told]]
+    digests = ends[rows.has_digest[ends]]
+    wrong = digests[sums[digests] != rows.digest[digests]]
     first_wrong = int(rows.zxid[wrong[0]]) if len(wrong) else None
-    return int(sums[-1]), Compared(len(ends), len(told), len(wrong), first_wrong)
+    return int(sums[-1]), Compared(len(ends), len(digests), len(wrong), first_wrong)

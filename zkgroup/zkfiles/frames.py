@@ -1,4 +1,4 @@
-"""The records of a log as they lie in the file. Source: Util.readTxnBytes of ZooKeeper 3.4 to 3.9."""
+"""The records of a log as they stand in the file. Source: Util.readTxnBytes of ZooKeeper 3.4 to 3.9."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkgroup.zkfiles.files import MAX_LOADED_BYTES, MAX_RECORD_BYTES
 from zkgroup.zkfiles.jute import HEADER
 
 FRAME: Final = struct.Struct(">qi")
-"""Adler-32 of the entry, its length."""
+"""The Adler-32 of the entry, and its length."""
 END_MARK: Final = 0x42
 """The byte `B` behind every entry."""
 
@@ -21,21 +21,21 @@ _SMALLEST: Final = FRAME.size + HEADER.size + 1
 ZXID: Final = struct.Struct(">q")
 ZXID_AND_TIME: Final = struct.Struct(">qq")
 ZXID_AT: Final = FRAME.size + 12
-"""Of a record's zxid, from where the record starts."""
+"""The place of the zxid from the start of a record."""
 
 
 class Oversized(NamedTuple):
     """A record of a log, or a znode of a snapshot, above MAX_LOADED_BYTES."""
 
     zxid: int
-    """Of a znode, the last one that set its data."""
+    """The zxid of the record, or the last one that set the znode's data."""
     time_ms: int
     size: int
-    """Bytes of the record, or of the znode's data or path."""
+    """The bytes of the record, or of the znode's data or path."""
 
     @property
     def text(self) -> str:
-        """What it is, and which servers load it, in words."""
+        """The text about its size and the servers that load it."""
         return (
             f"{self.zxid:#x} has {self.size:,} bytes: a server loads it only if `jute.maxbuffer` and"
             f" `zookeeper.jute.maxbuffer.extrasize` together are as large (default {MAX_LOADED_BYTES:,})"
@@ -69,7 +69,7 @@ class LogChunk(NamedTuple):
 
 
 def kernel() -> Any:
-    """The compiled kernel; None where it was not built, of other sources than these, or is switched off."""
+    """The compiled kernel; None where it was not built, is from other sources, or is switched off."""
     if os.environ.get("ZKGROUP_KERNEL") == "off":
         return None
     try:
@@ -80,10 +80,9 @@ def kernel() -> Any:
 
 
 def find(data: bytes, at: int) -> tuple[Sequence[int], Sequence[int], int]:
-    """The whole records from a place of a buffer on: where they start, and where their entries end.
+    """The whole records from a place of a buffer on: their starts, and the ends of their entries.
 
-    The last number is how many bytes from the next one on would show if there is another; 0 where there is
-    none.
+    The last number is that of bytes from the next one on that would show if there is another; 0 for none.
     """
     compiled = kernel()
     if compiled is None:
@@ -95,7 +94,7 @@ def find(data: bytes, at: int) -> tuple[Sequence[int], Sequence[int], int]:
 
 
 def whole_records(data: bytes, at: int) -> tuple[list[int], list[int], int]:
-    """The same in plain Python: length by length."""
+    """`find` in plain Python, length by length."""
     size = len(data)
     starts: list[int] = []
     ends: list[int] = []
@@ -118,13 +117,13 @@ class RecordsEnd(NamedTuple):
     """The end of the records of a log."""
 
     offset: int
-    """Behind the last whole record."""
+    """The place behind the last whole record."""
     is_torn: bool
-    """True if a part of one more follows: being written, or cut off by a crash."""
+    """True if a part of one more record follows: it is being written, or a crash cut it off."""
 
 
 class Damage(NamedTuple):
-    """A piece of a log that holds no records that could be trusted."""
+    """A piece of a log without reliable records."""
 
     offset: int
     resumed_at: int | None

@@ -1,11 +1,11 @@
-/* The records of transaction logs as columns: kernel.pyi says what each function gives, docs/adr/0022 why it is
- * here.
+/* The records of transaction logs as columns. kernel.pyi describes the functions, docs/adr/0022 has the reasons
+ * for it.
  *
  * Sources: FileTxnLog.java, SerializeUtils.java and zookeeper.jute of ZooKeeper 3.4 to 3.9.
  *
  * Rules of this file:
- * - Bytes of a log are read by the `Reader` of kernel.h alone.
- * - Nothing is decided about damage: what is odd is left to plain Python as a whole.
+ * - Only the `Reader` of kernel.h reads bytes of a log.
+ * - Nothing is decided about damage: plain Python reads the whole of a piece with odd records.
  * - Columns are buffers that the caller made. Their sizes are compared before anything is written.
  */
 
@@ -22,7 +22,7 @@ enum {
     CREATE_TTL = 21
 };
 
-/* The order in which `fill` takes the columns. Flags tell where a number or a piece is there. */
+/* The order in which `fill` takes the columns. Flags show where there is a number or a slice. */
 enum { ZXID, SESSION, TIME, OFFSET, TREE_DIGEST, TTL, LONGS };
 enum { EPOCH, SUB, CXID, TYPE, OP, LIFETIME, ACL, VERSION, ERROR_CODE, TIMEOUT, PARENT_CVERSION, INTS };
 enum { PATH, PARENT, DATA, PIECES };
@@ -30,7 +30,7 @@ enum {
     APPLIED, HAS_DIGEST, HAS_TTL, HAS_VERSION, HAS_ERROR, HAS_TIMEOUT, HAS_PARENT_CVERSION, HAS_PATH, HAS_PARENT,
     HAS_DATA, FLAGS
 };
-/* Of each record that has rows. */
+/* The columns of records that have rows. */
 enum { RECORD_ZXID, RECORD_SESSION, RECORD_TIME, RECORD_TYPE, RECORD_COLUMNS };
 enum { FIRST_INT = LONGS, FIRST_PIECE = FIRST_INT + INTS, FIRST_FLAG = FIRST_PIECE + PIECES };
 enum { FIRST_OF_RECORD = FIRST_FLAG + FLAGS, COLUMNS = FIRST_OF_RECORD + RECORD_COLUMNS };
@@ -51,7 +51,7 @@ typedef struct {
     const uint8_t *raw;
     Text prefix;
     LeftOut left_out;
-    int is_whole; /* whether nothing of the present record is left out */
+    int is_whole; /* 1 if nothing of the present record is left out */
 } Table;
 
 /* A record of a chunk: `in` stands behind its header, which is in `head`. */
@@ -80,14 +80,14 @@ static Record open_record(const Py_buffer *data, int64_t start, int64_t end) {
     return record;
 }
 
-/* How many parts of at least so many bytes follow. */
+/* The number of parts that follow, of at least so many bytes. */
 static int64_t next_count(Reader *in, int64_t smallest) {
     int32_t count = next_int(in);
     has(in, count < 0 ? -1 : count * smallest);
     return in->odd ? 0 : count;
 }
 
-/* Whether a close has no list: before 3.6, and where twelve bytes are a digest. */
+/* True if a close has no list: before 3.6, and where twelve bytes are a digest. */
 static int has_no_list(const Reader *in) {
     int64_t left = in->end - in->at;
     return left == 0 || (left == DIGEST && i32(in->raw + in->at) == DIGEST_VERSION);
@@ -155,7 +155,7 @@ static int32_t op_of(int32_t kind, int has_path) {
     }
 }
 
-/* Sets, and creates of znodes that last, which were applied: what may be left out. */
+/* True for writes that may be left out: sets, and creates of persistent znodes, that were applied. */
 static int is_plain_write(const Row *row) {
     int32_t kind = row->ints[TYPE];
     return row->flags[APPLIED] && !row->ints[LIFETIME] && (kind == SET_DATA || kind == CREATE || kind == CREATE2);
@@ -271,7 +271,7 @@ static void read_body(Table *table, Reader *in, Row *row) {
     }
 }
 
-/* Whether one of so many operations is an error: then none of them was applied. */
+/* True if one of so many operations is an error: then none of them was applied. */
 static int has_error(Reader in, int64_t count) {
     for (; count > 0 && !in.odd; count--) {
         int32_t kind = next_int(&in), size = next_int(&in);
@@ -391,7 +391,7 @@ static PyObject *find(PyObject *module, PyObject *args) {
     return count < 0 ? NULL : Py_BuildValue("LL", (long long)count, (long long)needed);
 }
 
-/* Records of a chunk that a call is about. */
+/* The records of a chunk that a call is about. */
 typedef struct {
     Py_buffer data, starts, ends;
     long long first, until, from_zxid, to_zxid;
@@ -415,7 +415,7 @@ static Record record_of(const Chunk *chunk, int64_t number) {
     return open_record(&chunk->data, long_of(chunk->starts.buf, number), long_of(chunk->ends.buf, number));
 }
 
-/* A batch: how many rows it has, and which of its records with rows come last and have the latest time. */
+/* A batch: its number of rows, and the last and the latest of its records with rows. */
 typedef struct {
     int64_t rows, last, latest, latest_ms;
     int is_past;
@@ -465,7 +465,7 @@ static PyObject *measure(PyObject *module, PyObject *args) {
                                      (long long)found.last, (long long)found.latest);
 }
 
-/* Whether all records between the zxids were read. */
+/* True if all records between the zxids were read. */
 static int fill_records(const Chunk *chunk, Table *table) {
     for (int64_t number = chunk->first; number < chunk->until; number++) {
         Record record = record_of(chunk, number);
@@ -524,7 +524,7 @@ static PyObject *filled(const Chunk *chunk, Table *table, PyObject *columns) {
                     : Py_NewRef(Py_None);
 }
 
-/* Takes what is left out, if anything is; 0 with an error set. */
+/* Takes the writes to leave out, if there are any; 0 with an error set. */
 static int get_left_out(LeftOut *left_out, PyObject *given) {
     return given == Py_None || PyArg_ParseTuple(given, "s#s#z#LL", &left_out->front.bytes, &left_out->front.size,
                                                 &left_out->behind.bytes, &left_out->behind.size,
@@ -558,7 +558,7 @@ static PyObject *fill(PyObject *module, PyObject *args) {
 
 enum { BYTES, BOUNDS, SEEDS, SUMS, BUFFERS };
 
-/* Whether all pieces are within the bytes. */
+/* True if all slices are within the bytes. */
 static int sum_pieces(const Py_buffer *views, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         int32_t piece[2];
@@ -598,7 +598,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Another one whenever the functions take or give something else: `frames.kernel` takes none of other sources. */
+/* It changes whenever the functions take or return something else: `frames.kernel` accepts no other. */
 enum { KERNEL_VERSION = 3 };
 
 static int begin(PyObject *module) {

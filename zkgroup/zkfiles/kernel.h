@@ -1,7 +1,7 @@
 /* The bytes of a log for kernel.c: numbers, pieces, checksums and whole records.
  *
- * Bytes are read by `Reader` alone. It compares each length with what is there first; when something does not fit,
- * or is nothing that is decoded, it is `odd` from then on and gives zeros.
+ * Only `Reader` reads bytes. It first compares each length with the rest; when something does not fit, or is not
+ * decoded, it is `odd` from then on and returns zeros.
  */
 
 #include <stdint.h>
@@ -30,12 +30,12 @@ typedef struct {
     int odd;
 } Reader;
 
-/* Where a text or data lies; `there` is 0 for null. */
+/* The place of a text or data; `there` is 0 for null. */
 typedef struct {
     int32_t start, stop, there;
 } Piece;
 
-/* Whether so many bytes are left. */
+/* True if so many bytes are left. */
 static int has(Reader *in, int64_t size) {
     if (in->odd || size < 0 || size > in->end - in->at)
         in->odd = 1;

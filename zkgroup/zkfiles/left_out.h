@@ -1,4 +1,4 @@
-/* Which writes kernel.c gives no rows: what `arrow.LeftOutWrites` says, for records of one batch. */
+/* The writes without rows: those of `arrow.LeftOutWrites`, for records of one batch. */
 
 enum { SESSION_BITS = 11, SESSION_PLACES = 1 << SESSION_BITS, MOST_SESSIONS = SESSION_PLACES / 2 };
 
@@ -19,7 +19,7 @@ static int begins(const uint8_t *p, int64_t size, const Text *text) {
     return size >= text->size && !memcmp(p, text->bytes, (size_t)text->size);
 }
 
-/* Whether a path is `front`, one name, and what begins with `behind`, but does not begin with `but`. */
+/* True if a path is `front`, one name, and then begins with `behind`, but does not begin with `but`. */
 static int is_left_out(const LeftOut *left_out, const uint8_t *path, int64_t size) {
     int64_t at = left_out->front.size;
     if (!begins(path, size, &left_out->front))
@@ -30,7 +30,7 @@ static int is_left_out(const LeftOut *left_out, const uint8_t *path, int64_t siz
            !(left_out->but.bytes && begins(path, size, &left_out->but));
 }
 
-/* Whether a session is none of those before, of which only so many are known. */
+/* True if a session is none of those before, of which only so many are known. */
 static int is_new_session(LeftOut *left_out, int64_t session) {
     uint64_t place = (uint64_t)session * 0x9E3779B97F4A7C15u >> (64 - SESSION_BITS);
     for (; left_out->is_session[place]; place = (place + 1) % SESSION_PLACES)
@@ -44,7 +44,7 @@ static int is_new_session(LeftOut *left_out, int64_t session) {
     return 1;
 }
 
-/* Whether a record keeps all its rows; each is asked about once, in order. */
+/* True if a record keeps all its rows; it is called once for each, in order. */
 static int stays_whole(LeftOut *left_out, int64_t number, int64_t session) {
     return !left_out->front.bytes || is_new_session(left_out, session) || number == left_out->last ||
            number == left_out->latest;

@@ -202,7 +202,7 @@ class Taker(Protocol):
 
     @property
     def needs_tree(self) -> bool:
-        """True if its znodes are looked at behind the last record."""
+        """True if its znodes are read behind the last record."""
         ...
 
 
@@ -246,14 +246,14 @@ def has_kernel() -> bool:
 
 
 class _Stretches:
-    """Gives pieces to a taker, in columns where they are plain."""
+    """The pieces for a taker, which are given in columns where they are plain."""
 
     def __init__(self, taker: Taker) -> None:
         self._taker = taker
         self._columns: ColumnReplay | None = None
 
     def settle(self) -> None:
-        """Brings the tree to what was given."""
+        """Writes the znodes of the records so far into the tree."""
         if self._columns is not None:
             self._columns.settle()
 
