@@ -25,7 +25,7 @@ from zkgroup.zkfiles.records import Hole, Transaction, hole_between
 from zkgroup.zkfiles.servers import LogOrder, Server
 
 _FEW: Final = 16
-"""Up to so many records that servers agree on are decoded if they stand between others."""
+"""The length below which a run of records that servers agree on is decoded, too."""
 
 
 class Held(NamedTuple):

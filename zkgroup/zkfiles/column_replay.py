@@ -360,7 +360,7 @@ class _Events:
         """The source of each event: the place of a znode, or, counted on from these, a row."""
 
     def last(self, *kinds: int) -> Numbers:
-        """For each event the place of the last one of these kinds, or of the beginning."""
+        """The place, for each event, of the last one of these kinds, or of the beginning."""
         is_one = np.zeros(_LOSE + 1, np.bool_)
         is_one[[_NOTHING, *kinds]] = True
         found: Numbers = np.maximum.accumulate(np.where(is_one[self.kind], self._places, 0))

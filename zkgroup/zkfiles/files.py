@@ -44,7 +44,7 @@ class ServerFile:
     kind: str
     """`snapshot` or `log`."""
     compression: str | None = None
-    """None, `gz` or `snappy`."""
+    """The compression: None, `gz` or `snappy`."""
 
     @classmethod
     def of(cls, path: Path) -> ServerFile | None:

@@ -146,7 +146,7 @@ HEADER: Final = struct.Struct(">qiqqi")
 DIGEST: Final = struct.Struct(">iQ")
 """TxnDigest: version, value."""
 DIGEST_VERSION: Final = 2
-"""Of every release but the first builds of 3.6; a server skips others too."""
+"""The version of every release but the first builds of 3.6; a server skips others, too."""
 OVERWRITTEN: Final = 0
 """The error of an operation that was right, in a multi of which another one failed (KeeperException's Ok)."""
 _SMALLEST_TXN: Final = 8

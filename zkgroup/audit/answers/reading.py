@@ -47,7 +47,7 @@ class SessionsBuilder:
         self._last: dict[int, _At] = {}
         """The zxid and time of the last transaction of each session that ended no session."""
         self._ends: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
-        """By session, for each transaction that may have ended it: its time, and 1 for a write or 0."""
+        """The transactions that may have ended each session, with their time, and 1 for a write or 0."""
 
     def add(self, columns: Columns) -> None:
         """Adds one part; the seeds are the first one."""

@@ -37,9 +37,9 @@ class PartitionView(NamedTuple):
     """A partition as far as it is known."""
 
     replicas: tuple[int, ...] | None
-    """None where the topic does not name it, or cannot be read."""
+    """The replica list; None where the topic does not name the partition, or cannot be read."""
     state: PartitionState | None
-    """None before a controller has made it, and where it cannot be read."""
+    """The state; None before a controller has created it, and where it cannot be read."""
     life: int
     """The czxid of its state; 0 where there is none."""
     is_moving: bool
@@ -56,7 +56,7 @@ class ViewStretch(NamedTuple):
 
     since: ChangeStamp
     to: ChangeStamp | None
-    """None up to the end of the history."""
+    """The change that ended it; None where it lasts to the end of the history."""
     view: PartitionView
 
 

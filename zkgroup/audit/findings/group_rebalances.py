@@ -34,7 +34,7 @@ from zkgroup.znodes.paths import PathKind, partition_of, path_kind
 class RegisteredMember(NamedTuple):
     session: int
     registration: Registration | None
-    """None where JVM members cannot read it: such a member owns nothing, and stops the JVM members."""
+    """The registration; None where JVM members cannot read it: its member owns nothing, and stops those."""
 
 
 class GroupReplay:

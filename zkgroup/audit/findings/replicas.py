@@ -307,7 +307,7 @@ def isr_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
 def _isr_flaps(
     stretches: Sequence[ViewStretch], facts: Facts, within_ms: float
 ) -> dict[int, list[tuple[ChangeStamp, ChangeStamp]]]:
-    """By broker: the changes by which it left the ISR and soon came back, without a start in between."""
+    """The changes by which each broker left the ISR and soon came back, without a start in between."""
     left: dict[int, ChangeStamp] = {}
     flaps: dict[int, list[tuple[ChangeStamp, ChangeStamp]]] = defaultdict(list)
     for (_, _, before), (at, _, after) in pairwise(stretches):

@@ -293,6 +293,6 @@ class Rule(AnyRule):
 
     keys: Keys
     screen: Screen | None = None
-    """None where the rule sees all rows of its keys."""
+    """The screen; None where the rule gets all rows of its keys."""
     is_counted: bool = False
     """True if `find` gets the ScreenTables of all rows and the bounds, and decides in columns."""

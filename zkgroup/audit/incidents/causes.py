@@ -44,7 +44,7 @@ class _ByZxid:
         self._findings = sorted(findings, key=_start)
         self._starts = list(map(_start, self._findings))
         self._longest_until = list(accumulate(map(_until, self._findings), max))
-        """For each finding the last zxid at which it or one before it holds."""
+        """The last zxid at which each finding or one before it holds."""
 
     def overlapping(self, from_zxid: int, to_zxid: int | None) -> Finding | None:
         """The latest finding that has a zxid in common with a range; None for `to_zxid` is the end."""
@@ -117,7 +117,7 @@ class Causes:
         ends = {life.to_zxid: life for life in facts.sessions.values() if life.to_zxid is not None}
         self._groups = {name: _GroupCauses(name, each, facts, ends) for name, each in of_group.items()}
         self.foreign_writes: dict[int, Cause] = {}
-        """By session that wrote owners without right: the cause, from the group whose findings come first."""
+        """The causes by session that wrote owners without right, from the group whose findings come first."""
         for group in self._groups.values():
             self.foreign_writes = {**group.foreign_writes, **self.foreign_writes}
         self._facts = facts

@@ -38,7 +38,7 @@ class Life(NamedTuple):
     from_zxid: int
     from_ms: int
     to_zxid: int | None = None
-    """None while it lives."""
+    """The zxid of its end; None while it lives."""
     to_ms: int | None = None
     ended_by: int | None = None
     """The session that deleted it."""
@@ -63,7 +63,7 @@ class Requested(NamedTuple):
     partition: int
     from_zxid: int
     to_zxid: int | None = None
-    """None while the request stands."""
+    """The zxid of its end; None while the request stands."""
 
 
 class DataChange(NamedTuple):

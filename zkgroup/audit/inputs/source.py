@@ -78,11 +78,11 @@ class Covered(NamedTuple):
     """The ends of a history, as far as they are known: its first logged transaction and its last."""
 
     first_zxid: int | None
-    """None where there is no log."""
+    """The first logged transaction; None without a log."""
     first_ms: int | None
     last_zxid: int
     last_ms: int | None
-    """None where the log does not have it."""
+    """The time of the last transaction; None where the log does not have it."""
 
 
 def outside_notes(start: PointInTime | None, end: PointInTime | None, covered: Covered) -> Iterator[str]:

@@ -228,7 +228,7 @@ class WriteLoad:
         self._step_ms = max(-(-length_ms // limits.buckets), _LEAST_MS)
         self._steps = length_ms // self._step_ms + 1
         self._cells: list[tuple[tuple[int, int], str, int, int, int]] = []
-        """For rows of one area and step: zxid and place of the first, area, step, their number and bytes."""
+        """The rows of one area and step: zxid and place of the first, area, step, number and bytes."""
 
     def add(self, tables: ScreenTables) -> None:
         """Counts rows in order."""

@@ -95,7 +95,7 @@ class AuditReport(NamedTuple):
     """The content of a report, and the texts that the command prints beside it."""
 
     data: dict[str, Any]
-    """As the page reads it."""
+    """The report as the page reads it."""
     found: Found
     incidents: FoundIncidents
     damages: Sequence[str]

@@ -342,13 +342,13 @@ class _FilteringSnapshotReader(_Filtering, _SnapshotReader):
 
 
 class FilteringLogSource(LogSource):
-    """For sessions that push filters down."""
+    """The source of logs for sessions that push filters down."""
 
     readers = _FilteringLogReader
 
 
 class FilteringSnapshotSource(SnapshotSource):
-    """For sessions that push filters down."""
+    """The source of snapshots for sessions that push filters down."""
 
     readers = _FilteringSnapshotReader
 
