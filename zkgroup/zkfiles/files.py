@@ -1,6 +1,6 @@
 """The files of a server: found in a folder by their names, and read as bytes, unpacked where they are packed.
 
-A snapshot's name has the last zxid that was applied when its dump began, a log's that of its first record;
+A snapshot's name has the last zxid that was applied when it began, a log's that of its first record;
 hex, so they are sorted as numbers. Servers compress snapshots only, by gzip or in the stream of xerial's
 snappy-java, which is not the official framing format; archives have gzipped logs. The first
 bytes show the format of a packed file, for copies get other names.

@@ -1,4 +1,4 @@
-"""Findings about what loads ZooKeeper's servers, and who may change the tree."""
+"""Findings about the load of ZooKeeper's servers, and about ACLs that are open to all."""
 
 from __future__ import annotations
 

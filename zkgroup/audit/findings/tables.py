@@ -344,21 +344,21 @@ class PartitionTable:
 
 
 def begins(codes: Numbers) -> tuple[Flags, Numbers]:
-    """For each place of sorted codes: True if a code begins there, and the place where its code began."""
+    """A flag for each place of sorted codes at which a code begins, and the place where its code began."""
     is_first: Flags = np.append([True], codes[1:] != codes[:-1])[: len(codes)]
     start: Numbers = np.maximum.accumulate(np.where(is_first, np.arange(len(codes)), 0))
     return is_first, start
 
 
 def last_with(mask: Flags, start: Numbers) -> Numbers:
-    """For each place: the last place in the mask at or before it, within its key; -1 for none."""
+    """The last place in the mask at or before each place, within its key; -1 for none."""
     places = np.where(mask, np.arange(len(mask)), -1)
     latest: Numbers = np.maximum.accumulate(places) if len(places) else places
     return np.where(latest >= start, latest, -1)
 
 
 def before(places: Numbers, is_first: Flags) -> Numbers:
-    """For each place the value of the place before it; -1 at the beginning of a key."""
+    """The value of the place before each place; -1 at the beginning of a key."""
     shifted: Numbers = np.append([-1], places[:-1])[: len(places)]
     shifted[is_first] = -1
     return shifted

@@ -385,14 +385,14 @@ def stable_order(codes: Numbers) -> Numbers:
 
 
 def last_of_paths(size: int, paths: Numbers, mask: Flags) -> Numbers:
-    """For each path the last place in a mask; -1 for none."""
+    """The last place of each path in a mask; -1 for none."""
     last, places = np.full(size, -1), np.flatnonzero(mask)
     last[paths[places]] = places
     return last
 
 
 def transactions_of(columns: Columns) -> Transactions:
-    """Those of all rows, also of rows that are left out."""
+    """The transactions of all rows, also of rows that are left out."""
     if columns.transactions is not None:
         return columns.transactions
     logged = np.flatnonzero(~columns.seed)
@@ -441,7 +441,7 @@ def closes_in(columns: Columns) -> Columns:
 
 
 def of_group(columns: Columns, group: str) -> Columns:
-    """Without the rows of other groups."""
+    """The rows without those of other groups."""
     places = [path_kind(path) for path in columns.paths]
     kept = np.array([not is_of_groups(place) or place.name == group for place in places], np.bool_)
     return columns.where(kept[columns.path])
@@ -492,7 +492,7 @@ def state_of(columns: Columns) -> Columns:
 
 
 def sorted_seeds(seeds: Columns) -> Columns:
-    """As a history begins with them: by zxid, path and session."""
+    """The seeds in the order in which a history begins with them: by zxid, path and session."""
     by_path = sorted(range(len(seeds.paths)), key=seeds.paths.__getitem__)
     rank = np.argsort(np.array(by_path, np.int64))
     return seeds.take(np.lexsort((seeds.session, rank[seeds.path], seeds.zxid)))
