@@ -135,13 +135,15 @@ def is_session_end(facts: Facts, event: Event) -> bool:
 
 
 def _ended(life: OwnerLife, event: Event, facts: Facts) -> OwnerLife:
-    """The life with its end. A create ends it only where the log has a hole, so the deletion is unknown."""
-    if event.op == "create":
-        return life._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by="session_end")
+    """The life, over. A create ends it only where the log has a hole: its deletion is not known."""
     how: EndedBy = "deleted_by_other"
-    if event.session == life.session:
+    if event.op == "create":
+        how = "session_end"
+    elif event.session == life.session:
         how = "session_end" if is_session_end(facts, event) else "release"
-    return life._replace(to_zxid=event.zxid, to_ms=event.time_ms, ended_by=how, ender=event.session)
+    ender = None if event.op == "create" else event.session
+    # Many are made, and `_replace` is slow.
+    return OwnerLife(*life[:4], event.zxid, event.time_ms, how, ender, life.is_ephemeral)
 
 
 class OffsetWrite(NamedTuple):

@@ -27,6 +27,7 @@ _PER_NAME: Final = 4
 _CHANGE: Final = 2 | 4 | 8 | 16
 """The permissions to write, create, delete and admin."""
 _PROTECTED: Final = (brokers_path(), consumers_path())
+_BELOW_PROTECTED: Final = tuple(f"{root}/" for root in _PROTECTED)
 
 
 def _area(event: Event) -> Key | None:
@@ -58,7 +59,7 @@ def _watched(event: Event) -> Key | None:
 def _protected(event: Event) -> Key | None:
     if not event.applied or event.op not in ("create", "delete", "setACL"):
         return None
-    is_below = any(event.path == root or event.path.startswith(f"{root}/") for root in _PROTECTED)
+    is_below = f"{event.path}/".startswith(_BELOW_PROTECTED)
     return ("acl",) if is_below or event.op == "setACL" else None
 
 

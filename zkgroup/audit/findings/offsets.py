@@ -106,14 +106,15 @@ def _moved(write: OffsetWrite) -> str:
 
 
 def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Keeps partitions that an owner gave up after a long time without a commit."""
+    """Keeps the times in which an owner held a partition for long without a commit."""
     p, facts = tables.partitions, tables.facts
     commits = (p.is_commit & p.by_holder).cumsum()
     came = p.change_before
     is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
     since_ms = p.time_ms[came]
     since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
-    return p.keys_with(is_over & (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"]))
+    is_over &= (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"])
+    return p.between(came[is_over], is_over.nonzero()[0])
 
 
 @Rule(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
 
-from zkgroup.audit.answers.partitions import OwnerLife, owner_lives, partition_steps
+from zkgroup.audit.answers.partitions import OwnerLife, members_named, owner_lives, partition_steps
 from zkgroup.audit.findings.group_rebalances import replayed_group
 from zkgroup.audit.findings.membership import demand, lives_by_session, partitions_at, topics_wanted
 from zkgroup.audit.findings.rules import (
@@ -47,16 +48,29 @@ def _held(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
 
 def _unregistered(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
     """The ownerships that do not lie within a registration of their member in their session: few."""
-    members = lives_by_session(facts, key[0])
+    registered = _registrations(facts, key[0])
     for owner in _held(rows, key, facts):
-        if not any(_is_within(owner, life) for life in members.get(owner.session, ())):
+        if not any(_is_within(owner, life) for life in registered(owner.session, owner.thread)):
             yield owner
 
 
 def _is_within(owner: OwnerLife, life: Life) -> bool:
     if life.to_zxid is not None and (owner.to_zxid is None or owner.to_zxid > life.to_zxid):
         return False
-    return life.from_zxid <= owner.from_zxid and owner.is_of(member_of(life))
+    return life.from_zxid <= owner.from_zxid
+
+
+@derived
+def _registrations(facts: Facts, group: str) -> Callable[[int, str], Sequence[Life]]:
+    """Returns a function from a session and the text of an owner to the registrations of its member there."""
+    members = lives_by_session(facts, group)
+
+    @cache
+    def registrations(session: int, thread: str) -> Sequence[Life]:
+        names = members_named(thread)
+        return [life for life in members.get(session, ()) if member_of(life) in names]
+
+    return registrations
 
 
 @Rule(
@@ -104,13 +118,11 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     A claim outlives nothing that goes in its transaction, as at the end of a session. Info while it stands
     at the end of the history for less than `grace_ms`.
     """
-    members = lives_by_session(facts, key[0])
+    registered = _registrations(facts, key[0])
     for owner in rows.once(_unregistered, key, facts):
         # A claim that never had a registration of its session is owner_session_mismatch.
-        registered = merged(
-            TimeRange.of(life) for life in members.get(owner.session, ()) if owner.is_of(member_of(life))
-        )
-        for gap in gaps(TimeRange.of(owner), registered):
+        lives = merged(map(TimeRange.of, registered(owner.session, owner.thread)))
+        for gap in gaps(TimeRange.of(owner), lives):
             ms = gap.ms(facts)
             severity: Severity = "error" if gap.to_zxid is not None or ms > bounds["grace_ms"] else "info"
             detail = (

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -31,7 +30,15 @@ from zkgroup.audit.inputs.events import (
     Keys,
 )
 from zkgroup.audit.inputs.facts import Facts, decoded
-from zkgroup.audit.inputs.rows import Columns, Flags, Numbers, fact_rows, last_of_paths, stable_order
+from zkgroup.audit.inputs.rows import (
+    Columns,
+    Flags,
+    Numbers,
+    fact_rows,
+    last_of_paths,
+    last_places,
+    stable_order,
+)
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.paths import Kind, path_kind
 
@@ -81,9 +88,10 @@ class ScreenTables:
         self.columns, self.facts = columns, facts
         variant = (columns.op.astype(np.int64) * 2 + columns.applied) * 2 + columns.seed
         places = columns.path.astype(np.int64) * _VARIANTS + variant
-        self._present = np.zeros(len(columns.paths) * _VARIANTS, np.bool_)
-        self._present[places] = True
-        self._numbers = (np.cumsum(self._present) - 1)[places]
+        is_present = np.zeros(len(columns.paths) * _VARIANTS, np.bool_)
+        is_present[places] = True
+        self._combinations = np.flatnonzero(is_present)
+        self._numbers = (np.cumsum(is_present) - 1)[places]
         self._selections: dict[str, Selection] = {}
         self._key_rows: dict[Selection, list[tuple[Key, KeyRows]]] = {}
         """The rows of each key of a selection that several rules or the report see."""
@@ -95,16 +103,23 @@ class ScreenTables:
         return self._selections[keys.name]
 
     def _of(self, keys: Keys) -> Selection:
-        found: dict[Key, int] = {}
-        codes = np.full(len(self._samples), -1, np.int32)
-        numbers: Iterable[int] = range(len(self._samples))
+        columns, found = self.columns, dict[Key, int]()
+        are_meant = np.ones(len(columns.paths), np.bool_)
         if keys.kinds is not None:
-            numbers = sorted(chain.from_iterable(self._kinds.get(kind, ()) for kind in keys.kinds))
-        for number in numbers:
-            key = keys.key(self._samples[number])
-            if key is not None:
-                codes[number] = found.setdefault(key, len(found))
-        of_rows = codes[self._numbers]
+            are_meant = self.paths_of(*keys.kinds)
+        if keys.of_path is not None:
+            codes = np.full(len(columns.paths), -1, np.int32)
+            for path in np.flatnonzero(are_meant).tolist():
+                key = keys.of_path(path_kind(columns.paths[path]))
+                codes[path] = found.setdefault(key, len(found))
+            of_rows = np.where(columns.applied, codes[columns.path], -1)
+        else:
+            codes = np.full(len(self._samples), -1, np.int32)
+            for number in np.flatnonzero(are_meant[self._combinations // _VARIANTS]).tolist():
+                sampled = keys.key(self._samples[number])
+                if sampled is not None:
+                    codes[number] = found.setdefault(sampled, len(found))
+            of_rows = codes[self._numbers]
         rows = np.flatnonzero(of_rows >= 0)
         return Selection(rows, of_rows[rows], list(found))
 
@@ -117,22 +132,22 @@ class ScreenTables:
     @cached_property
     def _samples(self) -> list[Event]:
         """One row of each combination that there is."""
-        samples = []
-        for combination in np.flatnonzero(self._present).tolist():
+        samples, paths = [], self.columns.paths
+        for combination in self._combinations.tolist():
             path, variant = divmod(combination, _VARIANTS)
             op, flags = divmod(variant, _FLAGS)
             applied, seed = bool(flags & 2), bool(flags & 1)
-            paths = self.columns.paths
             samples.append(Event(0, 0, 0, 0, 0, OPS[op], paths[path], applied=applied, seed=seed))
         return samples
 
     @cached_property
-    def _kinds(self) -> dict[Kind, list[int]]:
-        """The numbers of the samples, by kind of path."""
-        kinds: dict[Kind, list[int]] = {}
-        for number, sample in enumerate(self._samples):
-            kinds.setdefault(path_kind(sample.path).kind, []).append(number)
-        return kinds
+    def _kinds(self) -> Sequence[Kind]:
+        """The kind of each path."""
+        return [path_kind(path).kind for path in self.columns.paths]
+
+    def paths_of(self, *kinds: Kind) -> Flags:
+        """A flag for each path: True if it is of one of these kinds."""
+        return np.array([kind in kinds for kind in self._kinds], np.bool_)
 
     def find(self, rules: Sequence[Rule], bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
         """Yields what the rules find in the rows that their screens keep."""
@@ -202,7 +217,8 @@ class ScreenTables:
     @cached_property
     def partitions(self) -> PartitionTable:
         """The owners and offsets of groups, partition by partition."""
-        return PartitionTable(self.columns, self.of(BY_GROUP_PARTITION).in_key_order())
+        rows = self.of(BY_GROUP_PARTITION).in_key_order()
+        return PartitionTable(self.columns, rows, self.paths_of("owner")[self.columns.path[rows.rows]])
 
     def placed(self, mask: Flags) -> Flags:
         """The flags of rows of partitions as flags of all rows."""
@@ -221,14 +237,14 @@ class ScreenTables:
     def takeovers(self) -> Selection:
         """The rows of groups without writes of offsets, except the last one before a session's end."""
         rows, columns, lives = self.of(BY_GROUP), self.columns, self.facts.sessions
-        of_path = np.array([path_kind(path).kind != "offset" for path in columns.paths], np.bool_)
-        matters: Flags = of_path[columns.path[rows.rows]]
-        sessions, numbers = np.unique(columns.session[rows.rows], return_inverse=True)
-        ended = [lives[one].to_zxid if one in lives else None for one in sessions.tolist()]
+        matters: Flags = ~self.paths_of("offset")[columns.path[rows.rows]]
+        encoded = pa.array(columns.session[rows.rows]).dictionary_encode()
+        sessions, numbers = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+        ended = [lives[one].to_zxid if one in lives else None for one in sessions]
         ends = np.array([-1 if zxid is None else zxid for zxid in ended], np.int64)
         places = np.flatnonzero((columns.zxid[rows.rows] < ends[numbers]) & ~columns.seed[rows.rows])
         pairs = rows.codes[places].astype(np.int64) * len(sessions) + numbers[places]
-        matters[places[::-1][np.unique(pairs[::-1], return_index=True)[1]]] = True
+        matters[places[last_places(pairs)]] = True
         return rows.where(matters)
 
     def made_persistent(self, keys: Keys) -> Selection:
@@ -278,7 +294,7 @@ class PartitionTable:
     The flags of a row are about the state just before it, as in `partition_steps`.
     """
 
-    def __init__(self, columns: Columns, rows: Selection) -> None:
+    def __init__(self, columns: Columns, rows: Selection, is_owner: Flags) -> None:
         self.selection = rows
         numbers = rows.rows
         self.op = columns.op[numbers]
@@ -289,8 +305,7 @@ class PartitionTable:
         self.is_first, self.start = begins(rows.codes)
         """True for the first row of a key; and for each row the place of the first one of its key."""
         self.is_last: Flags = np.append(self.is_first[1:], True)[: len(numbers)]
-        of_path = np.array([path_kind(path).kind == "owner" for path in columns.paths], np.bool_)
-        self.is_owner: Flags = of_path[columns.path[numbers]]
+        self.is_owner: Flags = is_owner
         self.is_change: Flags = self.is_owner & ((self.op == CREATE) | (self.op == DELETE))
         """True if the row creates or deletes an owner."""
         change = last_with(self.is_change, self.start)
@@ -315,6 +330,8 @@ class PartitionTable:
         # Data that is no number leaves the value as it is, except in a new znode.
         is_reset = is_deletion | (self.is_write & (self.op == CREATE) & ~self.has_value)
         stands = last_with(self.has_value | is_reset, self.start)
+        self.changed_before: Numbers = before(stands, self.is_first)
+        """The row that made or removed the offset before a row; -1 where there is none."""
         stands[~self.has_value[stands]] = -1
         self.value_before: Numbers = before(stands, self.is_first)
         """The row that wrote the offset before a row; -1 where there is none."""
@@ -337,6 +354,16 @@ class PartitionTable:
         following[np.append(codes[1:] != codes[:-1], True)[: len(changes)]] = -1
         is_claim = self.op[changes] == CREATE
         return changes[is_claim], following[is_claim]
+
+    def between(self, first: Numbers, last: Numbers) -> Selection:
+        """The rows from some places to others of the same key, and the offsets that stood before."""
+        steps = np.zeros(len(self.op) + 1, np.int64)
+        np.add.at(steps, first, 1)
+        np.add.at(steps, last + 1, -1)
+        kept: Flags = np.cumsum(steps)[:-1] > 0
+        stood = self.changed_before[first]
+        kept[stood[stood >= 0]] = True
+        return self.selection.where(kept)
 
     def keys_with(self, mask: Flags) -> Selection:
         """All rows of the keys that have a row in the mask."""

@@ -122,6 +122,8 @@ class Keys:
     key: Callable[[Event], Key | None]
     kinds: frozenset[Kind] | None = None
     """The kinds of paths whose rows can have a key; None for all."""
+    of_path: Callable[[PathKind], Key] | None = None
+    """The key of every applied row of these paths; None where it also depends on something else."""
 
 
 def _applied(name: str, kinds: Sequence[Kind], key: Callable[[PathKind], Key]) -> Keys:
@@ -129,7 +131,7 @@ def _applied(name: str, kinds: Sequence[Kind], key: Callable[[PathKind], Key]) -
         place = path_kind(event.path)
         return key(place) if event.applied and place.kind in kinds else None
 
-    return Keys(name, of, frozenset(kinds))
+    return Keys(name, of, frozenset(kinds), key)
 
 
 def _group(place: PathKind) -> Key:

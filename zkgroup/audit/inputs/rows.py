@@ -373,9 +373,11 @@ def first_places(values: Numbers) -> Numbers:
 
 
 def last_places(values: Numbers) -> Numbers:
-    """The last place of each different value, by value."""
-    _, last = np.unique(values[::-1], return_index=True)
-    return len(values) - 1 - last
+    """The last place of each different value."""
+    encoded = pa.array(values).dictionary_encode()
+    last = np.zeros(len(encoded.dictionary), np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(len(values))
+    return last
 
 
 def stable_order(codes: Numbers) -> Numbers:
