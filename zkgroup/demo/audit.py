@@ -33,8 +33,7 @@ from zkgroup.model.text import hex_session, named
 from zkgroup.zkfiles.verification import HistoryVerification
 from zkgroup.znodes.consumers import Offset, Owner
 
-EXPECTED = {"zombie_commit": 2, "offset_regression": 1}
-"""Findings that the audit must report as errors, with their numbers."""
+EXPECTED = {"zombie_commit": 2, "offset_regression": 1}  # the errors that the audit must report
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,7 @@ from zkgroup.history.coordinated_group import CoordinatedGroupChecker
 
 BROKERS = (1, 2, 3)
 MEMBERS = ("ada", "ben")  # the ZooKeeper consumers that carry on
-CLIENTS_MIN = 3
-"""One is killed and one is paused: further members of kafka-python join where other clients are missing."""
+CLIENTS_MIN = 3  # one is killed, one is paused: kafka-python joins again where other clients are missing
 RECORDS_PER_S = 400  # speed of the producer, until the last fault is over
 HELD_BACK = 2_000  # records that are produced when the ZooKeeper members have taken over the group
 CLIENT_SESSION_MS = 6_000
@@ -191,9 +190,12 @@ class CoordinatorRun(ClusterRun):
         """Pauses a client past its session, and lets it go on: it learns that it is no member, and joins."""
         victim = self.processes[name]
         self.headline = f"{name} is paused past its session"
-        owned, processed = self.coordinated_partitions(name), victim.processed
-        what = "it has read from its partitions, or all that was produced is committed"
-        self.until(what, lambda: victim.processed > processed or self._is_committed())
+        owned, before = self.coordinated_partitions(name), self.owned.offsets
+
+        def has_committed() -> bool:
+            return all(self.owned.offsets.get(number, 0) > before.get(number, 0) for number in owned)
+
+        self.until("it has committed, or all has", lambda: has_committed() or self._is_committed())
         victim.pause()
         self.paused = name
         self.log(f"SIGSTOP to {name}, owner of partitions {listed(owned)}", "bad")

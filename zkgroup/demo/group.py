@@ -19,8 +19,7 @@ from zkgroup.demo.screen import COLORS, Row, bar, beside, frame, state, table
 from zkgroup.errors import ConflictError, ZkGroupError
 from zkgroup.groups.reader import group_names
 
-NAMES = ("ada", "ben", "cleo", "dan")
-"""The first three start; the second is killed; the last joins afterwards."""
+NAMES = ("ada", "ben", "cleo", "dan")  # three start, the second is killed, the last joins afterwards
 SESSION_MS = 4_000
 RECORDS_PER_S = 550  # each member's speed: the records last for about half a minute
 EVENTS_MIN = {"claims": PARTITIONS, "ownership_changes": 1, "commits": PARTITIONS, "deliveries": 1}

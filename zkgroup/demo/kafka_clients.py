@@ -8,7 +8,6 @@ committed what. Maven fetches the jars of one release once, into a cache of this
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import shutil
 import subprocess
@@ -91,8 +90,9 @@ class ClientWork:
     positions: dict[int, int] = field(default_factory=dict)
     """Partition to the offset of the next record."""
     _tokens: dict[int, int] = field(default_factory=dict)
-    _due_s: float = math.inf
-    """Time of the next commit; never while all is committed."""
+    _is_committed: bool = True
+    _due_s: float = 0.0
+    """Earliest time of the next commit."""
 
     def settings(self) -> dict[str, Any]:
         """Settings that all clients have, by Java's names."""
@@ -120,7 +120,7 @@ class ClientWork:
         """Yields for each poll, the last time when the member is to leave; a commit is due after that one."""
         while not self.is_over():
             yield
-        self._due_s = 0.0
+        self._is_committed, self._due_s = False, 0.0
         yield
 
     def process(self, partition: int, offset: int, key: bytes, value: bytes) -> None:
@@ -132,7 +132,7 @@ class ClientWork:
         token = self._tokens[partition] if follows else self._begin(partition)
         self.take((partition, offset), key, value, token)
         self.positions[partition] = offset + 1
-        self._due_s = min(self._due_s, time.monotonic() + COMMIT_EVERY_S)
+        self._is_committed = False
 
     def process_all(self, polled: Any) -> None:
         """Processes what a poll of kafka-python or aiokafka has returned."""
@@ -141,9 +141,9 @@ class ClientWork:
 
     def is_due(self) -> bool:
         """Returns whether the positions are to be committed now."""
-        if time.monotonic() < self._due_s:
+        if self._is_committed or time.monotonic() < self._due_s:
             return False
-        self._due_s = math.inf
+        self._due_s, self._is_committed = time.monotonic() + COMMIT_EVERY_S, True
         return bool(self.positions)
 
     def committed(self) -> list[tuple[int, int, str]]:
@@ -160,7 +160,7 @@ class ClientWork:
             self.not_committed(type(error).__name__)
 
     def not_committed(self, error: str) -> None:
-        self._due_s = time.monotonic() + COMMIT_EVERY_S
+        self._is_committed = False
         print_event("not_committed", error=error)
 
 
