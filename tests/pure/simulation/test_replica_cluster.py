@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -162,26 +162,29 @@ FOLLOW = Replica.follow
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "without"),
+    ("kind", "name", "without", "seed"),
     [
-        pytest.param(LeaderEpochs, "diverging", lambda *_: None, id="rule 1, diverging"),
-        pytest.param(Replica, "follow", _cuts_to_the_high_watermark, id="rule 1, no cut"),
-        pytest.param(LeaderState, "high_watermark", _waits_for_those_it_has_heard, id="rule 2, not heard"),
-        pytest.param(LeaderState, "set_maximal_isr", lambda *_: None, id="rule 2, the ISR"),
-        pytest.param(Replica, "_lacks", lambda *_: None, id="rule 4"),
+        pytest.param(LeaderEpochs, "diverging", lambda *_: None, 4, id="rule 1, diverging"),
+        pytest.param(Replica, "follow", _cuts_to_the_high_watermark, 17, id="rule 1, no cut"),
+        pytest.param(LeaderState, "high_watermark", _waits_for_those_it_has_heard, 0, id="rule 2, not heard"),
+        pytest.param(LeaderState, "set_maximal_isr", lambda *_: None, 0, id="rule 2, the ISR"),
+        pytest.param(Replica, "_lacks", lambda *_: None, 11, id="rule 4"),
     ],
 )
 def test_a_rule_that_is_taken_out_is_missed(
-    monkeypatch: pytest.MonkeyPatch, kind: type, name: str, without: Callable[..., object]
+    monkeypatch: pytest.MonkeyPatch, kind: type, name: str, without: Callable[..., object], seed: int
 ) -> None:
-    """Some schedule then loses an acknowledged record, or ends with replicas that differ."""
+    """Some schedule then loses an acknowledged record, or ends with replicas that differ.
+
+    The seed whose schedule did when this was written runs first.
+    """
     monkeypatch.setattr(kind, name, without)
 
     with pytest.raises(ViolationError):
-        _run_all(range(40))
+        _run_all((seed, *range(40)))
 
 
-def _run_all(seeds: range) -> None:
+def _run_all(seeds: Iterable[int]) -> None:
     for seed in seeds:
         run(MemoryHosts(), seed, STEPS)
 
