@@ -15,7 +15,7 @@ from tests.pure.simulation.crashing import crash_at, crash_twice, others, pairs,
 from tests.pure.simulation.test_left_replicas import ALONE, KAFKA, ClusterSetup, deleted
 from tests.pure.simulation.test_takeover_scenarios import recovered
 
-PAIRS = 3
+PAIRS = 2
 """Of each action."""
 
 

@@ -26,7 +26,7 @@ from tests.simulation import Simulation
 
 MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "60"))
 CLUSTERS = int(os.environ.get("ZKGROUP_CLUSTER_SCHEDULES", "60"))
-COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "170"))
+COORDINATED = int(os.environ.get("ZKGROUP_COORDINATOR_SCHEDULES", "130"))
 
 
 @pytest.mark.parametrize("seeds", batches(MEMBERS, FIRST), ids=name_of)
@@ -38,7 +38,7 @@ def test_schedules_of_members_hold_and_the_faults_bite(seeds: range) -> None:
 @pytest.mark.parametrize("name", SETUPS)
 def test_group_of_the_model_holds_for_more_seeds(name: str) -> None:
     """The invariants of the exhaustive model hold for the production machine in that group (recipes 12)."""
-    for seed in range(SEEDS_OF_A_GROUP, 4):
+    for seed in range(SEEDS_OF_A_GROUP, 3):
         Simulation(seed, setup=SETUPS[name]).run()
 
 

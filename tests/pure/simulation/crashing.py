@@ -33,9 +33,9 @@ def each_thirtieth(points: int, name: str) -> range:
 
 
 def others(points: int, name: str) -> list[int]:
-    """An eighth of the numbers that `each_thirtieth` leaves out; with ZKGROUP_CRASH_POINTS=all every one."""
+    """A twelfth of the numbers that `each_thirtieth` leaves out; with ZKGROUP_CRASH_POINTS=all every one."""
     left = [at for at in range(points) if at not in each_thirtieth(points, name)]
-    return left if EVERY_POINT else left[::8]
+    return left if EVERY_POINT else left[::12]
 
 
 def crash_at(name: str, points: Sequence[str], chosen: Sequence[int]) -> None:
