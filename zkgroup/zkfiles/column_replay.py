@@ -161,7 +161,8 @@ class ColumnReplay:
         last_rows = np.searchsorted(rows.zxid, rows.zxid[closed], "right") - 1
         ends = list(zip(last_rows.tolist(), rows.session[closed].tolist(), strict=True))
         left = {session: len(self.tree.ephemerals(session)) + self._owned[session] for _, session in ends}
-        changes = [(row, session, sign) for session, row, sign in owners.T.tolist() if session in left]
+        of_these = owners[:, np.isin(owners[0], list(left))]
+        changes = [(row, session, sign) for session, row, sign in of_these.T.tolist()]
         for _, session, sign in sorted([*changes, *((row, session, 2) for row, session in ends)]):
             if sign != 2:
                 left[session] += sign
@@ -181,8 +182,9 @@ class ColumnReplay:
         written = written[np.argsort(replayed.wrote[written])]
         data = rows.data_at(replayed.wrote[written])
         self._data.update(zip(codes[written].tolist(), data, strict=True))
-        for session, _, sign in replayed.owners.T.tolist():
-            self._owned[session] += sign
+        owners, _, signs = replayed.owners
+        self._owned.update(owners[signs > 0].tolist())
+        self._owned.subtract(owners[signs < 0].tolist())
 
 
 def _longer(values: Numbers, more: int) -> Numbers:
@@ -242,7 +244,6 @@ class _Rows:
         self.count = np.where(self._present("parent_cversion"), self._numbers("parent_cversion"), -1)
         """The parent's count of creates after a create; -1 where the record does not have it."""
         self.is_ephemeral = np.concatenate([_is_ephemeral(batch) for batch in batches])
-        self.has_data = self._present("data")
         found = pa.concat_arrays(self._arrays("path")).dictionary_encode("encode")
         self.path: Numbers = paths.codes_of(found.dictionary.to_pylist())[found.indices.to_numpy()]
 
@@ -256,7 +257,7 @@ class _Rows:
         """A column as numbers; null is 0."""
         whole = pa.concat_arrays(self._arrays(name))
         values: Numbers = (whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False)
-        return values.astype(np.int64)
+        return values.astype(np.int64, copy=False)
 
     def _present(self, name: str) -> Flags:
         present: Flags = pa.concat_arrays(self._arrays(name)).is_valid().to_numpy(zero_copy_only=False)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.findings.rules import Bounds, Finding, FullWindow, KeyRows, Rule, Severity, full_windows
-from zkgroup.audit.inputs.events import BY_SESSION, SINGLE, Event, Key, Keys
+from zkgroup.audit.findings.rules import (
+    Bounds,
+    Finding,
+    FullWindow,
+    KeyRows,
+    Rule,
+    Screen,
+    Severity,
+    full_windows,
+)
+from zkgroup.audit.inputs.events import BY_SESSION, CLOSE_SESSION, ERROR, SINGLE, Event, Key, Keys
 from zkgroup.audit.inputs.facts import Facts, client, members_of, only_group, server_of
 from zkgroup.model.text import counted, duration_text, hex_session
 from zkgroup.znodes.consumers import consumers_path
@@ -22,9 +31,15 @@ _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 
 
-def _without_writes(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Leaves out most commits, which are most of the rows; the rules need very few of them."""
-    return tables.sessions
+def _sessions(op: int, *, are_without: bool = False) -> Screen:
+    """Keeps the sessions that have such a row, or have none; most of their commits are left out."""
+
+    def screen(tables: ScreenTables, bounds: Bounds) -> Selection:
+        rows = tables.sessions
+        have_one = rows.keys_with(tables.columns.op[rows.rows] == op)
+        return rows.of_keys(~have_one if are_without else have_one)
+
+    return screen
 
 
 def _of_full_window(name: str, session: int, full: FullWindow, detail: str, facts: Facts) -> Finding:
@@ -38,7 +53,7 @@ def _of_full_window(name: str, session: int, full: FullWindow, detail: str, fact
     act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
     " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
     keys=BY_SESSION,
-    screen=_without_writes,
+    screen=_sessions(CLOSE_SESSION),
 )
 def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """The ends of sessions that had ephemerals, or that expired.
@@ -92,7 +107,7 @@ def _back_after_ms(facts: Facts, close: Event) -> int | None:
     " and never close them: `cons` of each server's four-letter commands names their addresses.",
     keys=BY_SESSION,
     bounds={"idle_ms": 3 * 86_400_000},
-    screen=_without_writes,
+    screen=_sessions(CLOSE_SESSION, are_without=True),
 )
 def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that live without writing anything.
@@ -135,7 +150,7 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     " an owner of another group that stays, or members that do not agree about the assignment.",
     keys=BY_SESSION,
     bounds={"per_minute": 10},
-    screen=_without_writes,
+    screen=_sessions(ERROR),
 )
 def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that fail again and again to create owner znodes, because other owners have them."""
@@ -176,7 +191,7 @@ def _is_parent(event: Event, before: Event | None) -> bool:
     " end (rebalance_storm) and for clients that open a session for each thing they do.",
     keys=BY_SESSION,
     bounds={"per_hour": 3_600, "short_ms": 60_000},
-    screen=_without_writes,
+    screen=lambda tables, bounds: tables.sessions,
 )
 def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that create and delete ephemerals all the time, or live for moments only."""

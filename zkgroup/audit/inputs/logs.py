@@ -129,7 +129,7 @@ def estimated(rows: int, done: int, total: int) -> int | None:
 def numbers_of_column(batch: Batch, name: str) -> Numbers:
     """A column without nulls as a numpy array, with times in milliseconds."""
     values: Numbers = batch.arrays[name].to_numpy()
-    return values.astype(np.int64)
+    return values.astype(np.int64, copy=False)
 
 
 _NONE: Final = np.zeros(0, np.int64)

@@ -208,7 +208,7 @@ class ColumnsBuilder:
             return codes_of(column, _CODES[name])
         array = _whole(column)
         if name in _INTEGERS:
-            return array.to_numpy(zero_copy_only=False).astype(np.int64)
+            return array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
         if name in _FLAGS:
             return array.to_numpy(zero_copy_only=False).astype(np.bool_)
         if name == "acl":
