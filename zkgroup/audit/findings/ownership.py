@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import zip_longest
 
 from zkgroup.audit.answers.partitions import OwnerLife, members_named, owner_lives, partition_steps
@@ -48,9 +47,9 @@ def _held(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
 
 def _unregistered(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
     """The ownerships that do not lie within a registration of their member in their session: few."""
-    registered = _registrations(facts, key[0])
     for owner in _held(rows, key, facts):
-        if not any(_is_within(owner, life) for life in registered(owner.session, owner.thread)):
+        lives = _registrations(facts, key[0], owner.session, owner.thread)
+        if not any(_is_within(owner, life) for life in lives):
             yield owner
 
 
@@ -61,16 +60,10 @@ def _is_within(owner: OwnerLife, life: Life) -> bool:
 
 
 @derived
-def _registrations(facts: Facts, group: str) -> Callable[[int, str], Sequence[Life]]:
-    """Returns a function from a session and the text of an owner to the registrations of its member there."""
-    members = lives_by_session(facts, group)
-
-    @cache
-    def registrations(session: int, thread: str) -> Sequence[Life]:
-        names = members_named(thread)
-        return [life for life in members.get(session, ()) if member_of(life) in names]
-
-    return registrations
+def _registrations(facts: Facts, group: str, session: int, thread: str) -> Sequence[Life]:
+    """Returns the registrations, in a session, of the member that a text of an owner names."""
+    names = members_named(thread)
+    return [life for life in lives_by_session(facts, group).get(session, ()) if member_of(life) in names]
 
 
 @Rule(
@@ -118,10 +111,9 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     A claim outlives nothing that goes in its transaction, as at the end of a session. Info while it stands
     at the end of the history for less than `grace_ms`.
     """
-    registered = _registrations(facts, key[0])
     for owner in rows.once(_unregistered, key, facts):
         # A claim that never had a registration of its session is owner_session_mismatch.
-        lives = merged(map(TimeRange.of, registered(owner.session, owner.thread)))
+        lives = merged(map(TimeRange.of, _registrations(facts, key[0], owner.session, owner.thread)))
         for gap in gaps(TimeRange.of(owner), lives):
             ms = gap.ms(facts)
             severity: Severity = "error" if gap.to_zxid is not None or ms > bounds["grace_ms"] else "info"
