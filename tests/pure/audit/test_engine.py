@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +54,14 @@ def _log() -> AuditLog:
     log.commit("g", ("t", 1), 5, 1)
     log.fail(1)
     return log
+
+
+def test_facts_can_be_sent_to_workers_with_what_rules_have_derived() -> None:
+    """Past bug: a rule kept a function there, and findings on Spark failed."""
+    found = audit(source(INCIDENTS), ALL_RULES)
+    assert found.facts.derived
+
+    assert pickle.loads(pickle.dumps(found.facts)).derived == found.facts.derived
 
 
 def test_each_key_has_its_own_rows_in_order() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from zkgroup.audit.answers.partitions import OwnerLife, members_named, owner_lives, partition_steps
@@ -195,7 +195,7 @@ def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     session, or by its member id in the next session. One row for each pair of owners, from the claim to the
     last such commit.
     """
-    name_of = _names_of_sessions(facts, key[0])
+    names = _names_of_sessions(facts, key[0])
     put_out: dict[str, OwnerLife] = {}
     """The owners that lost the partition without releasing it, and have not owned it since."""
     late: dict[str, list[Event]] = {}
@@ -207,14 +207,14 @@ def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
             yield from _overlap_findings(late, put_out, ended, key)
             late = {}
             if _lost_it(ended, facts):
-                put_out[name_of(ended.session)] = ended
+                put_out[_name_of(ended.session, names)] = ended
         new = step.holder
         if new is None:
             continue
         if new.from_zxid == event.zxid:
-            put_out.pop(name_of(new.session), None)
+            put_out.pop(_name_of(new.session, names), None)
         if step.write is not None and step.write.is_commit:
-            writer = name_of(event.session)
+            writer = _name_of(event.session, names)
             if writer in put_out:
                 late.setdefault(writer, []).append(event)
     if new is not None:
@@ -230,15 +230,19 @@ def _lost_it(life: OwnerLife, facts: Facts) -> bool:
 
 
 @derived
-def _names_of_sessions(facts: Facts, group: str) -> Callable[[int], str]:
-    """Returns a function from a session to its only member, to know an owner in its next session."""
+def _names_of_sessions(facts: Facts, group: str) -> Mapping[int, str]:
+    """Returns the only member of each session, to know an owner in its next session."""
     names: dict[int, str] = {}
     for life in facts.members.get(group, ()):
         name = member_of(life)
         # Where members share a client, the files do not show which one wrote.
         is_shared = names.get(life.session, name) != name
         names[life.session] = hex_session(life.session) if is_shared else name
-    return lambda session: names.get(session) or hex_session(session)
+    return names
+
+
+def _name_of(session: int, names: Mapping[int, str]) -> str:
+    return names.get(session) or hex_session(session)
 
 
 def _overlap_findings(
