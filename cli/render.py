@@ -161,6 +161,8 @@ def _for_people(text: str) -> str:
 def _json_text(value: object, indent: int | None = None, separators: tuple[str, str] | None = None) -> str:
     """JSON without characters that are not printable: they are JSON's own escapes, so no value changes."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    if text.isascii() and "\x7f" not in text:
+        return text  # of many megabytes this is known at once
     return _NOT_ASCII.sub(_json_escaped, text)
 
 
