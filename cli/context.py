@@ -223,18 +223,18 @@ def _sasl_options(path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def connecting() -> Iterator[Callable[[], None]]:
+def connecting(*, says_waiting: bool = True) -> Iterator[Callable[[], None]]:
     """Surrounds the first connection of a command, quietly; what it yields is called once there is one.
 
-    After a second it prints which servers it waits for. Raises StoreUnavailableError at once where no name of
-    the address can be resolved.
+    After a second it prints which servers it waits for, unless not `says_waiting`. Raises
+    StoreUnavailableError at once where no name of the address can be resolved.
     """
     found = target(shared())
     where = found.zookeeper
     waiting = threading.Timer(ECHO_WAITING_AFTER_S, lambda: echo_err(f"waiting for {where}"))
     waiting.daemon = True
     with quiet_connecting() as show_warnings:
-        if found.timeout_s > ECHO_WAITING_AFTER_S:  # else the error is printed as soon
+        if says_waiting and found.timeout_s > ECHO_WAITING_AFTER_S:  # else the error is printed as soon
             waiting.start()
 
         def reached() -> None:
@@ -268,10 +268,11 @@ def _check_names(where: str) -> None:
 
 
 @contextmanager
-def connected(*, above_chroot: bool = False) -> Iterator[Ensemble]:
+def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Iterator[Ensemble]:
     """The ensemble of the running command, connected; the session ends with the block.
 
-    `above_chroot` leaves the chroot of the address out: paths are those of the servers.
+    `above_chroot` leaves the chroot of the address out: paths are those of the servers. `says_waiting` as in
+    `connecting`.
     Raises StoreUnavailableError where nothing answers in time.
     """
     from zkgroup.groups.ensemble import Ensemble
@@ -287,7 +288,7 @@ def connected(*, above_chroot: bool = False) -> Iterator[Ensemble]:
         address,
         client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=timeout_ms),
     )
-    with connecting() as connected:
+    with connecting(says_waiting=says_waiting) as connected:
         try:
             client.wait_connected(where.timeout_s)
             connected()

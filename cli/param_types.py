@@ -33,13 +33,13 @@ class Parsed(click.ParamType[T]):
             self.fail(str(error), param, ctx)
 
 
-def duration(least_ms: int = 0) -> Parsed[int]:
+def duration(least_ms: int = 0, most_ms: int = DURATION_MAX_MS) -> Parsed[int]:
     """A duration with its unit, in milliseconds."""
 
     def parse(text: str) -> int:
         found = parse_duration_ms(text)
-        if found > DURATION_MAX_MS:
-            raise ValueError(f"{text!r} is too long: expected at most {DURATION_MAX_MS // 86_400_000}d")
+        if found > most_ms:
+            raise ValueError(f"{text!r} is too long: expected at most {most_ms // 86_400_000}d")
         if found < least_ms:
             raise ValueError(f"{text!r} leaves no time: expected at least {least_ms}ms, for example 10s")
         return found

@@ -52,6 +52,11 @@ SCHEMAS: Mapping[str, Schema] = {
     ),
 }
 
-_EVENTS: tuple[JsonEvent[Any], ...] = (*member_events.EVENTS, *broker_events.EVENTS, serving.READY)
+_EVENTS: tuple[JsonEvent[Any], ...] = (
+    *member_events.EVENTS,
+    *broker_events.EVENTS,
+    serving.READY,
+    tree.EXPORTED,
+)
 
 EVENTS: Mapping[str, Schema] = {one.name: one.schema for one in _EVENTS}

@@ -32,7 +32,7 @@ audit = make_group(
             "Write what happened and the findings as one HTML file",
         ),
         "run": (".commands.audit.report:run", "Convert many folders to Parquet and find what went wrong"),
-        "export": (".commands.audit.tree:export", "Write the whole tree into the file OUTPUT"),
+        "export": (".commands.audit.tree:export", "Write the whole tree into the file or folder OUTPUT"),
     },
     help="""Reconstruct what happened from ZooKeeper's own files.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +13,10 @@ from zkgroup.admin.znodes import check_path
 from zkgroup.audit.inputs.one_tree import ROUNDS, inconsistency_of, walk
 from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
-from zkgroup.errors import NotFoundError
+from zkgroup.errors import AuthenticationError, ConfigError, NotFoundError, StoreUnavailableError
 from zkgroup.model import Znode
 from zkgroup.model.text import counted, hex_zxid
+from zkgroup.zkfiles.export_names import export_name, next_due_ms, outdated, same_zxid
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
 from zkgroup.zkfiles.history import State, ZnodeChange
 from zkgroup.zkfiles.tree import Tree
@@ -22,9 +24,11 @@ from zkgroup.zkfiles.tree import Tree
 from ...app import EXIT_CHECK_FAILED, EXIT_PARTLY_DONE, fail_check, output, shared
 from ...audit_rows import LastTransaction, document
 from ...context import connected, target
-from ...render import echo_err
-from ...schema import STRING, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, text_of
-from ...units import size
+from ...param_types import duration
+from ...render import Output, echo_err
+from ...schema import STRING, Inline, JsonEvent, JsonKey, KeyColumn, NamedKeys, Shape, list_of, text_of
+from ...serving import EventLines, StopSignals
+from ...units import iso_time, size
 from ..znode import ZNODE, draw
 from .inputs import MOMENT, Inputs, command, input_options, opened, progress
 
@@ -73,18 +77,30 @@ class WrittenExport(NamedTuple):
     """The file of `audit export`, and what is in it."""
 
     file: Path
-    written: ExportSize
+    size: ExportSize
     header: ExportHeader
+    written: bool
+    """False where the folder had an export of this zxid already, which is `file`."""
+    removed: tuple[str, ...] = ()
+    """The older exports that went, by their names."""
+
+    @property
+    def text(self) -> str:
+        """For people, in one line."""
+        text = f"{self.file}: {counted(self.size.znodes, 'znode')}, {size(self.size.bytes)}"
+        text += "" if self.written else ", as before: nothing was written"
+        return text + (f"; removed {counted(len(self.removed), 'older export')}" if self.removed else "")
 
 
 EXPORT = document(
     "export",
     Shape(
         WrittenExport,
-        *("file", "written.znodes", "written.bytes", "header.zxid_before", "header.zxid_after"),
-        *("exact=header.is_exact", "header.changed", "header.unreadable"),
+        *("file", "written", "size.znodes", "size.bytes", "header.zxid_before", "header.zxid_after"),
+        *("exact=header.is_exact", "header.changed", "header.unreadable", "removed"),
     ),
 )
+EXPORTED = JsonEvent("exported", EXPORT.shape)
 
 
 @command()
@@ -223,6 +239,10 @@ def _change_inside(chroot: str, change: ZnodeChange) -> ZnodeChange:
     )
 
 
+LEAST_EVERY_MS = 1000
+MOST_KEPT_MS = 100 * 365 * 86_400_000
+
+
 @command()
 @input_options(more=False, converted=False)
 @click.option(
@@ -240,52 +260,204 @@ def _change_inside(chroot: str, change: ZnodeChange) -> ZnodeChange:
     metavar="N",
     help="Read what changes meanwhile again, at most N times.",
 )
-@click.argument("file", metavar="OUTPUT", type=click.Path(path_type=Path))
+@click.option(
+    "--every",
+    "every_ms",
+    type=duration(LEAST_EVERY_MS),
+    metavar="DURATION",
+    help="Serve until Ctrl-C or SIGTERM: write one into the folder OUTPUT now, and then as often as this.",
+)
+@click.option(
+    "--keep",
+    "keep_ms",
+    type=duration(LEAST_EVERY_MS, MOST_KEPT_MS),
+    metavar="DURATION",
+    help="Remove what this command wrote into the folder OUTPUT longer ago, but for the newest.",
+)
+@click.argument("place", metavar="OUTPUT", type=click.Path())
 @click.pass_context
 def export(
-    ctx: click.Context, inputs: Inputs, at: PointInTime | None, file: Path, overwrite: bool, rounds: int
+    ctx: click.Context,
+    inputs: Inputs,
+    at: PointInTime | None,
+    place: str,
+    overwrite: bool,
+    rounds: int,
+    every_ms: int | None,
+    keep_ms: int | None,
 ) -> None:
-    """Write the whole tree into the file OUTPUT.
+    """Write the whole tree into the file or folder OUTPUT.
 
     Every audit command reads the file. Of a live ensemble everything is read, and a second time: what did not
     change is the tree at `zxid_before`, what did is named in `changed`. Exit code 4 where something may not
     be read. With --input it is the tree of a moment of its history; exit code 3 where something is missing or
     wrong.
 
+    A folder is there already, or its name ends with a slash. In it the file is named by zxid and time, so
+    names sort; where the folder has an export of the same zxid, none is written. With --every an ensemble
+    that is away costs a line on stderr, and the next time is another try.
+
     \b
     Example:
       zkgroup -z localhost:2181 audit export ensemble.zkexport
+      zkgroup -z localhost:2181 audit export --every 1h --keep 7d exports/
     """
     out = output()
-    if inputs.paths:
-        header, written, code = _of_files(inputs, at, file, overwrite=overwrite)
-    elif at is not None:
-        raise click.UsageError("a live ensemble has no past: --at is for --input")
-    else:
+    is_folder = every_ms is not None or place.endswith("/") or Path(place).is_dir()
+    _check_options(inputs, is_folder, overwrite, every_ms, keep_ms)
+    to = _ExportTo(Path(place), is_folder, overwrite, keep_ms)
+    if not inputs.paths:
+        if at is not None:
+            raise click.UsageError("a live ensemble has no past: --at is for --input")
         inputs.require_live()
-        header, written, code = _of_live(file, rounds, overwrite=overwrite)
-    detail = inconsistency_of(header)
-    echo_err(f"the tree at {hex_zxid(header.zxid_before)}: {detail or 'exact'}")
-    last = LastTransaction.of(header.zxid_before, header.time_ms)
-    if not EXPORT.print(out, last, WrittenExport(file, written, header)):
-        out.line(f"wrote {file}: {counted(written.znodes, 'znode')}, {size(written.bytes)}")
+    if every_ms is not None:
+        _serve(out, to, rounds, every_ms)
+        return
+    if inputs.paths:
+        made, code = _of_files(inputs, at, to)
+    else:
+        made = to.pruned(_of_live(to, rounds))
+        code = EXIT_PARTLY_DONE if made.header.unreadable else 0
+    detail = inconsistency_of(made.header)
+    echo_err(f"the tree at {hex_zxid(made.header.zxid_before)}: {detail or 'exact'}")
+    if not EXPORT.print(out, LastTransaction.of(made.header.zxid_before, made.header.time_ms), made):
+        out.line(f"wrote {made.text}" if made.written else made.text)
     ctx.exit(code)
 
 
-Made = tuple[ExportHeader, ExportSize, int]
-"""The header and the size of the export, and the exit code."""
+def _check_options(
+    inputs: Inputs, is_folder: bool, overwrite: bool, every_ms: int | None, keep_ms: int | None
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    if keep_ms is not None and not is_folder:
+        raise click.UsageError("--keep is for a folder: end OUTPUT with a slash")
+    if overwrite and is_folder:
+        raise click.UsageError("--overwrite is for a file: in a folder each export has a name of its own")
+    if inputs.paths and (every_ms or keep_ms) is not None:
+        raise click.UsageError("--every and --keep are for a live ensemble: files are exported once")
+    if every_ms is not None and keep_ms is not None and keep_ms < every_ms:
+        raise click.UsageError("--keep is shorter than --every: no export would outlast the next one")
 
 
-def _of_live(file: Path, rounds: int, *, overwrite: bool) -> Made:
-    with progress() as report, connected() as ensemble:
+class _ExportTo(NamedTuple):
+    """The place that an export is written to."""
+
+    path: Path
+    is_folder: bool
+    overwrite: bool
+    keep_ms: int | None
+
+    def prepare(self) -> None:
+        """Makes the folder, where its parent is there. Raises ConfigError where it cannot be written to."""
+        if not self.is_folder:
+            return
+        try:
+            self.path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path}: expected a folder, or a place for one: {error.strerror}"
+            ) from error
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise ConfigError(f"{self.path}: expected a folder to write to, found no right to")
+
+    def write(self, header: ExportHeader, znodes: Iterable[ExportedZnode], report: Progress) -> WrittenExport:
+        """Raises as `write_export`."""
+        file = self.path
+        if self.is_folder:
+            known = same_zxid(self._names(), header.zxid_before)
+            file /= known or export_name(header.zxid_before, header.time_ms)
+            if known is not None:
+                contents = ExportSize(sum(1 for _ in znodes), file.stat().st_size)
+                return WrittenExport(file, contents, header, written=False)
+        contents = write_export(
+            file,
+            header,
+            znodes,
+            overwrite=self.overwrite,
+            progress=lambda count: report("writing", count),
+        )
+        return WrittenExport(file, contents, header, written=True)
+
+    def pruned(self, made: WrittenExport) -> WrittenExport:
+        """Removes what is too old at the time of this export."""
+        removed = []
+        if self.keep_ms is not None and made.header.time_ms is not None:
+            for name in outdated(self._names(), made.header.time_ms, self.keep_ms):
+                try:
+                    (self.path / name).unlink(missing_ok=True)
+                except OSError as error:
+                    echo_err(f"note: {self.path / name}: cannot be removed: {error.strerror}")
+                else:
+                    removed.append(name)
+        return made._replace(removed=tuple(removed))
+
+    def _names(self) -> list[str]:
+        """Of the regular files in the folder."""
+        with os.scandir(self.path) as entries:
+            return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+
+
+class _ExportLines(EventLines):
+    """Prints the exports of `--every`."""
+
+    def on_export(self, made: WrittenExport) -> None:
+        self.print(EXPORTED, made, "; ".join(filter(None, [made.text, inconsistency_of(made.header)])))
+        self.check()
+
+
+class _Stopped(BaseException):
+    """A signal came while an export was made."""
+
+
+def _serve(out: Output, to: _ExportTo, rounds: int, every_ms: int) -> None:
+    """Exports as often as that, until a signal. An export that it comes in the middle of leaves nothing.
+
+    Raises what a wrong option, wrong credentials or a folder that cannot be written to raise.
+    """
+    from zkgroup.zookeeper.client import SystemClock
+
+    if out.format not in ("table", "ndjson"):
+        raise click.UsageError(f"--every prints events: --format table or ndjson, not {out.format}")
+    clock, lines, is_working = SystemClock(), _ExportLines(out), True
+
+    def interrupt() -> None:
+        if is_working:
+            raise _Stopped
+
+    begun_ms = clock.now_ms()
+    try:
+        with StopSignals(interrupt) as stop:
+            while not stop.received:
+                try:
+                    lines.on_export(to.pruned(_of_live(to, rounds, says_waiting=False)))
+                except AuthenticationError:
+                    raise
+                except StoreUnavailableError as error:
+                    now_ms = clock.now_ms()
+                    wait_ms = next_due_ms(begun_ms, every_ms, now_ms) - now_ms
+                    next_time = iso_time(clock.wall_ms() + wait_ms)
+                    echo_err(f"error: {error}; no export was written, the next try is at {next_time}")
+                is_working = False
+                now_ms = clock.now_ms()
+                stop.wait((next_due_ms(begun_ms, every_ms, now_ms) - now_ms) / 1000)
+                is_working = True
+    except _Stopped:
+        pass
+    echo_err("stopped")
+
+
+def _of_live(to: _ExportTo, rounds: int, *, says_waiting: bool = True) -> WrittenExport:
+    to.prepare()
+    with progress() as report, connected(says_waiting=says_waiting) as ensemble:
         found = walk(ensemble.zk, rounds=rounds, progress=report)
         header = found.header(ensemble.clock.wall_ms(), target(shared()).zookeeper)
-        written = _write(file, header, found.znodes, report, overwrite=overwrite)
-    return header, written, EXIT_PARTLY_DONE if header.unreadable else 0
+        return to.write(header, found.znodes, report)
 
 
-def _of_files(inputs: Inputs, at: PointInTime | None, file: Path, *, overwrite: bool) -> Made:
-    inputs.require_outside(file)
+def _of_files(inputs: Inputs, at: PointInTime | None, to: _ExportTo) -> tuple[WrittenExport, int]:
+    """Also the exit code."""
+    inputs.require_outside(to.path / "file" if to.is_folder else to.path)
+    to.prepare()
     with opened(inputs, in_columns=False) as (source, report):
         report("replaying")
         seen = source.tree(at)
@@ -297,16 +469,8 @@ def _of_files(inputs: Inputs, at: PointInTime | None, file: Path, *, overwrite: 
             zxid_after=seen.zxid,
             detail=seen.detail,
         )
-        written = _write(file, header, _exported_below(seen, source.chroot), report, overwrite=overwrite)
-    return header, written, EXIT_CHECK_FAILED if seen.is_damaged or source.damages() else 0
-
-
-def _write(
-    file: Path, header: ExportHeader, znodes: Iterable[ExportedZnode], report: Progress, *, overwrite: bool
-) -> ExportSize:
-    return write_export(
-        file, header, znodes, overwrite=overwrite, progress=lambda count: report("writing", count)
-    )
+        made = to.write(header, _exported_below(seen, source.chroot), report)
+    return made, EXIT_CHECK_FAILED if seen.is_damaged or source.damages() else 0
 
 
 def _exported_below(seen: SeenTree, chroot: str) -> Iterator[ExportedZnode]:
