@@ -14,6 +14,7 @@ from zkgroup.admin.offsets.changes import OffsetsResult
 from zkgroup.admin.offsets.planning import AffectedMember, OffsetChange, OffsetPlan
 from zkgroup.admin.offsets.standing import OffsetStanding
 from zkgroup.admin.persistent import FIX_PERSISTENT, by_parent
+from zkgroup.groups.as_of import AsOf
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupSummary,
@@ -26,10 +27,10 @@ from zkgroup.groups.descriptions import (
     ProblemKind,
     Verification,
 )
-from zkgroup.model.text import counted
+from zkgroup.model.text import counted, iso_time
 
 from .render import Cell, Output, short_name
-from .schema import COUNT, Document, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
+from .schema import COUNT, TIME, Document, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
 from .units import age
 
 _STATE_STYLES = {"stable": "good", "rebalancing": "warn", "inconsistent": "bad", "empty": "dim"}
@@ -175,7 +176,9 @@ OFFSET = Shape(
 )
 OFFSETS = Document("offsets", NamedKeys(group=str, offsets=Sequence[OffsetDescription]), rows="offsets")
 SAVED_OFFSET = Shape(SavedOffset)
-OFFSET_EXPORT = Document("offset_export", NamedKeys(offsets=Sequence[SavedOffset]), rows="offsets")
+_PAST = Shape(AsOf, "zxid", JsonKey("time", nullable(TIME), lambda moment: iso_time(moment.time_ms)))
+"""Of offsets out of files, whose time is not always known."""
+OFFSET_EXPORT = Document("offset_export", NamedKeys(offsets=Sequence[SavedOffset]), _PAST, rows="offsets")
 OFFSET_CHANGE = Shape(
     OffsetChange,
     *("topic_partition", "before"),

@@ -167,11 +167,11 @@ def disable_racks_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def group_argument(many: bool = False) -> Decorator:
+def group_argument(many: bool = False, required: bool = True) -> Decorator:
     """The argument GROUP, completed from ZooKeeper where one answers at once."""
     if many:
         return click.argument(
-            "groups", metavar="GROUP...", nargs=-1, required=True, shell_complete=complete_groups
+            "groups", metavar="GROUP...", nargs=-1, required=required, shell_complete=complete_groups
         )
     return click.argument("group", metavar="GROUP", shell_complete=complete_groups)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import IO, Any
 
@@ -20,15 +20,19 @@ from zkgroup.admin.offsets.changes import (
     set_offsets_change,
 )
 from zkgroup.admin.offsets.positions import positions_for
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import PartlyDoneError
-from zkgroup.groups.reader import read_snapshot
+from zkgroup.groups.as_of import AsOf
+from zkgroup.groups.reader import past_offsets, read_snapshot
 from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offsets
-from zkgroup.model import TopicPartition
-from zkgroup.model.text import counted, named
+from zkgroup.groups.snapshot import GroupSnapshot
+from zkgroup.model import TopicPartition, Znode
+from zkgroup.model.text import counted, hex_zxid, iso_time, named
 
 from .. import groups as shown
-from ..app import check_read, output
+from ..app import check_read, fail_check, output
 from ..app import group as make_group
+from ..audit_rows import LastTransaction
 from ..confirm import run_changes
 from ..context import connected
 from ..param_types import PARTITION_OFFSET, TEXT_FILE, TOPIC_AND_PARTITIONS, named_text
@@ -43,8 +47,11 @@ from ..params import (
     wait_options,
 )
 from ..render import Output, echo_err
+from ..schema import SnapshotMoment
 from ..sources import log_ends, log_positions
 from ..units import parse_iso_duration_ms, parse_time_ms
+from .audit.inputs import MOMENT, InputCommand, Inputs, input_options, opened
+from .audit.tree import inside, outside
 
 offsets = make_group(
     "offsets",
@@ -100,27 +107,70 @@ def show(group: str, source: str | None) -> None:
         echo_err(f"note: {error}")
 
 
-@offsets.command()
-@group_argument(many=True)
-def export(groups: tuple[str, ...]) -> None:
+@offsets.command(cls=InputCommand)
+@input_options(more=False, converted=False)
+@click.option(
+    "--at",
+    type=MOMENT,
+    metavar="ZXID|TIME",
+    help="With --input: the offsets of this moment.  [default: the last]",
+)
+@click.option("-g", "--group", "also", multiple=True, metavar="GROUP", help="The same as GROUP.")
+@group_argument(many=True, required=False)
+def export(inputs: Inputs, at: PointInTime | None, also: tuple[str, ...], groups: tuple[str, ...]) -> None:
     """Write the offsets of GROUP to stdout.
 
     In the line format of Kafka 0.8.2 unless --format says otherwise. Partitions without a committed offset
-    are left out; an offset that cannot be read is an error.
+    are left out; an offset that cannot be read is an error. With --input they are those of a moment of the
+    past, which is on stderr, with what keeps it from being exact; exit code 3 where something on the way is
+    missing or wrong.
 
     \b
     Example:
       zkgroup offsets export billing > billing.txt
+      zkgroup offsets export --input exports --at 2026-01-31T14:00:00Z billing > billing.txt
     """
-    out = output()
-    with connected() as ensemble:
-        snapshots = [read_snapshot(ensemble, name) for name in groups]
-        as_of = ensemble.as_of()
+    out, names = output(), dict.fromkeys((*groups, *also))
+    if not names:
+        raise click.UsageError("Missing argument 'GROUP...'.")
+    if inputs.paths:
+        snapshots, as_of, is_whole = _of_past(inputs, at, names)
+    else:
+        if at is not None:
+            raise click.UsageError("a live ensemble has no past: --at is for --input")
+        inputs.require_live()
+        is_whole = True
+        with connected() as ensemble:
+            snapshots = [read_snapshot(ensemble, name) for name in names]
+            as_of = ensemble.as_of()
     saved = [one for snapshot in snapshots for one in saved_offsets(snapshot)]
     if not shown.OFFSET_EXPORT.print(out, as_of, offsets=saved):
         for line in files.offset_lines(saved):
             out.line(line)
     check_read("exported", (error for snapshot in snapshots for error in unreadable_offsets(snapshot)))
+    if not is_whole:
+        fail_check()
+
+
+def _of_past(
+    inputs: Inputs, at: PointInTime | None, groups: Iterable[str]
+) -> tuple[list[GroupSnapshot], SnapshotMoment, bool]:
+    """The groups with their offsets, the moment, and whether nothing is missing. Raises NotFoundError."""
+    with opened(inputs, in_columns=False) as (source, report):
+        report("replaying")
+        seen = source.tree(at)
+        moment = LastTransaction.of(seen.zxid, seen.time_ms)
+
+        def below(path: str) -> list[Znode]:
+            paths = seen.tree.paths(outside(source.chroot, path))
+            znodes = (seen.tree.znode(one) for one in paths)
+            return [one._replace(path=inside(source.chroot, one.path)) for one in znodes if one]
+
+        as_of = AsOf(moment.zxid, moment.time_ms or 0)
+        snapshots = [past_offsets(group, as_of, below) for group in groups]
+    when = "" if seen.time_ms is None else f", {iso_time(seen.time_ms)}"
+    echo_err(f"the offsets at {hex_zxid(seen.zxid)}{when}: {'exact' if seen.is_exact else seen.detail}")
+    return snapshots, moment, not (seen.is_damaged or source.damages())
 
 
 @offsets.command("import")

@@ -7,12 +7,13 @@ a snapshot; they are read after the owners, so a commit seen belongs to that own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError
+from zkgroup.groups.as_of import AsOf
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.group_ids import validate_group_id, validate_length, validate_new_group
 from zkgroup.groups.membership import stored_membership
@@ -83,6 +84,21 @@ def snapshot_or_empty(ensemble: Ensemble, group: str, also: Sequence[str] = ()) 
         topic: decode_or_error(znode, Topic.decode) for topic in also if (znode := znodes[Topic.path(topic)])
     }
     return GroupSnapshot.of_nothing(group, ensemble.as_of(), topics)
+
+
+def past_offsets(group: str, as_of: AsOf, znodes_below: Callable[[str], Sequence[Znode]]) -> GroupSnapshot:
+    """The offsets of a group in a tree of the past; `znodes_below` gives the znodes at and below a path.
+
+    Raises NotFoundError where the tree has no such group, ConfigError for a name that none can have.
+    """
+    validate_group_id(group)
+    znodes = znodes_below(group_path(group))
+    if not znodes:
+        raise NotFoundError(
+            f"{group_path(group)}: there was no group {group!r} at {as_of.zxid:#x}; `zkgroup audit tree "
+            f"{consumers_path()}` with the same --input and --at shows those there were"
+        )
+    return GroupSnapshot.of_offsets(group, as_of, znodes)
 
 
 def snapshot_to_change(

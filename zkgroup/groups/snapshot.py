@@ -6,8 +6,8 @@ one unreadable znode never hides the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError
@@ -17,6 +17,7 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, StoredMember
 from zkgroup.znodes.group_records import StoredAssignment, View
+from zkgroup.znodes.paths import path_kind
 from zkgroup.znodes.sessions import is_leftover
 
 T = TypeVar("T")
@@ -143,6 +144,17 @@ class GroupSnapshot:
             topic_names=frozenset(topics),
             exists=False,
         )
+
+    @classmethod
+    def of_offsets(cls, group: str, as_of: AsOf, znodes: Iterable[Znode]) -> GroupSnapshot:
+        """The snapshot of a group of which only the offsets are known, from znodes at and below its path."""
+        found = {}
+        for znode in znodes:
+            place = path_kind(znode.path)
+            tp = TopicPartition(place.topic, place.partition)
+            if place.kind == "offset" and znode.path == Offset.path(group, tp):
+                found[tp] = decode_or_error(znode, Offset.decode)
+        return replace(cls.of_nothing(group, as_of, {}), offsets=found, exists=True)
 
     @property
     def is_coordinated(self) -> bool:

@@ -15,7 +15,7 @@ from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import AuthenticationError, ConfigError, NotFoundError, StoreUnavailableError
 from zkgroup.model import Znode
-from zkgroup.model.text import counted, hex_zxid
+from zkgroup.model.text import counted, hex_zxid, iso_time
 from zkgroup.zkfiles.export_names import export_name, next_due_ms, outdated, same_zxid
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
 from zkgroup.zkfiles.history import State, ZnodeChange
@@ -28,7 +28,7 @@ from ...param_types import duration
 from ...render import Output, echo_err
 from ...schema import STRING, Inline, JsonEvent, JsonKey, KeyColumn, NamedKeys, Shape, list_of, text_of
 from ...serving import EventLines, StopSignals
-from ...units import iso_time, size
+from ...units import size
 from ..znode import ZNODE, draw
 from .inputs import MOMENT, Inputs, command, input_options, opened, progress
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.real.cli.audit.golden import V394, damaged_copy
 from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
@@ -555,3 +556,40 @@ def test_values_that_are_there_already_are_no_act(shell: Shell, idle: ServerGrou
 
     assert (document["executed"], document["undo"]) == (False, None)
     assert shell.undo_files == []
+
+
+def test_offsets_of_the_past_come_back_in_two_commands(
+    shell: Shell, idle: ServerGroups, tmp_path: Path
+) -> None:
+    """The document and the lines are those that the live group had; stderr has the moment."""
+    tree, lines = str(tmp_path / "tree.gz"), tmp_path / "offsets.txt"
+    idle.zk.multi(Create("/consumers/billing/offsets/orders/x", b"1"))
+    live = shell.json("offsets", "export", "billing")
+    moment = shell.json("audit", "export", tree)["as_of"]
+    shell.run("offsets", "set", "billing", "orders:1=99", "orders:2=99", "--execute")
+
+    past = shell.json("offsets", "export", "--input", tree, "-g", "billing")
+    written = shell.run("offsets", "export", "--input", tree, "--at", str(moment["zxid"]), "billing")
+    lines.write_text(written.out)
+    shell.run("offsets", "import", str(lines), "--execute")
+
+    assert past == {**live, "as_of": moment}
+    assert written.err == f"the offsets at {moment['zxid']:#x}, {moment['time']}: exact\n"
+    assert shell.json("offsets", "export", "billing")["offsets"] == past["offsets"]
+    assert shell.run("offsets", "export", "--input", tree, "-g", "none").code == 5
+    assert shell.run("offsets", "export", "--input", tree).code == 2
+    assert shell.run("offsets", "export", "--at", "5", "billing").code == 2
+
+
+def test_offsets_of_files_say_how_good_they_are(lone_shell: Shell, tmp_path: Path) -> None:
+    """A damaged log on the way is exit 3, an offset that cannot be read 4; --chroot is that of clients."""
+    damaged = damaged_copy(tmp_path)
+    words = ("offsets", "export", "--input")
+
+    whole = lone_shell.run(*words, str(V394), "--at", "0x113", "g")
+    partly = lone_shell.run(*words, str(damaged), "--at", "0x113", "g")
+    nothing = lone_shell.run(*words, str(V394), "--chroot", "/consumers", "g")
+
+    assert (whole.code, whole.err.endswith(": exact\n")) == (0, True)
+    assert (partly.code, "missing" in partly.err) == (3, True)
+    assert (nothing.code, "there was no group 'g'" in nothing.err) == (5, True)
