@@ -14,7 +14,7 @@ from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
 from tests.worlds.serving import ALL, Client, closed, connected, on_a_loop, served, until
 from tests.worlds.wire_requests import REQUESTS
-from zkgroup.broker.server.connection import AHEAD_BYTES_MAX, CHUNK_BYTES
+from zkgroup.broker.server.connection import AHEAD_BYTES_MAX, CHUNK_BYTES, ITEMS_AT_ONCE
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.errors import ConfigError, ConflictError
@@ -279,6 +279,27 @@ async def test_an_answer_that_is_being_sent_is_sent_to_its_end(caplog: pytest.Lo
     assert not caplog.records
     await server.close()
     await client.close()
+
+
+@on_a_loop
+async def test_requests_of_a_client_that_has_left_reach_their_handler_in_order() -> None:
+    """Also one that is decoded on another thread."""
+    seen: list[int] = []
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        seen.append(context.correlation_id)
+        return NO_ANSWER
+
+    server = BrokerServer(respond, REQUESTS)
+    _, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
+    large = MetadataRequest.of(*(f"t{number}" for number in range(2 * ITEMS_AT_ONCE)))
+    requests = (ALL, large, ALL, large, ALL)
+    writer.write(b"".join(encode_request(each, number, "t") for number, each in enumerate(requests)))
+    writer.close()
+
+    await until(lambda: len(seen) == len(requests) and server.connections == 0)
+    assert seen == [0, 1, 2, 3, 4]
+    await server.close()
 
 
 @on_a_loop

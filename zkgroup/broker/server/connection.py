@@ -134,6 +134,9 @@ class Connection(asyncio.BufferedProtocol):
         """The reason of the end, once something other than the task has ended the connection."""
         self._is_cut = False
         """True if the requests that were read are dropped at the end."""
+        self._is_decoding = False
+        """True while the request that the task runs has not reached its handler."""
+        self._giving_up: asyncio.Handle | None = None
         self._lost = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -188,6 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         self.release_held()
         self._splitter = FrameSplitter(0)
         self._drop_later()
+        self._keep()
 
     def _drop_later(self) -> None:
         if self._later is not None:
@@ -245,8 +249,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _give_up_soon(self) -> None:
         """Cancels the request that the task runs or waits for, once it has reached its handler."""
-        if self._task is not None:
-            self._loop.call_soon(self._task.cancel)
+        if self._giving_up is None:
+            self._giving_up = self._loop.call_soon(self._give_up)
+
+    def _give_up(self) -> None:
+        self._giving_up = None
+        if self._task is not None and not self._is_decoding:
+            self._task.cancel()
+
+    def _keep(self) -> None:
+        """Takes `_give_up_soon` back: the request has ended by itself."""
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
 
     async def _serve(self) -> None:
         rest = self._answer_read()
@@ -259,6 +274,7 @@ class Connection(asyncio.BufferedProtocol):
                 except asyncio.CancelledError:
                     if self._end is None:
                         raise
+                self._keep()
                 rest = self._answer_read()
             if self._end is not None:
                 self._report(self._end)
@@ -461,9 +477,16 @@ class Connection(asyncio.BufferedProtocol):
     async def _answer_large(self, frame: bytes) -> None:
         """Answers a request with many items. It is decoded, and its response encoded, on another thread: the
         loop serves the other connections meanwhile."""
-        header, request = await asyncio.to_thread(decode_request, frame, self._served)
+        self._is_decoding = True
+        try:
+            header, request = await asyncio.to_thread(decode_request, frame, self._served)
+        finally:
+            self._is_decoding = False
+        if self._end is not None:
+            self._give_up_soon()
         answer = await self._respond(RequestContext(header, self.peer), request)
-        if isinstance(answer, Response) and not isinstance(answer, MetadataResponse):
+        is_sent = self._end is None
+        if is_sent and isinstance(answer, Response) and not isinstance(answer, MetadataResponse):
             await self._send_buffers(
                 await asyncio.to_thread(
                     response_buffers, answer, header.correlation_id, version=header.version
