@@ -42,16 +42,19 @@ try:
     from kazoo.handlers.threading import KazooTimeoutError
     from kazoo.handlers.utils import AsyncResult
     from kazoo.protocol.connection import ConnectionHandler
+    from kazoo.protocol.serialization import Connect as Connect
+    from kazoo.protocol.serialization import Create as Create
     from kazoo.protocol.states import KazooState, KeeperState
     from kazoo.retry import RetryFailedError
+    from kazoo.security import OPEN_ACL_UNSAFE as OPEN_ACL_UNSAFE
 
-    _USED = {
+    _EXPECTED = {
         KazooClient: ("add_listener", "client_state", "close", "start_async"),
         ConnectionHandler: ("zk_loop", "_connect_loop", "_connect_attempt", "_connect"),
         KeeperState: ("AUTH_FAILED", "EXPIRED_SESSION"),
         KazooState: ("LOST", "SUSPENDED"),
     }
-    for _owner, _names in _USED.items():
+    for _owner, _names in _EXPECTED.items():
         for _name in _names:
             getattr(_owner, _name)
 except (ImportError, AttributeError) as error:

@@ -12,9 +12,7 @@ import struct
 import time
 from typing import Final
 
-from kazoo.protocol.serialization import Connect, Create
-from kazoo.security import OPEN_ACL_UNSAFE
-
+from zkgroup.zookeeper.kazoo_adapter import OPEN_ACL_UNSAFE, Connect, Create
 from zkgroup.zookeeper.wire import NODE_EXISTS, OK, Op
 
 NEW_SESSION_PASSWORD: Final = bytes(16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,6 +143,7 @@ def echo_gaps(seen: SeenTree, source: Source) -> bool:
 
 def _below(source: Source, seen: SeenTree, below: str) -> list[Znode]:
     """Depth first. Raises NotFoundError that names the nearest parent that existed."""
+    _require_chroot(seen, source.chroot)
     whole = outside(source.chroot, below)
     paths = seen.tree.paths(whole)
     if not paths:
@@ -151,6 +152,14 @@ def _below(source: Source, seen: SeenTree, below: str) -> list[Znode]:
         )
     znodes = (seen.tree.znode(path) for path in sorted(paths, key=lambda path: path.strip("/").split("/")))
     return [one._replace(path=inside(source.chroot, one.path)) for one in znodes if one is not None]
+
+
+def _require_chroot(seen: SeenTree, chroot: str) -> Collection[str]:
+    """The paths at and below it. Raises NotFoundError where there is none."""
+    paths = seen.tree.paths(outside(chroot, "/"))
+    if not paths:
+        raise NotFoundError(f"{chroot}: there was no such chroot at {hex_zxid(seen.zxid)}")
+    return paths
 
 
 def outside(chroot: str, path: str) -> str:
@@ -475,10 +484,7 @@ def _of_files(inputs: Inputs, at: PointInTime | None, to: _ExportTo) -> tuple[Wr
 
 def _exported_below(seen: SeenTree, chroot: str) -> Iterator[ExportedZnode]:
     """Depth first, children by name, paths as clients of the chroot see them. Raises NotFoundError."""
-    paths = seen.tree.paths(outside(chroot, "/"))
-    if not paths:
-        raise NotFoundError(f"{chroot}: there was no such chroot at {hex_zxid(seen.zxid)}")
-    for path in sorted(paths, key=lambda path: path.strip("/").split("/")):
+    for path in sorted(_require_chroot(seen, chroot), key=lambda path: path.strip("/").split("/")):
         stored, znode = seen.tree.stored(path), seen.tree.znode(path)
         if stored is not None and znode is not None:
             yield exported(stored, znode.stat.children_count)._replace(path=inside(chroot, path))

@@ -158,6 +158,8 @@ class Folders(Source):
         found = self.history.compared(first, last, below, through=lambda each: self._shown(each, last))
         for account in found.accounts:
             self._note(account)
+        if self.chroot and not found.changes:
+            self._note_chroot(is_empty=not self.tree(end).tree.paths(self.chroot))
         if len(found.accounts) > 1:
             self._details["the logs do not lead from one tree to the other, so both were compared"] = None
         if found.first_bad_zxid is not None:

@@ -128,8 +128,12 @@ def test_with_a_chroot_paths_are_those_of_clients(lone_shell: Shell) -> None:
     assert {change["path"] for change in diff["changes"]} == {one["path"] for one in below["znodes"]}
     assert lone_shell.run("audit", "tree", *words, "/brokers").code == 5
     assert lone_shell.run("audit", "tree", "--input", str(V394), "--chroot", "g").code == 2
-    misspelt = lone_shell.run("audit", "findings", "--input", str(V394), "--chroot", "/consumer")
-    assert (misspelt.code, "at or below the chroot /consumer\n" in misspelt.err) == (0, True)
+    misspelt = ("--input", str(V394), "--chroot", "/consumer")
+    for asked in (("findings", *misspelt), ("diff", *misspelt, "0x0", "0x100")):
+        ran = lone_shell.run("audit", *asked)
+        assert (ran.code, "at or below the chroot /consumer\n" in ran.err) == (0, True)
+    ran = lone_shell.run("audit", "tree", *misspelt, "--at", "0x100")
+    assert (ran.code, "/consumer: there was no such chroot at 0x100\n" in ran.err) == (5, True)
 
 
 def test_a_damaged_log_on_the_way_is_exit_3(lone_shell: Shell, tmp_path: Path) -> None:
