@@ -8,6 +8,7 @@ of kazoo's queue. The handler is kazoo's public extension point; that these hold
 * its loop selects on [connection, wake-ups] once a session is set up and authenticated, and on the connection
   alone within the set-up, so zkgroup's requests are sent in the former only;
 * of a connection it uses `send`, `recv`, `pending`, `fileno`, `setblocking` and `close`;
+* its xids begin at 1 on each connection, and it reads again after `ssl.SSLWantReadError` (`sockets`);
 * it writes into its pair of sockets for its own queue only, which zkgroup does not use;
 * it passes `last_zxid` in its handshake, and calls listeners with the session's state in `client_state`;
 * its warnings begin with "Cannot resolve" and "Connection dropped".
