@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkgroup.assignment.consumer_protocol import decode_assignment
+from zkgroup.errors import CorruptZnodeError
 from zkgroup.history.report import Violation
 from zkgroup.history.transactions import Change, ServerTransaction
 from zkgroup.model import TopicPartition
@@ -27,6 +28,7 @@ from zkgroup.znodes.coordinated_groups import (
     members_of,
     meta_topic_path,
 )
+from zkgroup.znodes.json_fields import INT64, decimal
 
 
 class StoredGeneration(NamedTuple):
@@ -55,8 +57,8 @@ class StoredCommit(NamedTuple):
 
     @property
     def token(self) -> int:
-        """The token of the assignment; 0 for none."""
-        return int((self.metadata or "").partition(" ")[2] or 0)
+        """The token of the assignment; 0 for none, and in metadata of another form."""
+        return decimal((self.metadata or "").partition(" ")[2], INT64) or 0
 
 
 @dataclass(slots=True)
@@ -158,8 +160,14 @@ class CoordinatedGroupChecker:
             return
         numbers = range(header.first_chunk, header.first_chunk + header.chunks)
         paths = [GroupChunk.path(self.slot, self.group, header.generation, number) for number in numbers]
+        chunks = [GroupChunk(self._chunks[path]) for path in paths if path in self._chunks]
+        try:
+            members = members_of(self._path, header, chunks)
+        except CorruptZnodeError as error:
+            self._violated("S23", f"generation {header.generation} has no assignment: {error}")
+            return
         owners: dict[int, tuple[str, ...]] = {}
-        for member in members_of(self._path, header, [GroupChunk(self._chunks[path]) for path in paths]):
+        for member in members:
             for tp in decode_assignment(member.assignment).partitions:
                 owners[tp.partition] = (*owners.get(tp.partition, ()), member.client_id)
         for number, clients in owners.items():
@@ -208,8 +216,9 @@ class CoordinatedGroupChecker:
         if commit.metadata is not None:
             generation = self._first.setdefault(commit.metadata, stored)
             if not self._has_members or generation != stored:
-                detail = f"commit {commit.metadata!r} of generation {generation} is stored"
-                self._violated("S25", f"{detail} in generation {stored}", number)
+                now = f"in generation {stored}" if self._has_members else "in a group without members"
+                detail = f"commit {commit.metadata!r} of generation {generation} is stored {now}"
+                self._violated("S25", detail, number)
             if before is not None and before.metadata is not None and before.client == commit.client:
                 is_same = self._first[before.metadata] == generation  # its requests may change places
         if before is not None and commit.offset < before.offset and not is_same:

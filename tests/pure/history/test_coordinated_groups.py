@@ -49,7 +49,7 @@ class CoordinatedHistory:
         self.records.append(HistoryRecord(now * 1_000_000, now, 1, "m", 0, kind, {"group": "g", **fields}))
 
     def fence(self, session: int) -> None:
-        self.write(session, Change("set", SlotOwner.path(0), b"{}"))
+        self.write(session, Change("set", SlotOwner.path(0), SlotOwner(1, 1).encode()))
 
     def store(
         self, session: int, generation: int, *, members: int = 1, marks: bool = True, checksum: int = 0
