@@ -247,7 +247,7 @@ def print_brokers_report(out: Output, run: BrokersRun) -> None:
     out.line(f"{counted(run.acknowledged, 'record')} acknowledged in {run.took_s:.0f} s.")
     out.line(
         f"{run.reduction.records:,} in the logs, all consumed: the producer is idempotent, "
-        f"and {run.repeated:,} may be in a log twice."
+        f"and {run.repeated:,} are in a log twice."
     )
     took = " and ".join(f"{one:.1f} s" for one in run.failovers_s)
     out.line(f"After each SIGKILL of a controller every partition had a leader again within {took}.")

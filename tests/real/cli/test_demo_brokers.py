@@ -15,7 +15,7 @@ from zkgroup.demo.checks import CheckResult
 from zkgroup.demo.clients_step import ClientRun, SegmentDump
 from zkgroup.demo.flight_data import Processed, reduce
 from zkgroup.demo.kafka_clients import ClientRecord, LeftOut
-from zkgroup.history import ClusterFigures
+from zkgroup.history import ClusterFigures, ClusterReport
 
 RIGHT = CheckResult("nothing is stuck", True, "all led")
 WRONG = CheckResult("one controller an epoch", False, "epoch 2: brokers 3 and 4")
@@ -41,9 +41,8 @@ def report(*checks: CheckResult, folder: Path | None = None) -> BrokersRun:
         folder=folder,
         checks=checks,
         log_figures=figures,
-        deliveries=[
-            DeliveryReport(number, 0, Outcome.ACKNOWLEDGED, number, number < 7) for number in range(20_000)
-        ],
+        deliveries=[DeliveryReport(number, 0, Outcome.ACKNOWLEDGED, number) for number in range(20_000)],
+        values={0: (b"v",) * 20_008},
         reduction=reduce({"ada": [Processed(0, offset, "ORD", 1, 1) for offset in range(20_008)]}),
         epochs=3,
         clients=[CLIENT],
@@ -68,7 +67,7 @@ def test_proved_demo_ends_with_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) 
     assert ran.code == 0
     assert "  1.5 s  a broker starts" in ran.err
     assert "yes     nothing is stuck  all led" in ran.out
-    assert "20,008 in the logs, all consumed: the producer is idempotent" in ran.out
+    assert "20,008 in the logs, all consumed: the producer is idempotent, and 8 are in a log twice" in ran.out
     assert "kafka-python  3.0.12      1,000  1,000" in ran.out
     assert "left out: aiokafka (not installed: pip install aiokafka)" in ran.out
     assert f"by Kafka's DumpLogSegments\n{BATCHES[0]}\n{BATCHES[1]}\nand 1 more\n" in ran.out
@@ -101,6 +100,7 @@ def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
         "evidence": "epoch 2: brokers 3 and 4",
     }
     assert document["failovers_ms"] == [4250, 4500]
+    assert document["may_be_repeated"] == 8
     assert document["history"]["moves_ended"] == 48
     assert document["clients"] == [
         {"client": "kafka-python", "version": "3.0.12", "produced": 1000, "read": 1000}
@@ -109,3 +109,16 @@ def test_report_for_programs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> N
         {"client": "aiokafka", "reason": "not installed: pip install aiokafka"}
     ]
     assert document["segment"] == {"file": "broker 1's clients-0/0.log", "batches": [*BATCHES]}
+
+
+@pytest.mark.parametrize(("held", "holds"), [(20_000, True), (20_008, False), (19_999, False)])
+def test_each_acknowledged_record_is_in_the_log_once(held: int, holds: bool) -> None:
+    """A record that is held and was not acknowledged breaks the statement about the logs."""
+    found = report()
+    found.values = {0: (b"v",) * held}
+    figures = ClusterFigures(acknowledged_records=20_000)
+    acknowledged, logs = found.check_records(ClusterReport((), frozenset(), figures))
+
+    assert acknowledged.holds
+    assert logs.holds == holds
+    assert ("20,000 were acknowledged" in logs.evidence) != holds
