@@ -94,7 +94,7 @@ class ClusterRun(DemoRun):
     broker_ids: ClassVar[Sequence[int]]
 
     lines: tuple[bytes, ...] = field(default_factory=lambda: tuple(bundled_lines()))
-    jars: KafkaJars = field(init=False)
+    jars: KafkaJars | None = None
     left_out: list[LeftOut] = field(default_factory=list)
     brokers: dict[int, Child] = field(default_factory=dict)
     """The newest process of each broker."""
@@ -132,7 +132,8 @@ class ClusterRun(DemoRun):
     def close(self) -> None:
         if self.producer is not None:
             self.producer.close()
-        self.jars.close()
+        if self.jars is not None:
+            self.jars.close()
         super().close()
 
     @property
@@ -224,6 +225,7 @@ class ClusterRun(DemoRun):
 
     def find_clients(self, java: str) -> list[KafkaClient]:
         """Waits for Kafka's jars. Returns the clients that are there; without jars `java` is left out."""
+        assert self.jars is not None
         if self.jars.is_fetching:
             self.headline = "Maven fetches Kafka's jars, once"
             self.log(f"{self.headline}, into {self.jars.folder}")
