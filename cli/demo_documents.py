@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zkgroup.audit.findings.rules import SEVERITIES
 from zkgroup.demo.audit import AuditRun, Planted
 from zkgroup.demo.brokers import BrokersRun
 from zkgroup.demo.checks import CheckResult
@@ -14,9 +15,6 @@ from zkgroup.history import ClusterFigures, Figures
 
 from .audit_rows import OWNER
 from .schema import COUNT, INTEGER, Document, JsonKey, Shape, given, list_of, object_of
-
-SEVERITIES = ("error", "warning", "info")
-"""Counts of findings are printed in this order."""
 
 CHECK = Shape(CheckResult)
 AIRPORT = Shape(AirportDelay, "airport", "flights", given("delay_minutes", INTEGER, "delay_sum"))

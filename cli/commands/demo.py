@@ -18,7 +18,7 @@ from zkgroup.model.text import counted, escaped, hex_zxid
 from ..app import CONNECTION_OPTIONS, EXIT_CHECK_FAILED, Shared, command, shared
 from ..context import client_settings, target
 from ..render import Cell, Output, TableColumn, echo_err
-from .audit.findings import WIDTH
+from .audit.findings import WIDTH, severity_counts
 from .audit.history import show_owners
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ _NEXT: Final = {
     "brokers": "controller history",
     "coordinator": "coordinator describe {group}",
 }
-"""What to look at in the servers of a demo."""
+"""Commands that show more of the servers of a demo."""
 
 
 def _refuse(options: Shared, names: Sequence[str], why: str) -> None:
@@ -303,10 +303,6 @@ def print_coordinator_report(out: Output, run: CoordinatorRun) -> None:
     )
 
 
-NOUNS = {"error": "error", "warning": "warning", "info": "note"}
-"""Counts of findings are printed in this order."""
-
-
 def print_audit_report(out: Output, run: AuditRun) -> None:
     """The result for a person."""
     out.line(out.paint("Planted by a client that is no member", "bold"))
@@ -317,8 +313,7 @@ def print_audit_report(out: Output, run: AuditRun) -> None:
     out.line()
     check_table(out, run.checks)
     out.line()
-    counts = ", ".join(counted(run.severities.get(one, 0), noun) for one, noun in NOUNS.items())
-    out.line(f"{counts} in the files of a run of {run.took_s:.0f} s.")
+    out.line(f"{severity_counts(run.severities)} in the files of a run of {run.took_s:.0f} s.")
     incidents = counted(len(run.incidents), "incident")
     out.line(f"They are {incidents} and notes{':' if run.incidents else '.'}")
     for title in run.incidents:
@@ -332,4 +327,4 @@ _PRINTED: Final[Mapping[str, Callable[[Output, Any], None]]] = {
     "coordinator": print_coordinator_report,
     "audit": print_audit_report,
 }
-"""How the result is printed for a person."""
+"""Each prints the result of a demo for a person."""

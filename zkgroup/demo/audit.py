@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.answers.partitions import OwnerLife, member_of_thread, owners_of
-from zkgroup.audit.findings.rules import Finding
+from zkgroup.audit.findings.rules import Finding, Severity
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Source, require_columns
 from zkgroup.demo.checks import CheckResult, checked, named_faults
@@ -65,7 +65,7 @@ class AuditRun(GroupRun):
     command: ClassVar[str] = "zkgroup demo audit"
 
     planted: list[Planted] = field(default_factory=list)
-    severities: Mapping[str, int] = field(default_factory=dict)
+    severities: Mapping[Severity, int] = field(default_factory=dict)
     incidents: tuple[str, ...] = ()
     """The titles of those that are more than notes."""
     lives: Mapping[int, Sequence[OwnerLife]] = field(default_factory=dict)

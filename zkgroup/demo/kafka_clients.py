@@ -86,7 +86,7 @@ class ClientWork:
     stop: Callable[[], None] | None = None
     """Makes it leave, where it does not ask `is_over`."""
     idle_ms: int | None = None
-    """Longest time without a record, for Java's console consumer."""
+    """Longest time without a record, after which Java's console consumer ends."""
     positions: dict[int, int] = field(default_factory=dict)
     """Partition to the offset of the next record."""
     _tokens: dict[int, int] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class ClientWork:
         return bool(self.positions)
 
     def committed(self) -> list[tuple[int, int, str]]:
-        """What is committed: partition, position, and metadata, which name member and token."""
+        """Partition, position, and metadata, which name member and token, of each offset to commit."""
         found = list(self.positions.items())
         return [(n, at, f"{self.client_id} {self._tokens.get(n, 0)}") for n, at in found]
 
@@ -412,8 +412,8 @@ class KafkaClient:
     def read(self, bootstrap: str, topic: str, count: int) -> dict[int, ClientRecord]:
         """Reads so many records of a topic of one partition, by their offsets, in a group of its own."""
         found, until_s = dict[int, ClientRecord](), time.monotonic() + CALL_S
-        name = self.name.replace(" ", "-")
-        work = ClientWork(name, f"read-{name}", bootstrap, topic, idle_ms=int(CALL_S * 500))
+        name, idle_s = self.name.replace(" ", "-"), CALL_S / 2  # Java's ends itself, before `until_s`
+        work = ClientWork(name, f"read-{name}", bootstrap, topic, idle_ms=int(idle_s * 1000))
         work.take = lambda at, key, value, token: found.update({at[1]: ClientRecord(key, value)})
         work.is_over = lambda: len(found) >= count or time.monotonic() > until_s
         self.consume(work)

@@ -48,7 +48,7 @@ class Child(subprocess.Popen[bytes]):
         self.reported: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         """Its events by kind, as `not_committed`, `controller` and `leads`."""
         self.fate = ""
-        """What was done to it last: `killed`, `paused`, `leaving` or `left`."""
+        """The last that was done to it: `killed`, `paused`, `leaving` or `left`."""
         self._unread = b""
         with self.log.open("ab") as errors:
             super().__init__(
@@ -78,7 +78,7 @@ class Child(subprocess.Popen[bytes]):
 
     @property
     def state(self) -> str:
-        """What was done to it, else what it reported last."""
+        """Its fate, else the state that it reported last."""
         if self.fate:
             return self.fate
         states = self.reported["state"]

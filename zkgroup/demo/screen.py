@@ -20,7 +20,7 @@ _TONES = {"plain": "default", "good": "green", "bad": "bold red"}
 _STATES = dict.fromkeys(("stable", "serving", "running"), "green") | {"left": "dim", "suspended": "red"}
 _STATES |= dict.fromkeys(("killed", "paused", "lost"), "bold red")
 Cell: TypeAlias = RenderableType | int | tuple[str | int, str]
-"""What a table shows at one place; a text or number with its style."""
+"""The content of one place of a table; a text or number may have a style."""
 Row: TypeAlias = Sequence[Cell]
 
 

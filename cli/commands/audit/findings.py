@@ -206,8 +206,9 @@ def as_bad_as(severity: Severity, found: FoundIncidents) -> FoundIncidents:
     )
 
 
-def _counts(counts: Mapping[Severity, int]) -> str:
-    return ", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items())
+def severity_counts(counts: Mapping[Severity, int]) -> str:
+    """The counts of findings, as text; 0 for severities that are not there."""
+    return ", ".join(counted(counts.get(severity, 0), noun) for severity, noun in _NOUNS.items())
 
 
 def _place(one: Finding) -> str | None:
@@ -218,9 +219,9 @@ def _place(one: Finding) -> str | None:
 
 def summary(found: Found, incidents: FoundIncidents) -> None:
     """Prints how many incidents and findings of each severity there are, and which were not searched for."""
-    severities = Counter(one.severity for one in incidents.incidents)
-    counts = Counter(one.severity for one in found.findings)
-    echo_err(f"{_counts(counts)}, in {counted(len(incidents.incidents), 'incident')}: {_counts(severities)}")
+    severities = severity_counts(Counter(one.severity for one in incidents.incidents))
+    counts = severity_counts(Counter(one.severity for one in found.findings))
+    echo_err(f"{counts}, in {counted(len(incidents.incidents), 'incident')}: {severities}")
     echo_skipped(found)
 
 
