@@ -6,7 +6,7 @@ from zkgroup.audit.findings.rules import SEVERITIES
 from zkgroup.demo.audit import AuditRun, Planted
 from zkgroup.demo.brokers import BrokersRun
 from zkgroup.demo.checks import CheckResult
-from zkgroup.demo.clients_step import ClientRun, SegmentDump
+from zkgroup.demo.clients_step import ClientIO, SegmentDump
 from zkgroup.demo.coordinator import ClientResult, CoordinatorRun
 from zkgroup.demo.flight_data import AirportDelay
 from zkgroup.demo.group import GroupRun
@@ -37,8 +37,8 @@ CLUSTER_FIGURES = Shape(
     *("transactions", "elections", "governed_writes", "isr_writes", "refused_writes", "leader_changes"),
     *("moves_begun", "moves_ended"),
 )
-CLIENT_RUN = Shape(
-    ClientRun,
+CLIENT_IO = Shape(
+    ClientIO,
     *("client", "version"),
     JsonKey("produced", COUNT, lambda run: len(run.records)),
     JsonKey("read", COUNT, lambda run: len(run.read)),

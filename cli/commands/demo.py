@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zkgroup.demo.audit import AuditRun, Planted
     from zkgroup.demo.brokers import BrokersRun
     from zkgroup.demo.checks import CheckResult
-    from zkgroup.demo.clients_step import ClientRun
+    from zkgroup.demo.clients_step import ClientIO
     from zkgroup.demo.coordinator import ClientResult, CoordinatorRun
     from zkgroup.demo.flight_data import AirportDelay
     from zkgroup.demo.group import GroupRun
@@ -187,7 +187,7 @@ _CHECK_COLUMNS: list[TableColumn[CheckResult]] = [
     TableColumn("", lambda one: one.statement, shorten="wrap", least=32),
     TableColumn("evidence", lambda one: one.evidence, shorten="wrap", least=20),
 ]
-_CLIENT_COLUMNS: list[TableColumn[ClientRun]] = [
+_CLIENT_COLUMNS: list[TableColumn[ClientIO]] = [
     TableColumn("client", lambda one: one.client),
     TableColumn("version", lambda one: one.version),
     TableColumn("produced", lambda one: f"{len(one.records):,}", right=True),

@@ -25,7 +25,7 @@ _OTHER = ("Dumping ", "Starting offset: ", "Log starting offset: ")
 
 
 @dataclass(slots=True)
-class ClientRun:
+class ClientIO:
     """The records that one client had to produce to the topic, and those that it read, by their offsets."""
 
     client: str
@@ -62,7 +62,7 @@ class SegmentDump:
 class ClientsRun(ClusterRun):
     """A run in which Kafka's clients produce and read, and what they did is checked."""
 
-    clients: list[ClientRun] = field(default_factory=list)
+    clients: list[ClientIO] = field(default_factory=list)
     dump: SegmentDump | None = None
     """None where Kafka's tools are not there."""
     hosts: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ class ClientsRun(ClusterRun):
         for number, client in enumerate(clients):
             lines = self.lines[number * RECORDS : (number + 1) * RECORDS]
             records = [ClientRecord(client.name.encode(), line) for line in lines]
-            self.clients.append(ClientRun(client.name, client.version, records))
+            self.clients.append(ClientIO(client.name, client.version, records))
 
         self._call_each(clients, "offsets", lambda one, run: one.produce(bootstrap, TOPIC, run.records))
         self.log(f"{count:,} records in one partition, produced at once by {names}", "good")
@@ -88,11 +88,11 @@ class ClientsRun(ClusterRun):
         self.log(f"each of these clients has read the {count:,} records", "good")
 
     def _call_each(
-        self, clients: Sequence[KafkaClient], result: str, call: Callable[[KafkaClient, ClientRun], object]
+        self, clients: Sequence[KafkaClient], result: str, call: Callable[[KafkaClient, ClientIO], object]
     ) -> None:
         """Calls all clients at once, each in a thread, and waits for their results, a field of their runs."""
 
-        def attempt(client: KafkaClient, run: ClientRun) -> None:
+        def attempt(client: KafkaClient, run: ClientIO) -> None:
             try:
                 setattr(run, result, call(client, run))
             except Exception as error:  # noqa: BLE001 - clients have errors of their own; a check prints it

@@ -12,7 +12,7 @@ from tests.worlds.shell import Shell
 from zkgroup.clients.producer import DeliveryReport, Outcome
 from zkgroup.demo.brokers import BrokersRun
 from zkgroup.demo.checks import CheckResult
-from zkgroup.demo.clients_step import ClientRun, SegmentDump
+from zkgroup.demo.clients_step import ClientIO, SegmentDump
 from zkgroup.demo.flight_data import Processed, reduce
 from zkgroup.demo.kafka_clients import ClientRecord, LeftOut
 from zkgroup.history import ClusterFigures, ClusterReport
@@ -23,7 +23,7 @@ RECORD = ClientRecord(b"k", b"v")
 BATCHES = tuple(
     f"baseOffset: {n} lastOffset: {n} count: 1 producerId: {n % 2} magic: 2 isvalid: true" for n in range(3)
 )
-CLIENT = ClientRun(
+CLIENT = ClientIO(
     "kafka-python", "3.0.12", [RECORD] * 1000, list(range(1000)), dict.fromkeys(range(1000), RECORD)
 )
 
