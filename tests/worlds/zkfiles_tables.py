@@ -1,5 +1,5 @@
 """The rows of a log and a snapshot: those expected, made value by value from plain Python, those returned,
-and the bytes that are read for them.
+the bytes that are read for them, and what a verification comes to.
 
 The expected rows share nothing with the columnar readers but the names of the columns.
 """
@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.arrow import LOG, SNAPSHOT, Batch
+from zkgroup.zkfiles.arrow import LOG, SNAPSHOT, Batch, acls_of
 from zkgroup.zkfiles.files import FileBytes
 from zkgroup.zkfiles.records import AclEntry, Operation, StoredZnode, Transaction, TransactionType
+from zkgroup.zkfiles.verification import HistoryVerification
 
 T = TransactionType
 Row = dict[str, Any]
@@ -90,11 +91,21 @@ def use_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ZKGROUP_KERNEL", "off")
 
 
+def values_of(batch: Batch, name: str) -> list[Any]:
+    """A column in plain values, as `batch_of_lists` takes them."""
+    array = batch.arrays[name]
+    if name == "acl":
+        acls = acls_of(array)
+        return [acls[code] for code in array.indices.to_pylist()]
+    values: list[Any] = array.to_pylist()
+    return values
+
+
 def rows_of(batches: Iterable[Batch]) -> list[Row]:
     """All rows, with each value as Python's own type."""
     rows: list[Row] = []
     for batch in batches:
-        columns = {column.name: batch[column.name] for column in batch.columns}
+        columns = {column.name: values_of(batch, column.name) for column in batch.columns}
         assert {len(values) for values in columns.values()} <= {batch.rows}
         assert batch.rows > 0
         rows += [{name: columns[name][number] for name in columns} for number in range(batch.rows)]
@@ -195,6 +206,27 @@ def kind_of(owner: int) -> str:
 
 def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
+
+
+Verdict = Literal["clean", "mismatch", "not_applicable"]
+
+
+def digest_verdict(found: HistoryVerification) -> Verdict:
+    """What the servers' digests alone say; never `clean` where there are none."""
+    if found.mismatches:
+        return "mismatch"
+    return "clean" if found.digests_checked else "not_applicable"
+
+
+def is_right(found: HistoryVerification) -> bool:
+    """True if nothing was found wrong or missing."""
+    return (
+        found.first_bad_zxid is None
+        and not found.holes
+        and not found.damages
+        and not found.splits
+        and all(check.agrees is not False for check in found.snapshots)
+    )
 
 
 def outcome(source: Callable[[], Iterable[Any]]) -> tuple[list[Any], str]:

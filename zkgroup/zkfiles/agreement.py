@@ -127,7 +127,7 @@ class Piece:
 
 
 def holes_in(last: int, zxids: Numbers) -> list[Hole]:
-    """Yields the holes between records, the first of which comes behind a zxid."""
+    """The holes between records, the first of which comes behind a zxid."""
     before = np.append([last], zxids[:-1])
     found = (hole_between(int(before[at]), int(zxids[at])) for at in np.flatnonzero(zxids != before + 1))
     return [hole for hole in found if hole is not None]

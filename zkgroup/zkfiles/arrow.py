@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from zkgroup.zkfiles.records import CREATES, DELETES, SETS, Acl, AclEntry, TransactionType
 
 ColumnType = Literal["long", "int", "string", "binary", "boolean", "timestamp", "acl"]
-"""`long` and `int` are signed, with 64 and 32 bits. `timestamp` is a moment: in plain lists and in numpy
+"""`long` and `int` are signed, with 64 and 32 bits. `timestamp` is a moment: in numpy and in Python
 milliseconds since 1970 as ZooKeeper has them, in Arrow microseconds in UTC. `acl` is a list of structures of
 `perms` (int), `scheme` and `id` (string)."""
 
@@ -201,18 +201,9 @@ class Batch:
     def rows(self) -> int:
         return len(self.arrays[self.columns[0].name])
 
-    def __getitem__(self, name: str) -> list[Any]:
-        """A column in plain values: numbers are int, `binary` bytes, `acl` a tuple of AclEntry, null None."""
-        array = self.arrays[name]
-        if name == "acl":
-            acls = acls_of(array)
-            return [acls[code] for code in array.indices.to_pylist()]
-        values: list[Any] = array.to_pylist()
-        return values
-
 
 def batch_of_lists(columns: Sequence[Column], lists: Mapping[str, Sequence[Any]]) -> Batch:
-    """A batch of plain values, as `Batch.__getitem__` returns them."""
+    """A batch of plain values: numbers are int, `binary` bytes, `acl` a tuple of AclEntry, null None."""
     return Batch(tuple(columns), {each.name: of_values(lists[each.name], each.type) for each in columns})
 
 

@@ -97,7 +97,7 @@ class EnsembleFiles:
 
     @cached_property
     def _certain(self) -> tuple[int, ...]:
-        """Yields zxids that were committed, as was everything of the same epoch before them."""
+        """The zxids that were committed, as was everything of the same epoch before them."""
         lasts = sorted((server.last_zxid for server in self.servers), reverse=True)
         found = [server.newest_snapshot or 0 for server in self.servers]
         found += [last for last in lasts if not epoch_of(last)]

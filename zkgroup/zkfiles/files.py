@@ -228,7 +228,7 @@ class FileBytes:
             raise DamagedFileError(str(self.path), offset, "bytes to read", words) from error
 
     def _packed(self, most: int) -> bytes:
-        """Yields the bytes as they are on the disk."""
+        """The next bytes as they are on the disk, `most` at most."""
         piece = self._bytes_at(self._at, most)
         self._at += len(piece)
         return piece

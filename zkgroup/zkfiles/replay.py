@@ -212,7 +212,7 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
     They are given in columns if the logs are worth the import of numpy and the compiled kernel is installed.
     """
     first = after + 1 if after else 0
-    if not (any(server.is_long_from(first) for server in ensemble.servers) and has_kernel()):
+    if not (any(server.is_long_from(first) for server in ensemble.servers) and can_replay_columns()):
         for transaction in ensemble.transactions(first, to_zxid):
             taker.see(transaction)
         return
@@ -236,8 +236,8 @@ def replay(ensemble: EnsembleFiles, taker: Taker, after: int = 0, to_zxid: int |
         stretches.settle()
 
 
-def has_kernel() -> bool:
-    """Returns whether records can be applied in columns."""
+def can_replay_columns() -> bool:
+    """Returns whether records can be applied in columns: with numpy, pyarrow and the kernel."""
     try:
         from zkgroup.zkfiles import column_replay  # noqa: F401
     except ImportError:

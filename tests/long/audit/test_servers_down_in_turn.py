@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.worlds.other_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, churn, compared, shown, walked
-from tests.worlds.verified import digest_verdict, is_right
+from tests.worlds.zkfiles_tables import digest_verdict, is_right
 from zkgroup.zkfiles.history import History
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 

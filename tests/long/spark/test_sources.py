@@ -15,6 +15,7 @@ import pytest
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.zkfiles_tables import values_of
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.zkfiles.arrow import LOG, SNAPSHOT
 from zkgroup.zkfiles.columns import log_columns
@@ -40,7 +41,7 @@ def test_the_rows_of_logs_are_those_of_plain_reading(spark: Any) -> None:
             row
             for log in list_files(folder(name)).logs
             for batch in log_columns(log.path)
-            for row in zip(*(batch[column.name] for column in LOG), strict=True)
+            for row in zip(*(values_of(batch, column.name) for column in LOG), strict=True)
         ]
 
         assert table.columns == [column.name for column in LOG]
@@ -55,7 +56,7 @@ def test_the_rows_of_snapshots_are_those_of_plain_reading(spark: Any) -> None:
         row
         for file in files
         for batch in snapshot_columns(file.path)
-        for row in zip(*(batch[column.name] for column in SNAPSHOT), strict=True)
+        for row in zip(*(values_of(batch, column.name) for column in SNAPSHOT), strict=True)
     ]
 
     assert table.rdd.getNumPartitions() == len(files)
@@ -84,7 +85,9 @@ def test_filters_find_the_same_with_and_without_pushdown(spark: Any, pushes: boo
             zxid
             for log in list_files(folder(INCIDENTS)).logs
             for batch in log_columns(log.path)
-            for zxid, path, kind in zip(batch["zxid"], batch["path"], batch["type"], strict=True)
+            for zxid, path, kind in zip(
+                *(values_of(batch, name) for name in ("zxid", "path", "type")), strict=True
+            )
             if 100 < zxid <= 208 and (path or "").startswith("/consumers/") and kind == 5
         ]
         partitions = found.rdd.getNumPartitions()

@@ -14,7 +14,7 @@ from random import Random
 from tests.programs.benchmarks.calls import calls_of
 from tests.programs.benchmarks.report import Line, Plan, Report, median
 from tests.worlds.server_history import ServerHistory
-from tests.worlds.verified import digest_verdict
+from tests.worlds.zkfiles_tables import digest_verdict
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import LogReader
 

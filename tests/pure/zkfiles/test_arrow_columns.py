@@ -11,7 +11,7 @@ import pytest
 
 from tests.pure.zkfiles.test_golden_files import LOGS, SNAPSHOTS
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import IS_BUILT, everything, single
+from tests.worlds.zkfiles_tables import IS_BUILT, everything, single, values_of
 from zkgroup.zkfiles import arrow
 from zkgroup.zkfiles.arrow import LOG, SNAPSHOT, Batch, Column
 from zkgroup.zkfiles.columns import log_columns
@@ -43,7 +43,8 @@ def equal_to_lists(batches: Iterable[Batch], columns: tuple[Column, ...]) -> int
             assert column.nullable or not found.null_count
             if column.type == "timestamp":
                 found = pa.array([moment // 1000 for moment in found.cast(pa.int64()).to_pylist()])
-            assert found.to_pylist() == [_as_arrow(value) for value in batch[column.name]], column.name
+            values = values_of(batch, column.name)
+            assert found.to_pylist() == [_as_arrow(value) for value in values], column.name
         rows += batch.rows
     return rows
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.server_history import ServerHistory
-from tests.worlds.zkfiles_tables import needs_kernel
+from tests.worlds.zkfiles_tables import needs_kernel, values_of
 from zkgroup.zkfiles.arrow import Batch
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.records import Acl, AclEntry, Operation, Transaction, TransactionType, TreeDigest
-from zkgroup.zkfiles.replay import has_kernel
+from zkgroup.zkfiles.replay import can_replay_columns
 from zkgroup.zkfiles.tree import Compared, Tree
 
-if has_kernel():
+if can_replay_columns():
     from zkgroup.zkfiles.column_replay import COLUMNS, ColumnReplay, OddRowsError
 
 pytestmark = needs_kernel
@@ -74,7 +74,7 @@ def exact(transactions: list[Transaction], tree: Tree) -> Compared:
 
 
 def applied(batch: Batch, replay: ColumnReplay) -> Compared:
-    return replay.apply([batch], batch["zxid"][0], batch["zxid"][-1], lambda zxid: True)
+    return replay.apply([batch], values_of(batch, "zxid")[0], values_of(batch, "zxid")[-1], lambda zxid: True)
 
 
 def in_columns(
@@ -185,7 +185,7 @@ def test_records_between_those_in_columns_are_applied_one_by_one(tmp_path: Path)
     for number, batch in enumerate(batches):
         if number % 3 == 2:
             replay.settle()
-            for zxid in dict.fromkeys(batch["zxid"]):
+            for zxid in dict.fromkeys(values_of(batch, "zxid")):
                 tree.apply(known[zxid])
         else:
             assert applied(batch, replay).wrong == 0

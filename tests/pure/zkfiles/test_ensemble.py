@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import ServerHistory
-from tests.worlds.verified import is_right
+from tests.worlds.zkfiles_tables import is_right
 from zkgroup.errors import MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Hole, Operation, TransactionType, follows, hole_between

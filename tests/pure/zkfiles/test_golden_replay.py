@@ -9,7 +9,7 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import recorded_tree, shown_tree
-from tests.worlds.verified import digest_verdict, is_right
+from tests.worlds.zkfiles_tables import digest_verdict, is_right
 from zkgroup.zkfiles.history import History, diff_trees
 from zkgroup.zkfiles.replay import candidates, load
 from zkgroup.zkfiles.snapshots import open_snapshot

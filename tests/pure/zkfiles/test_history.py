@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
-from tests.worlds.verified import digest_verdict, is_right
+from tests.worlds.zkfiles_tables import digest_verdict, is_right
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles import replay
 from zkgroup.zkfiles.history import History, diff_trees

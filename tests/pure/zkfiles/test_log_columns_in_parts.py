@@ -9,7 +9,7 @@ import pytest
 
 from tests.programs.benchmarks.zookeeper_files import write_log
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import Row, everything, log_rows, outcome, rows_of
+from tests.worlds.zkfiles_tables import Row, everything, log_rows, outcome, rows_of, values_of
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.log_index import splits_of
@@ -74,10 +74,10 @@ def test_batches_end_with_the_transaction_that_reaches_the_bound(
     batches = list(log_columns(log, rows_per_batch=most))
     assert rows_of(batches) == rows
     for batch, following in itertools.pairwise(batches):
-        last = list(batch["offset"]).count(batch["offset"][-1])
+        last = list(values_of(batch, "offset")).count(values_of(batch, "offset")[-1])
         assert batch.rows - last < most
         assert batch.rows >= most - 2
-        assert batch["offset"][-1] < following["offset"][0]
+        assert values_of(batch, "offset")[-1] < values_of(following, "offset")[0]
 
 
 def test_splits_make_the_whole(log: Path, rows: list[Row]) -> None:

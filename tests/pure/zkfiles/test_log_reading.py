@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds import zkfiles_writer as writer
+from tests.worlds.zkfiles_tables import values_of
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.frames import RecordsEnd
@@ -94,7 +95,7 @@ def test_a_leaders_refused_multi_whose_first_operations_were_overwritten(tmp_pat
     (found,) = read(path)
     errors = (Operation(T.ERROR, error=0), Operation(T.ERROR, error=-110))
     assert (found.operations, found.digest, found.is_applied) == (errors, DIGEST, False)
-    assert [list(batch["error"]) for batch in log_columns(path)] == [[0, -110]]
+    assert [list(values_of(batch, "error")) for batch in log_columns(path)] == [[0, -110]]
 
 
 @pytest.mark.parametrize("digest", [None, DIGEST], ids=["no digest", "digest"])

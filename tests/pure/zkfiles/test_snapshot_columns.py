@@ -9,7 +9,7 @@ import pytest
 
 from tests.pure.zkfiles.test_golden_files import SNAPSHOTS
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import Row, outcome, rows_of, snapshot_rows
+from tests.worlds.zkfiles_tables import Row, outcome, rows_of, snapshot_rows, values_of
 from zkgroup.zkfiles.arrow import SNAPSHOT
 from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode
 from zkgroup.zkfiles.snapshots import open_snapshot
@@ -92,7 +92,7 @@ def test_rows_and_columns_are_chosen(tmp_path: Path) -> None:
     assert rows_of(snapshot_columns(path, path_prefix="/")) == whole
     batches = list(snapshot_columns(path, columns=["name", "acl"]))
     assert tuple(batches[0].arrays) == ("name", "acl")
-    assert [name for batch in batches for name in batch["name"]] == ["", "a", "b", "é", "c"]
+    assert [name for batch in batches for name in values_of(batch, "name")] == ["", "a", "b", "é", "c"]
     with pytest.raises(ValueError, match="no column zxid"):
         snapshot_columns(path, columns=["zxid"])
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.programs.benchmarks.zookeeper_files import write_snapshot
 from tests.pure.zkfiles.test_arrow_columns import equal_to_lists
 from tests.worlds import zkfiles_writer as writer
-from tests.worlds.zkfiles_tables import BY_DIGEST, Row, outcome, rows_of, snapshot_rows
+from tests.worlds.zkfiles_tables import BY_DIGEST, Row, outcome, rows_of, snapshot_rows, values_of
 from zkgroup.zkfiles.arrow import SNAPSHOT, Batch
 from zkgroup.zkfiles.records import StoredStat, StoredZnode
 from zkgroup.zkfiles.snapshots import open_snapshot
@@ -122,7 +122,7 @@ def test_all_but_the_root_goes_through_numpy(tmp_path: Path) -> None:
     path.write_bytes(kinds())
     batches, _ = found_of(path)
     assert [batch.rows for batch in batches] == [1, 1 + len(OWNERS)]
-    assert set(batches[1]["kind"]) == {"persistent", "session", "container", "ttl"}
+    assert set(values_of(batches[1], "kind")) == {"persistent", "session", "container", "ttl"}
     names = ("/a", "/é", "/\U0001f600", "/b")
     path.write_bytes(written(True, [StoredZnode(name, b"", None, ROOT.stat) for name in names], []))
     batches, _ = found_of(path)

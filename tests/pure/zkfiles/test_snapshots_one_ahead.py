@@ -9,7 +9,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import ServerHistory
-from tests.worlds.verified import digest_verdict, is_right
+from tests.worlds.zkfiles_tables import digest_verdict, is_right
 from zkgroup.zkfiles import replay
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Hole

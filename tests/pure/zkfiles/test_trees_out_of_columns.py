@@ -42,7 +42,7 @@ def same_both_ways(*folders: Path, zxid: int | None = None, time_ms: int | None 
     quick, exact = History(*folders), History(*folders)
     one = quick.tree_at(zxid=zxid, time_ms=time_ms)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "has_kernel", lambda: False)
+        patch.setattr(replay, "can_replay_columns", lambda: False)
         other = exact.tree_at(zxid=zxid, time_ms=time_ms)
     assert told(one, quick) == told(other, exact)
     assert one.tree.first_difference(other.tree, except_below="/none") is None

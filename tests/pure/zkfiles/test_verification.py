@@ -10,8 +10,7 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.server_history import ServerHistory
-from tests.worlds.verified import digest_verdict, is_right
-from tests.worlds.zkfiles_tables import needs_kernel
+from tests.worlds.zkfiles_tables import digest_verdict, is_right, needs_kernel
 from zkgroup.errors import NotFoundError
 from zkgroup.zkfiles import replay, servers
 from zkgroup.zkfiles.history import History
@@ -219,7 +218,7 @@ def both(folder: Path) -> tuple[HistoryVerification, HistoryVerification]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(servers, "QUICK_BYTES", 0)
         in_columns = History(folder).verify()
-        patch.setattr(replay, "has_kernel", lambda: False)
+        patch.setattr(replay, "can_replay_columns", lambda: False)
         return in_columns, History(folder).verify()
 
 

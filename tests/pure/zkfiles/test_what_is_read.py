@@ -10,8 +10,7 @@ import pytest
 from tests.pure.zkfiles.test_snapshot_reading import DIALECTS, PACKED
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.server_history import START_MS, STEP_MS, ServerHistory
-from tests.worlds.verified import is_right
-from tests.worlds.zkfiles_tables import counted_reads
+from tests.worlds.zkfiles_tables import counted_reads, is_right
 from zkgroup.zkfiles.files import PIECE_BYTES
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.snapshots import SnapshotEnd, likely_end, open_snapshot

@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds.other_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, shown, walked
-from tests.worlds.verified import digest_verdict, is_right
+from tests.worlds.zkfiles_tables import digest_verdict, is_right
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.replay import candidates, load
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

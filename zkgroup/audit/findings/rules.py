@@ -166,7 +166,7 @@ class KeyRows(list[Event]):
 
 
 def runs(items: Iterable[_Item], is_next: Callable[[_Item, _Item], bool]) -> list[list[_Item]]:
-    """Yields lists of items in order: each item of a list is next to the one before it."""
+    """The items in order, as lists: each item of a list is next to the one before it."""
     found: list[list[_Item]] = []
     for item in items:
         if found and is_next(found[-1][-1], item):
@@ -284,7 +284,7 @@ class AnyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeRule(AnyRule):
-    """A rule about the whole tree or the files themselves: `find` gets history, facts and bounds."""
+    """A rule about the files of servers: `find` gets their history, the facts and the bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,16 @@ from zkgroup.audit.findings.rules import (
     Severity,
     full_windows,
 )
-from zkgroup.audit.inputs.events import BY_SESSION, CLOSE_SESSION, ERROR, SINGLE, Event, Key, Keys
+from zkgroup.audit.inputs.events import (
+    BY_SESSION,
+    CLOSE_SESSION,
+    ERROR,
+    NODE_EXISTS,
+    SINGLE,
+    Event,
+    Key,
+    Keys,
+)
 from zkgroup.audit.inputs.facts import Facts, client, members_of, only_group, server_of
 from zkgroup.model.text import counted, duration_text, hex_session
 from zkgroup.znodes.consumers import consumers_path
@@ -26,7 +35,6 @@ if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import ScreenTables, Selection
 
 _NO_NODE: Final = -101
-_NODE_EXISTS: Final = -110
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 
@@ -173,7 +181,7 @@ def _contentions(rows: KeyRows) -> Iterator[Event]:
     """
     before: Event | None = None
     for event in rows:
-        if event.op == "error" and event.error == _NODE_EXISTS and not _is_parent(event, before):
+        if event.op == "error" and event.error == NODE_EXISTS and not _is_parent(event, before):
             yield event
         before = event
 

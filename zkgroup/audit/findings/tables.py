@@ -22,6 +22,7 @@ from zkgroup.audit.inputs.events import (
     CREATE_SESSION,
     DELETE,
     ERROR,
+    NODE_EXISTS,
     OF_SESSION,
     OPS,
     SET,
@@ -424,9 +425,6 @@ def equal_runs(values: Numbers) -> tuple[Numbers, Numbers]:
     return starts, np.diff(np.append(starts, len(values)))
 
 
-_NODE_EXISTS: Final = -110
-
-
 def known_rows(columns: Columns) -> Numbers:
     """The rows of a part that make its facts, or that a rule about sessions needs.
 
@@ -444,7 +442,7 @@ def known_rows(columns: Columns) -> Numbers:
     session = sessions[order]
     is_next = np.append([False], session[1:] == session[:-1])[: len(order)]
     errors: Numbers = columns.error.fill_null(0).to_numpy(zero_copy_only=False)
-    contended = ((op == ERROR) & (errors == _NODE_EXISTS))[order]
+    contended = ((op == ERROR) & (errors == NODE_EXISTS))[order]
     matters[order[contended]] = True
     matters[order[np.flatnonzero(contended & is_next) - 1]] = True
     is_closing = np.isin(columns.zxid, columns.zxid[op == CLOSE_SESSION])[order]

@@ -23,6 +23,8 @@ CREATE, DELETE, SET, SET_ACL, CHECK, CREATE_SESSION, CLOSE_SESSION, ERROR = rang
 LIFETIMES: Final = (None, "session", "container", "ttl")
 OF_SESSION: Final = 1
 """The code of an ephemeral in the column of lifetimes."""
+NODE_EXISTS: Final = -110
+"""The error of a create whose znode exists."""
 
 
 Op = Literal["create", "delete", "set", "setACL", "check", "createSession", "closeSession", "error"]

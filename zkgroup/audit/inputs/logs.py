@@ -289,5 +289,5 @@ class Ends:
 
 
 def with_ends(logged: Iterable[Columns], before: Columns) -> Columns:
-    """Yields the seeds and the parts of a log, with the deletes of ephemerals that no record names."""
+    """The seeds and the parts of a log as one table, with the deletes of ephemerals that no record names."""
     return joined(list(map(Ends().added, chain([before], logged))))

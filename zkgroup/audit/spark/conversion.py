@@ -201,7 +201,7 @@ def _files_of(spark: SparkSession, given: EnsembleInput) -> list[_Files]:
 
 
 def _logs_of(servers: Sequence[_Files]) -> list[_Log]:
-    """Yields the stretches between the names of all logs."""
+    """The stretches between the names of all logs."""
     of_servers = [[each for each in files if each[0].kind == LOG] for files in servers]
     starts = sorted({log.zxid for logs in of_servers for log, _ in logs})
     found = []

@@ -177,7 +177,7 @@ class Audit:
         return Found(sorted(self.findings, key=order), skipped, self.facts)
 
     def tasks(self) -> list[BucketTask]:
-        """Yields the files with the rows of each bucket, from the last stored tree on."""
+        """The files with the rows of each bucket, from the last stored tree on."""
         zxid, place = self.stored_zxid, self.output.folder.place
         states = [each for each in self._stored(STATES) if each.last_zxid == zxid]
         seeds = states if zxid > self.converted.base_zxid else self._stored(SEEDS)
