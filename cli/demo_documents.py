@@ -1,4 +1,4 @@
-"""The JSON documents of `zkgroup demo`, from the runs of the demos. Only that command imports them."""
+"""The JSON documents and tables of `zkgroup demo`, from its runs. Only that command imports them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,28 @@ from zkgroup.demo.flight_data import AirportDelay
 from zkgroup.demo.group import GroupRun
 from zkgroup.demo.kafka_clients import LeftOut
 from zkgroup.history import ClusterFigures, Figures
+from zkgroup.model.text import hex_zxid
 
 from .audit_rows import OWNER
-from .schema import COUNT, INTEGER, Document, JsonKey, Shape, given, list_of, object_of
+from .render import Cell
+from .schema import COUNT, INTEGER, Document, JsonKey, KeyColumn, Shape, given, list_of, object_of
 
-CHECK = Shape(CheckResult)
-AIRPORT = Shape(AirportDelay, "airport", "flights", given("delay_minutes", INTEGER, "delay_sum"))
+CHECK = Shape(
+    CheckResult,
+    columns=(
+        KeyColumn("holds", "proved", lambda one: Cell("yes", "good") if one.holds else Cell("NO", "bad")),
+        KeyColumn("statement", "", shorten="wrap", least=32),
+        KeyColumn("evidence", "evidence", shorten="wrap", least=20),
+    ),
+)
+AIRPORT = Shape(
+    AirportDelay,
+    *("airport", "flights", given("delay_minutes", INTEGER, "delay_sum")),
+    columns=(
+        *(KeyColumn("airport", "airport"), KeyColumn("flights", "flights")),
+        KeyColumn("minutes", "minutes", lambda one: f"{one.mean:.1f}", right=True),
+    ),
+)
 FIGURES = Shape(
     Figures,
     *("records", "deliveries", "claims", "ownership_changes", "commits", "refused_commits"),
@@ -42,6 +58,11 @@ CLIENT_IO = Shape(
     *("client", "version"),
     JsonKey("produced", COUNT, lambda run: len(run.records)),
     JsonKey("read", COUNT, lambda run: len(run.read)),
+    columns=(
+        *(KeyColumn("client", "client"), KeyColumn("version", "version")),
+        KeyColumn("produced", "produced", lambda one: f"{len(one.records):,}"),
+        KeyColumn("read", "read", lambda one: f"{len(one.read):,}"),
+    ),
 )
 LEFT_OUT = Shape(LeftOut)
 SEGMENT_DUMP = Shape(SegmentDump, "file", "batches")
@@ -55,7 +76,18 @@ BROKERS_DEMO = Document(
         *("clients", "clients_left_out=left_out", "segment=dump"),
     ),
 )
-CLIENT_RESULT = Shape(ClientResult)
+ENDS = {"left": "left", "killed": "killed", "paused": "paused past its session, came back, left"}
+"""The last word about a client in the coordinator's demo, by the way it ended."""
+
+CLIENT_RESULT = Shape(
+    ClientResult,
+    columns=(
+        *(KeyColumn(key, key) for key in ("member", "client", "version")),
+        KeyColumn("records", "records", lambda one: f"{one.records:,}"),
+        KeyColumn("commits_failed", "failed commits"),
+        KeyColumn("ended", "end", lambda one: ENDS[one.ended]),
+    ),
+)
 COORDINATOR_DEMO = Document(
     "demo_coordinator",
     Shape(
@@ -65,7 +97,15 @@ COORDINATOR_DEMO = Document(
         *("generations", "coordinators", "failover_s", "kept_generation", "took_s"),
     ),
 )
-PLANTED = Shape(Planted, "findings", "partition", "owner", "session", "zxid", "before", "after")
+PLANTED = Shape(
+    Planted,
+    *("findings", "partition", "owner", "session", "zxid", "before", "after"),
+    columns=(
+        *(KeyColumn(key, key) for key in ("partition", "owner", "before", "after")),
+        KeyColumn("zxid", "zxid", lambda one: hex_zxid(one.zxid), right=True),
+        KeyColumn("findings", "found as", shorten="wrap", least=20),
+    ),
+)
 AUDIT_DEMO = Document(
     "demo_audit",
     Shape(

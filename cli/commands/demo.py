@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zkgroup.model.text import counted, escaped, hex_zxid
+from zkgroup.model.text import counted, escaped
 
 from ..app import CONNECTION_OPTIONS, EXIT_CHECK_FAILED, Shared, command, shared
 from ..context import client_settings, target
-from ..render import Cell, Output, TableColumn, echo_err
+from ..render import Output, echo_err
 from .audit.findings import WIDTH, severity_counts
 from .audit.history import show_owners
 
 if TYPE_CHECKING:
-    from zkgroup.demo.audit import AuditRun, Planted
+    from zkgroup.demo.audit import AuditRun
     from zkgroup.demo.brokers import BrokersRun
     from zkgroup.demo.checks import CheckResult
-    from zkgroup.demo.clients_step import ClientIO
-    from zkgroup.demo.coordinator import ClientResult, CoordinatorRun
-    from zkgroup.demo.flight_data import AirportDelay
+    from zkgroup.demo.coordinator import CoordinatorRun
     from zkgroup.demo.group import GroupRun
     from zkgroup.demo.run import DemoOptions, DemoRun
 
@@ -147,10 +145,6 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, former)
 
 
-ENDS = {"left": "left", "killed": "killed", "paused": "paused past its session, came back, left"}
-"""The last word about a client in the coordinator's demo, by the way it ended."""
-
-
 class _Lines:
     """The screen where there is no terminal: the events, line by line, on stderr."""
 
@@ -177,44 +171,12 @@ def _screen() -> Iterator[Callable[[DemoRun], None]]:
         yield show
 
 
-_AIRPORT_COLUMNS: list[TableColumn[AirportDelay]] = [
-    TableColumn("airport", lambda one: one.airport),
-    TableColumn("flights", lambda one: one.flights, right=True),
-    TableColumn("minutes", lambda one: f"{one.mean:.1f}", right=True),
-]
-_CHECK_COLUMNS: list[TableColumn[CheckResult]] = [
-    TableColumn("proved", lambda one: Cell("yes", "good") if one.holds else Cell("NO", "bad")),
-    TableColumn("", lambda one: one.statement, shorten="wrap", least=32),
-    TableColumn("evidence", lambda one: one.evidence, shorten="wrap", least=20),
-]
-_CLIENT_COLUMNS: list[TableColumn[ClientIO]] = [
-    TableColumn("client", lambda one: one.client),
-    TableColumn("version", lambda one: one.version),
-    TableColumn("produced", lambda one: f"{len(one.records):,}", right=True),
-    TableColumn("read", lambda one: f"{len(one.read):,}", right=True),
-]
-_MEMBER_COLUMNS: list[TableColumn[ClientResult]] = [
-    TableColumn("member", lambda one: one.member),
-    TableColumn("client", lambda one: one.client),
-    TableColumn("version", lambda one: one.version),
-    TableColumn("records", lambda one: f"{one.records:,}", right=True),
-    TableColumn("failed commits", lambda one: one.commits_failed, right=True),
-    TableColumn("end", lambda one: ENDS[one.ended]),
-]
-_PLANTED_COLUMNS: list[TableColumn[Planted]] = [
-    TableColumn("partition", lambda one: one.partition, right=True),
-    TableColumn("owner", lambda one: one.owner),
-    TableColumn("before", lambda one: one.before, right=True),
-    TableColumn("after", lambda one: one.after, right=True),
-    TableColumn("zxid", lambda one: hex_zxid(one.zxid), right=True),
-    TableColumn("found as", lambda one: ", ".join(one.findings), shorten="wrap", least=20),
-]
-
-
 def print_report(out: Output, run: GroupRun) -> None:
     """The result for a person."""
+    from ..demo_documents import AIRPORT
+
     out.line(out.paint("Mean delay of flights, the slowest airports", "bold"))
-    out.table(_AIRPORT_COLUMNS, run.reduction.slowest)
+    AIRPORT.table(out, run.reduction.slowest)
     out.line()
     check_table(out, run.checks)
     figures = run.figures
@@ -231,7 +193,9 @@ def print_report(out: Output, run: GroupRun) -> None:
 
 def check_table(out: Output, checks: Sequence[CheckResult]) -> None:
     """A row for each; those that do not hold once more, in full."""
-    out.table(_CHECK_COLUMNS, checks)
+    from ..demo_documents import CHECK
+
+    CHECK.table(out, checks)
     for one in checks:
         if not one.holds:
             out.line()
@@ -261,9 +225,11 @@ def print_brokers_report(out: Output, run: BrokersRun) -> None:
 
 def _print_clients(out: Output, run: BrokersRun) -> None:
     """Kafka's clients that took part, those that did not, and the first batch of each in the dump."""
+    from ..demo_documents import CLIENT_IO
+
     out.line()
     out.line(out.paint("Kafka's own clients, all in one partition", "bold"))
-    out.table(_CLIENT_COLUMNS, run.clients)
+    CLIENT_IO.table(out, run.clients)
     for one in run.left_out:
         out.line(f"left out: {one.client} ({one.reason})")
     if run.dump is None:
@@ -281,10 +247,12 @@ def _print_clients(out: Output, run: BrokersRun) -> None:
 
 def print_coordinator_report(out: Output, run: CoordinatorRun) -> None:
     """The result for a person."""
+    from ..demo_documents import CLIENT_RESULT
+
     check_table(out, run.checks)
     out.line()
     out.line(out.paint(f"Kafka's own clients, in the group {run.group}", "bold"))
-    out.table(_MEMBER_COLUMNS, run.clients)
+    CLIENT_RESULT.table(out, run.clients)
     for one in run.left_out:
         out.line(f"left out: {one.client} ({one.reason})")
     out.line()
@@ -305,8 +273,10 @@ def print_coordinator_report(out: Output, run: CoordinatorRun) -> None:
 
 def print_audit_report(out: Output, run: AuditRun) -> None:
     """The result for a person."""
+    from ..demo_documents import PLANTED
+
     out.line(out.paint("Planted by a client that is no member", "bold"))
-    out.table(_PLANTED_COLUMNS, run.planted)
+    PLANTED.table(out, run.planted)
     out.line()
     out.line(out.paint(f"Who owned partition {run.partition}, whose offset was set back", "bold"))
     show_owners(out, run.owners, ())
