@@ -122,3 +122,8 @@ def test_each_acknowledged_record_is_in_the_log_once(held: int, holds: bool) -> 
     assert acknowledged.holds
     assert logs.holds == holds
     assert ("20,000 were acknowledged" in logs.evidence) != holds
+
+
+def test_a_run_that_could_not_start_is_closed() -> None:
+    """Its cause is not hidden by what was not there yet."""
+    report().close()
