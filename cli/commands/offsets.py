@@ -128,7 +128,7 @@ def export(inputs: Inputs, at: PointInTime | None, also: tuple[str, ...], groups
     \b
     Example:
       zkgroup offsets export billing > billing.txt
-      zkgroup offsets export --input exports --at 2026-01-31T14:00:00Z billing > billing.txt
+      zkgroup offsets export --input copy/version-2 --at 2026-01-31T14:00:00Z billing > billing.txt
     """
     out, names = output(), dict.fromkeys((*groups, *also))
     if not names:

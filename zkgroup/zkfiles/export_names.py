@@ -48,7 +48,13 @@ def named_export(name: str) -> NamedExport | None:
 
 def same_zxid(names: Iterable[str], zxid: int) -> str | None:
     """The name among these of an export of this zxid, the first if there are several."""
-    return min((name for name in names if re.match(rf"export-{zxid:016x}[-.].*gz$", name)), default=None)
+    untimed = export_name(zxid, None)
+
+    def has_it(name: str) -> bool:
+        found = named_export(name)
+        return name == untimed or (found is not None and found.is_whole and found.zxid == zxid)
+
+    return min(filter(has_it, names), default=None)
 
 
 def outdated(names: Iterable[str], now_ms: int, keep_ms: int) -> list[str]:

@@ -31,8 +31,9 @@ def test_the_form_is_the_documented_one() -> None:
 
 
 def test_an_export_of_the_same_zxid_is_found_by_its_name() -> None:
-    """A half-written one is none."""
-    names = [export_name(7, None), export_name(8, 0), f".{export_name(9, 0)}.x1y2z3.tmp", "export-a.gz"]
+    """A half-written one is none, and so is a file with another name."""
+    foreign = f"export-{10:016x}-mine.gz"
+    names = [export_name(7, None), export_name(8, 0), f".{export_name(9, 0)}.x1y2z3.tmp", foreign]
 
     assert [same_zxid(names, zxid) for zxid in (7, 8, 9, 10)] == [names[0], names[1], None, None]
 
