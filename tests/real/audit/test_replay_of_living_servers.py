@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
+from tests.waiting import eventually
 from tests.worlds.other_clients import kazoo_on
 from tests.worlds.server_files import SMALL_FILES, Written, churn, compared, shown, walked
 from tests.worlds.zkfiles_tables import digest_verdict, is_right
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.replay import candidates, load
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -23,6 +27,13 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
         yield started
 
 
+def has_fuzzy_snapshot(client: KazooClient, folder: Path) -> bool:
+    """Writes much, and returns whether a snapshot of the server may have transactions behind its name."""
+    churn(client, NODES, ROUNDS)
+    bases = (load(each).begin() for each in candidates(History(folder).ensemble))
+    return any(base.exact_from > base.zxid for base in bases)
+
+
 def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
     zookeeper: EmbeddedZooKeeper,
 ) -> None:
@@ -31,7 +42,9 @@ def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
     with kazoo_on(server.address) as client:
         with kazoo_on(server.address) as leaving:
             churn(leaving, 50, 1)
-            churn(client, NODES, ROUNDS)
+            # Whether writes go on while a snapshot is taken is up to the server's threads.
+            half_written = (DamagedFileError, NotZooKeeperFileError)
+            eventually(lambda: has_fuzzy_snapshot(client, server.folder), ignoring=half_written)
         client.set("/held", b"last")
         live = walked(client)
         history = History(server.folder)
@@ -40,12 +53,11 @@ def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
     found = History(server.folder).verify()
     assert (digest_verdict(found), is_right(found), found.unchecked) == ("clean", True, 0)
     assert found.digests_checked > NODES * ROUNDS
-    windows = []
     history = History(server.folder)
     last = history.tree_at().tree
-    for candidate in candidates(history.ensemble):
+    snapshots = list(candidates(history.ensemble))
+    for candidate in snapshots:
         base = load(candidate).begin()
-        windows.append(base.exact_from - base.zxid)
         tree = base.tree
         for transaction in history.transactions(base.zxid + 1):
             tree.apply(transaction)
@@ -53,8 +65,7 @@ def test_each_fuzzy_snapshot_of_a_server_under_load_leads_to_the_tree_it_serves(
         assert not base.is_in_doubt
         assert tree.first_difference(last, except_below="/zookeeper/") is None
         assert tree.sessions == last.sessions
-    assert max(windows) > 0
-    assert len(windows) >= 5
+    assert len(snapshots) >= 5
 
 
 def test_servers_together_have_what_one_lacks(lost_leader: Written) -> None:
