@@ -191,8 +191,8 @@ def shared_options() -> list[click.Option]:
         _option(
             "--zk-acl",
             type=click.Choice(ACLS),
-            help="Who may change what is created: everyone, or its creator, and everyone reads."
-            "  [default: open]",
+            help="Who may change what is created: everyone, or its creator, and everyone reads what is no "
+            "secret.  [default: open]",
         ),
         _option(
             "--connect-timeout",

@@ -53,7 +53,7 @@ class ConnectionTarget:
     tls_key: Path | None = None
     sasl_file: Path | None = None
     acl: str = "open"
-    """`open` or `creator`: the access list of what is created."""
+    """`open` or `creator`: who may change what is created (`zkgroup.zookeeper.acls`)."""
     timeout_s: float = 10.0
 
 

@@ -272,7 +272,7 @@ def run(
         if controller_only
         else Broker(where.zookeeper, data=data, **options)
     )
-    if where.acl == "creator" and where.digest_file:
+    if (where.acl == "creator" or made.set_acl) and where.digest_file:
         echo_err("note: with digest, Kafka's tools cannot write the znodes; they work through brokers only")
     if dry_run:
         what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"

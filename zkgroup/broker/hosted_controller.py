@@ -25,7 +25,7 @@ from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Request, Session, SessionEvent, Suspended
 from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.control import controller_client_id
-from zkgroup.zookeeper import ClientSettings
+from zkgroup.zookeeper import CREATOR_ACL, ClientSettings
 
 log = get_logger("zkgroup.broker")
 
@@ -87,12 +87,17 @@ def controller_settings(settings: BrokerSettings) -> ControllerSettings:
 
 
 def client_settings(settings: BrokerSettings, connection: ClientSettings | None) -> ClientSettings:
-    """The settings of the ZooKeeper client: credentials and TLS of `connection`, the rest of `settings`."""
+    """The settings of the ZooKeeper client: credentials and TLS of `connection`, the rest of `settings`.
+
+    Raises ConfigError for `zookeeper.set.acl` without credentials.
+    """
+    connection = connection or ClientSettings()
     return replace(
-        connection or ClientSettings(),
+        connection,
         session_timeout_ms=settings.session_timeout_ms,
         connection_timeout_ms=settings.connection_timeout_ms,
         max_in_flight=settings.max_in_flight_requests,
+        acl=CREATOR_ACL if settings.set_acl else connection.acl,
     )
 
 

@@ -50,6 +50,12 @@ class BrokerSettings:
         why="Kafka's 10 is for one znode a request; a server accepts 1,000 before it throttles clients.",
         bounds=up_to(100_000),
     )
+    set_acl: bool = setting(
+        False,
+        "Only the broker's own user may change the znodes that it creates, and where secrets are read them; "
+        "it needs credentials for ZooKeeper.",
+        kafka="zookeeper.set.acl",
+    )
     advertised_host_name: str | None = setting(
         None,
         "Host that the broker registers for its clients; the host it listens on when absent.",

@@ -24,6 +24,7 @@ from zkgroup.model.requests import (
     ReadManyDone,
     Refused,
 )
+from zkgroup.zookeeper.acls import PackedAcls
 from zkgroup.zookeeper.raw_connection import RawConnection
 from zkgroup.zookeeper.requests import Call, lost
 from zkgroup.zookeeper.settings import Digest
@@ -44,7 +45,6 @@ from zkgroup.zookeeper.wire import (
     encode_path,
     encode_read,
     encode_reads,
-    pack_acl,
     refusal,
 )
 
@@ -316,14 +316,19 @@ class CreateMissingCall(_BulkCall):
     be written.
     """
 
-    __slots__ = ("_bad", "_creating")
+    __slots__ = ("_acls", "_bad", "_creating")
 
     op = Op.GET_DATA
 
     def __init__(
-        self, paths: Sequence[str], where: ChrootPaths, on_outcome: Callable[[Outcome], None]
+        self,
+        paths: Sequence[str],
+        where: ChrootPaths,
+        acls: PackedAcls,
+        on_outcome: Callable[[Outcome], None],
     ) -> None:
         super().__init__(paths, where, on_outcome)
+        self._acls = acls
         self._creating = 0
         self._bad: Outcome | None = None
 
@@ -341,11 +346,11 @@ class CreateMissingCall(_BulkCall):
         if not missing:
             self.settle(CreateMissingDone())
             return
-        acl = pack_acl(self._wire.settings.acl)
         self._creating = len(missing)
         for index in missing:
-            body = encode_create(self._raw[index], None, acl, 0)
-            self._wire.send(Op.CREATE, body, _Creation(self, self.paths[index]))
+            path = self.paths[index]
+            body = encode_create(self._raw[index], None, self._acls.at(path), 0)
+            self._wire.send(Op.CREATE, body, _Creation(self, path))
 
     def created(self, outcome: Outcome | None) -> None:
         """Takes the reply to one create, in order; the first failure is the outcome."""

@@ -34,6 +34,7 @@ from zkgroup.model.requests import (
     Suspended,
 )
 from zkgroup.zookeeper import bulk_requests
+from zkgroup.zookeeper.acls import PackedAcls
 from zkgroup.zookeeper.bulk_requests import (
     SUPPORT,
     CreateMissingCall,
@@ -45,7 +46,7 @@ from zkgroup.zookeeper.connection import ClientConnection
 from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
 from zkgroup.zookeeper.settings import Address, ClientSettings, Digest
 from zkgroup.zookeeper.sockets import tls_context
-from zkgroup.zookeeper.wire import ChrootPaths, pack_acl
+from zkgroup.zookeeper.wire import ChrootPaths
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -119,7 +120,7 @@ class ZooKeeperClient:
         self._settings = settings or ClientSettings()
         self._tls = tls_context(self._settings.tls) if self._settings.tls else None
         self._paths = ChrootPaths(self._address.chroot)
-        self._acl = pack_acl(self._settings.acl)
+        self._acls = PackedAcls(self._settings.acl)
         self._changed = threading.Condition()
         self._events = EventDispatcher()
         self._listeners: dict[int, Listener] = {}
@@ -246,7 +247,7 @@ class ZooKeeperClient:
         paths = self._paths
         match request:
             case Multi():
-                return MultiCall(request, paths, self._acl, on_outcome)
+                return MultiCall(request, paths, self._acls, on_outcome)
             case Read():
                 return ReadCall(request, paths, on_outcome, on_watch)
             case ReadMany():
@@ -260,7 +261,7 @@ class ZooKeeperClient:
             case Exists():
                 return ExistsCall(request, paths, on_outcome, on_watch)
             case CreateMissing():
-                return CreateMissingCall(request.paths, paths, on_outcome)
+                return CreateMissingCall(request.paths, paths, self._acls, on_outcome)
             case _:
                 return SyncCall(request, paths, on_outcome)
 

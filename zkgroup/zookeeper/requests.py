@@ -27,6 +27,7 @@ from zkgroup.model.requests import (
     SyncDone,
     Unanswered,
 )
+from zkgroup.zookeeper.acls import PackedAcls
 from zkgroup.zookeeper.settings import Address, ClientSettings
 from zkgroup.zookeeper.wire import (
     FRAME_OVERHEAD,
@@ -345,14 +346,14 @@ class MultiCall(Call):
     __slots__ = ("_body", "_operations", "_paths")
 
     def __init__(
-        self, request: Multi, paths: ChrootPaths, acl: bytes, on_outcome: Callable[[Outcome], None]
+        self, request: Multi, paths: ChrootPaths, acls: PackedAcls, on_outcome: Callable[[Outcome], None]
     ) -> None:
         """Raises `ValueError` for a path that is none."""
         operations = request.operations
         super().__init__(operations[0].path if operations else "/", on_outcome)
         self._operations = operations
         self._paths = paths
-        self._body = encode_multi(operations, paths, acl)
+        self._body = encode_multi(operations, paths, acls.at)
 
     @property
     def size(self) -> int:

@@ -167,12 +167,15 @@ class Acl:
 
 _PERMISSIONS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 
-OPEN_ACL = (Acl("cdrwa", "world", "anyone"),)
+ANYONE = ("world", "anyone")
+"""Scheme and identity of everyone."""
+OPEN_ACL = (Acl("cdrwa", *ANYONE),)
 """The ACL of Kafka 0.8's znodes. Members of Kafka and of zkgroup can then use each other's."""
 CREATOR_ALL_ACL = (Acl("cdrwa", "auth", ""),)
 """All permissions for the authenticated creator only (`ZooDefs.Ids.CREATOR_ALL_ACL`)."""
-CREATOR_ACL = (*CREATOR_ALL_ACL, Acl("r", "world", "anyone"))
-"""The ACL of secured Kafka (`zookeeper.set.acl`): the creator may do all, everyone may read."""
+CREATOR_ACL = (*CREATOR_ALL_ACL, Acl("r", *ANYONE))
+"""The ACL of secured Kafka (`zookeeper.set.acl`): the creator may do all, everyone may read what has no
+secrets."""
 
 
 def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
@@ -213,7 +216,8 @@ class ClientSettings:
     )
     acl: tuple[Acl, ...] = _setting(
         OPEN_ACL,
-        "Access list of every znode that is created: `OPEN_ACL`, `CREATOR_ACL` or entries of your own.",
+        "Access list of the znodes that are created: `OPEN_ACL`, `CREATOR_ACL` or entries of your own. "
+        "`/consumers` is open in any case, and where secrets are everyone's entries are left out.",
         why="Kafka 0.8 members must be able to write znodes that zkgroup created.",
     )
     max_request_bytes: int = _setting(

@@ -7,7 +7,7 @@ copying it first and without a Python object per field.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 
 from zkgroup.model.requests import (
@@ -197,8 +197,10 @@ def decode_event(buffer: bytes, offset: int) -> tuple[int, str]:
     return kind, buffer[offset + 12 : offset + 12 + size].decode()
 
 
-def encode_multi(operations: Sequence[Operation], paths: ChrootPaths, acl: bytes) -> bytes:
-    """Body of a multi. Linear; about a microsecond an operation."""
+def encode_multi(
+    operations: Sequence[Operation], paths: ChrootPaths, acl_at: Callable[[str], bytes]
+) -> bytes:
+    """Body of a multi. Linear; about a microsecond an operation. `acl_at`: the ACL of a new znode."""
     parts: list[bytes] = []
     raws = paths.raws([operation.path for operation in operations])
     for operation, raw in zip(operations, raws, strict=True):
@@ -212,7 +214,7 @@ def encode_multi(operations: Sequence[Operation], paths: ChrootPaths, acl: bytes
             head = _pack_op(13 if kind is Check else 2, 0, -1, len(raw))
             parts += (head, raw, _pack_int(operation.version))  # type: ignore[union-attr]
         else:
-            parts.append(_encode_create(operation, raw, acl))  # type: ignore[arg-type]
+            parts.append(_encode_create(operation, raw, acl_at(operation.path)))  # type: ignore[arg-type]
     parts.append(_END)
     return b"".join(parts)
 

@@ -32,9 +32,10 @@ from zkgroup.wire.messages import encode_request
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
+from zkgroup.zookeeper.acls import PackedAcls
 from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import OPEN_ACL
-from zkgroup.zookeeper.wire import ChrootPaths, decode_multi, encode_multi, pack_acl
+from zkgroup.zookeeper.wire import ChrootPaths, decode_multi, encode_multi
 
 GROUP: Final = "g"
 TOPIC: Final = "t"
@@ -58,7 +59,7 @@ class PackedStore:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._paths, self._acl = ChrootPaths(""), pack_acl(OPEN_ACL)
+        self._paths, self._acls = ChrootPaths(""), PackedAcls(OPEN_ACL)
         self.is_packed = False
 
     def __getattr__(self, name: str) -> Any:
@@ -68,7 +69,7 @@ class PackedStore:
         if not self.is_packed or not isinstance(request, Multi):
             self._client.submit(request, on_outcome=on_outcome, **more)
             return
-        encode_multi(request.operations, self._paths, self._acl)
+        encode_multi(request.operations, self._paths, self._acls.at)
         asyncio.get_running_loop().call_soon(self._reply, request.operations, on_outcome)
 
     def _reply(self, operations: Sequence[Operation], on_outcome: Callable[[Outcome], None]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from zkgroup.broker.hosted_controller import client_settings, controller_settings
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.controller.machine.settings import ControllerSettings
-from zkgroup.zookeeper import ClientSettings, Digest, Secret
+from zkgroup.errors import ConfigError
+from zkgroup.zookeeper import CREATOR_ACL, ClientSettings, Digest, Secret
 
 
 def test_a_client_has_the_brokers_times_and_the_callers_credentials() -> None:
@@ -20,6 +23,10 @@ def test_a_client_has_the_brokers_times_and_the_callers_credentials() -> None:
     )
     assert made == expected
     assert client_settings(BrokerSettings(), None) == ClientSettings()
+    closed = client_settings(BrokerSettings(set_acl=True), ClientSettings(auth=digest))
+    assert closed.acl == CREATOR_ACL
+    with pytest.raises(ConfigError, match="found no credentials"):
+        client_settings(BrokerSettings(set_acl=True), None)
 
 
 def test_a_rule_has_the_brokers_settings() -> None:

@@ -34,13 +34,15 @@ from zkgroup.model.requests import (
     ZnodeStat,
 )
 from zkgroup.zookeeper import ClientSettings
+from zkgroup.zookeeper.acls import PackedAcls
 from zkgroup.zookeeper.bulk_requests import CreateMissingCall, ListManyCall, ReadAclsCall, ReadManyCall
 from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
 from zkgroup.zookeeper.settings import OPEN_ACL
 from zkgroup.zookeeper.sockets import SharedSocket
-from zkgroup.zookeeper.wire import ChrootPaths, Op, pack_acl
+from zkgroup.zookeeper.wire import ChrootPaths, Op
 
+ACLS = PackedAcls(OPEN_ACL)
 PATHS = ChrootPaths("")
 HELLO = struct.pack("!iiiqi", 36, 0, 4000, 7, 16) + bytes(16)
 
@@ -96,7 +98,7 @@ class ConnectedExchange:
 
     def multi(self, size: int) -> Call:
         request = Multi((SetData("/n", bytes(size), 0),))
-        return MultiCall(request, PATHS, pack_acl(OPEN_ACL), self.outcomes.append)
+        return MultiCall(request, PATHS, ACLS, self.outcomes.append)
 
     def read(self, watch: bool = False) -> Call:
         return ReadCall(Read("/a", watch), PATHS, self.outcomes.append, self.watched.append)
@@ -241,7 +243,7 @@ def test_a_watch_stands_from_the_answer_on_and_fires_once(world: ConnectedExchan
 def test_creating_missing_znodes_reads_first_and_delays_other_requests(world: ConnectedExchange) -> None:
     """One packet where everything exists; else the missing ones in order, and then what came after."""
     world.pipeline.multi_read = True
-    made = CreateMissingCall(("/a", "/b", "/c"), PATHS, world.outcomes.append)
+    made = CreateMissingCall(("/a", "/b", "/c"), PATHS, ACLS, world.outcomes.append)
     world.submit(made, world.sync())
     ((look, op, _),) = world.asked()
     assert op == Op.MULTI_READ
@@ -263,7 +265,7 @@ def test_creating_missing_znodes_reads_first_and_delays_other_requests(world: Co
 def test_creating_existing_znodes_reads_each(world: ConnectedExchange, paths: tuple[str, ...]) -> None:
     """Past bug: plain reads, of a single path or on an old server, had no decoder here."""
     world.pipeline.multi_read = False
-    world.submit(CreateMissingCall(paths, PATHS, world.outcomes.append))
+    world.submit(CreateMissingCall(paths, PATHS, ACLS, world.outcomes.append))
     looks = world.asked()
     assert [op for _, op, _ in looks] == [Op.GET_DATA] * len(paths)
     for xid, *_ in looks:
@@ -274,7 +276,7 @@ def test_creating_existing_znodes_reads_each(world: ConnectedExchange, paths: tu
 def test_creating_missing_znodes_reports_the_first_refusal(world: ConnectedExchange) -> None:
     """Requests after it are answered before it is raised."""
     world.pipeline.multi_read = True
-    world.submit(CreateMissingCall(("/a", "/b"), PATHS, world.outcomes.append))
+    world.submit(CreateMissingCall(("/a", "/b"), PATHS, ACLS, world.outcomes.append))
     ((look, *_),) = world.asked()
     world.answer(look, struct.pack("!iBii", -1, 0, -101, -101) * 2)
     (first, *_), (second, *_) = world.asked()
@@ -287,7 +289,7 @@ def test_creating_missing_znodes_reports_the_first_refusal(world: ConnectedExcha
 def test_a_break_while_making_what_is_missing_leaves_it_unknown(world: ConnectedExchange) -> None:
     """One of them may have been made."""
     world.pipeline.multi_read = True
-    world.submit(CreateMissingCall(("/a", "/b"), PATHS, world.outcomes.append), world.sync())
+    world.submit(CreateMissingCall(("/a", "/b"), PATHS, ACLS, world.outcomes.append), world.sync())
     ((look, *_),) = world.asked()
     world.answer(look, struct.pack("!iBii", -1, 0, -101, -101) * 2)
     world.pipeline.detach()

@@ -32,12 +32,13 @@ from zkgroup.model.requests import (
     Refused,
     Request,
     SetData,
+    Znode,
     ZnodeAcl,
     ZnodeStat,
 )
 from zkgroup.testing.conformance.reads import quiet
 from zkgroup.testing.conformance.target import AclTarget, Caller
-from zkgroup.zookeeper.settings import CREATOR_ALL_ACL, OPEN_ACL, Acl, Digest, Secret
+from zkgroup.zookeeper.settings import CREATOR_ACL, CREATOR_ALL_ACL, OPEN_ACL, Acl, Digest, Secret
 
 OWNER = Digest("owner", Secret("secret of the owner"))
 OWNER_ID = "owner:ESOSnpQxalFvEUMjxUPDmXjm2II="
@@ -109,6 +110,22 @@ def check_a_znode_keeps_the_acl_of_its_creation(target: AclTarget) -> None:
     for other in others:
         other.catch_up()
         assert _acl(other, "/a/open")[0] == (AclEntry(31, "world", "anyone"),)
+
+
+def check_kafkas_paths_get_kafkas_acls(target: AclTarget) -> None:
+    """`/consumers` itself is open, and nobody else reads what has secrets (kafka/zk/ZkData.scala@2.8.2)."""
+    creator, stranger = target.connect_as(OWNER, *CREATOR_ACL), target.connect_as(None)
+    mine, everyone = AclEntry(31, "digest", OWNER_ID), AclEntry(1, "world", "anyone")
+    creator.make("/config")
+    creator.write(Create("/config/users", None), Create("/config/users/ada", b"secret"))
+    creator.make("/consumers", "/consumers/g", "/config/brokers")
+    hidden = ("/config/users", "/config/users/ada", "/config/brokers")
+    found = {path: _acl(creator, path)[0] for path in ("/config", "/consumers/g", *hidden)}
+
+    assert found == {path: (mine,) if path in hidden else (mine, everyone) for path in found}
+    assert _acl(creator, "/consumers")[0] == (AclEntry(31, "world", "anyone"),)
+    refused = stranger.ask(ReadMany(("/config/users/ada", "/config")), ReadManyDone).znodes
+    assert (refused[0], isinstance(refused[1], Znode)) == (Code.NO_AUTH, True)
 
 
 def check_addresses_are_compared_by_their_leading_bits(target: AclTarget) -> None:

@@ -13,11 +13,12 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import AclEntry, Check, Code, Create, Delete, MultiRefused, Operation, SetData
+from zkgroup.zookeeper.acls import acl_at
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
 
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
@@ -65,24 +66,15 @@ class InvalidAclError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Identities of a connection, and the ACL of the znodes that it creates."""
+    """Identities of a connection, and the setting `acl` of its client."""
 
     identities: tuple[Identity, ...]
     """ServerCnxn.authInfo: the address, and one identity for each successful authentication."""
     acl: tuple[Acl, ...] = OPEN_ACL
-    created: Entries | None = field(init=False)
-    """The stored form of `acl` for these identities; None where it is open."""
-    is_valid: bool = field(init=False)
-    """True if the server accepts `acl`."""
 
-    def __post_init__(self) -> None:
-        created, is_valid = None, True
-        try:
-            created = self.entries(self.acl)
-        except InvalidAclError:
-            is_valid = False
-        object.__setattr__(self, "created", created)
-        object.__setattr__(self, "is_valid", is_valid)
+    def created_at(self, path: str) -> Entries | None:
+        """The ACL of a new znode, None where it is open. Raises `InvalidAclError`."""
+        return None if self.acl is OPEN_ACL else self.entries(acl_at(path, self.acl))
 
     def entries(self, acl: Iterable[Acl]) -> Entries | None:
         """The ACL as the server stores it, None where it is open. Raises `InvalidAclError`.
@@ -423,8 +415,10 @@ class _Preparation:
         path = operation.path
         if not path.startswith("/") or (path.endswith("/") and not operation.sequential):
             raise _RefusedError(Code.BAD_ARGUMENTS)
-        if not self._asker.is_valid:
-            raise _RefusedError(Code.INVALID_ACL)
+        try:
+            acl = self._asker.created_at(path)
+        except InvalidAclError:
+            raise _RefusedError(Code.INVALID_ACL) from None
         parent = self._allowed(parent_of(path), CREATE)
         if operation.sequential:
             path = f"{path}{parent.creates:010d}"
@@ -433,7 +427,6 @@ class _Preparation:
         if parent.owner:
             raise _RefusedError(Code.NO_CHILDREN_FOR_EPHEMERALS)
         owner = self._session_id if operation.ephemeral else 0
-        acl = self._asker.created
         self._outlooks[path] = _Outlook(owner, acl=acl)
         if acl is not None:
             self.acls.setdefault(path, acl)
