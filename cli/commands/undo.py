@@ -10,20 +10,26 @@ import click
 from click.shell_completion import CompletionItem
 
 from zkgroup.admin.change import default_undo_folder
-from zkgroup.admin.undo import check_untouched, restoration_change, undo_offsets_change
+from zkgroup.admin.undo import (
+    check_untouched,
+    restoration_change,
+    undo_credentials_change,
+    undo_offsets_change,
+)
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model.text import counted
 
 from ..app import command, output, shared
-from ..confirm import command_text, run_change
+from ..confirm import command_text, print_result, run_change
 from ..context import connected, target
 from ..params import Consent, confirm_options, force_option, wait_options
 from ..render import Cell, Output, echo_err
 from ..schema import BOOLEAN, Document, JsonKey, KeyColumn, NamedKeys, Shape
 from ..units import age
 from .offsets import run_offset_changes
+from .user import USER_ALTERATION, show_alteration
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Sequence[CompletionItem]:
@@ -112,7 +118,11 @@ def undo(
         _run(record.undo_command, consent)
         return
     with connected() as ensemble:
-        if record.group is None:
+        if record.user is not None:
+            credentials = undo_credentials_change(ensemble, record, force=force)
+            result = run_change(credentials, show_alteration, consent)
+            print_result(USER_ALTERATION, result, show_alteration)
+        elif record.group is None:
             _restore(ensemble, output(), record, consent)
         else:
             change = undo_offsets_change(ensemble, record, force=force)

@@ -26,6 +26,7 @@ from zkgroup.admin.status import Status as Status
 from zkgroup.admin.topics.listing import TopicDescription as TopicDescription
 from zkgroup.admin.topics.listing import TopicSummary as TopicSummary
 from zkgroup.admin.undo_records import UndoRecord as UndoRecord
+from zkgroup.admin.users import UserCredential as UserCredential
 from zkgroup.groups.descriptions import GroupDescription as GroupDescription
 from zkgroup.groups.descriptions import GroupState as GroupState
 from zkgroup.groups.descriptions import GroupSummary as GroupSummary

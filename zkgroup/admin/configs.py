@@ -8,7 +8,7 @@ three notification formats is written follows from the registered brokers (notif
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, undo_record
@@ -56,16 +56,20 @@ class ConfigPlan(ChangePlan):
 
     entity: ConfigEntity
     """The topic, client, user, broker or address that changes."""
-    znode: Znode | None
+    znode: Znode | None = field(repr=False)
     """As it is; None where the entity has none yet."""
-    before: EntityConfig
+    before: EntityConfig = field(repr=False)
     """The configuration as read."""
-    after: EntityConfig
-    """The configuration as it would become."""
+    after: EntityConfig = field(repr=False)
+    """The configuration as it would become. Both may hold credentials."""
     format: NotifyFormat
     """Of the notification."""
     is_deleted: bool = False
     """The znode goes, as nothing is left in it."""
+
+    def deleting(self) -> ConfigPlan:
+        """The plan that deletes the znode, if nothing would be left in it; else this one."""
+        return replace(self, is_deleted=self.znode is not None and self.after == EntityConfig())
 
     @property
     def had_unknown(self) -> bool:
@@ -155,8 +159,8 @@ def plan_config(
     info = info or read_controller_info(ensemble)
     (plan,) = plan_configs(ensemble, changes, format=format, info=info)
     notes = (*note_on_entity(info, entity), *notes_on_settings(info, entity.kind, set_to))
-    is_deleted = delete_empty and plan.znode is not None and plan.after == EntityConfig()
-    return replace(plan, notes=(*plan.notes, *notes), is_deleted=is_deleted)
+    plan = replace(plan, notes=(*plan.notes, *notes))
+    return plan.deleting() if delete_empty else plan
 
 
 def can_be_set(entity: ConfigEntity, name: str, value: str) -> bool:
@@ -243,7 +247,8 @@ def _check_names(set_to: Mapping[str, str], removed: Collection[str]) -> None:
         raise ConfigError(f"{', '.join(both)}: named both to be set and to be removed")
     if secret := sorted(name for name in {*set_to, *removed} if is_secret(name)):
         raise ConfigError(
-            f"{', '.join(secret)}: passwords are stored encoded by Kafka's own tool; change them with that"
+            f"{', '.join(secret)}: passwords are stored encoded; `zkgroup user add` sets those of users, "
+            "Kafka's own tool others"
         )
 
 

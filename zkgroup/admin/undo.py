@@ -21,6 +21,7 @@ from zkgroup.admin.reassign.stored_plans import cancel_plan_change, resume_plan_
 from zkgroup.admin.reassign.submission import plan_reassignment, topics_named
 from zkgroup.admin.topics.deletion import delete_topic_change, plan_topic_deletion, texts_of_lists
 from zkgroup.admin.undo_records import UndoFolder, UndoRecord
+from zkgroup.admin.users import undo_user_change
 from zkgroup.errors import (
     ConfigError,
     ConflictError,
@@ -257,9 +258,20 @@ def undo_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) 
         if not force:
             check_untouched(ensemble, record)
         return _change_of_command(ensemble, record.undo_command)
+    if record.user is not None:
+        return undo_credentials_change(ensemble, record, force=force)
     if record.group is None:
         return restoration_change(ensemble, record)
     return undo_offsets_change(ensemble, record, force=force)
+
+
+def undo_credentials_change(
+    ensemble: Ensemble, record: UndoRecord, *, force: bool = False
+) -> AdminChange[ConfigPlan, None, None]:
+    """Gives a user the credentials of a record again. Raises ConflictError as `undo_change` does."""
+    if not force:
+        check_untouched(ensemble, record)
+    return undo_user_change(ensemble, record)
 
 
 def undo_offsets_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetsChange:

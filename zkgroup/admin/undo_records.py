@@ -1,7 +1,8 @@
 """Undo records: what a change overwrites or deletes, saved before the change, and how it is restored.
 
-A record is undone in one of three ways: offsets are written again (`group`), a command is run
-(`undo_command`), or znodes that are gone are created again. Or it cannot be undone (`no_undo` says why).
+A record is undone in one of four ways: offsets are written again (`group`), a user gets former credentials
+(`user`), a command is run (`undo_command`), or znodes that are gone are created again. Or it cannot be undone
+(`no_undo` says why).
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class ChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoRecord:
-    """The former state. `offsets` are put back one by one; `znodes` are created again where they are gone."""
+    """The former state. `offsets` are put back one by one; `znodes` are created again where they are gone.
+
+    Nothing prints data of `znodes` and `left`: credentials may be among it, and the file is of its owner's.
+    """
 
     undo_id: str
     """Id of the record, which `undo` takes."""
@@ -60,6 +64,8 @@ class UndoRecord:
     """The ensemble that it was done on: the record is good for that one only."""
     group: str | None = None
     """The group whose offsets are recorded; None for a record of another kind."""
+    user: str | None = None
+    """The user whose credentials are in `znodes` as they were, and in `left`; None for another kind."""
     offsets: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Partition to (before, after); -1 where nothing was committed."""
     originals: Mapping[TopicPartition, bytes] = field(default_factory=dict)
@@ -68,7 +74,7 @@ class UndoRecord:
     """Those of `offsets` whose znode the change creates: the undo deletes it."""
     parents: tuple[str, ...] = ()
     """Empty znodes that are made for the offsets, parents first: they go too where nothing else has come."""
-    znodes: tuple[tuple[str, bytes | None], ...] = ()
+    znodes: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
     """Path and data of persistent znodes that are deleted, parents first."""
     no_undo: str | None = None
     """The reason why this cannot be undone; `znodes` then have the former data."""
@@ -76,7 +82,7 @@ class UndoRecord:
     """The words of the command that undoes it, without `zkgroup`, the ensemble and `--execute`."""
     when: str | None = None
     """From when on it can be undone, as the end of a phrase."""
-    left: tuple[tuple[str, bytes | None], ...] = ()
+    left: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
     """Path and data of what the change left: where one differs by now, something else has changed it."""
     made_at: int | None = None
     """The zxid at which the change made what it left: a znode with another `czxid` is not the same one."""
@@ -92,6 +98,8 @@ class UndoRecord:
             return self.no_undo
         if self.undo_command:
             return shlex.join(["zkgroup", *self.undo_command])
+        if self.user is not None:
+            return f"credentials of {self.user}"
         count, what = (len(self.znodes), "znode") if self.group is None else (len(self.offsets), "offset")
         named = f"{count} {what}{'' if count == 1 else 's'}"
         if self.group is not None:
@@ -115,6 +123,7 @@ class UndoRecord:
             ],
             "znodes": _znode_rows(self.znodes),
             **({"parents": list(self.parents)} if self.parents else {}),
+            **({} if self.user is None else {"user": self.user}),
             **({} if self.no_undo is None else {"way_back": self.no_undo}),
             **({"command_back": list(self.undo_command)} if self.undo_command else {}),
             **({} if self.when is None else {"when": self.when}),
@@ -162,6 +171,7 @@ class UndoRecord:
                     if row.get("created")
                 ),
                 parents=tuple(fields.get("parents", ())),
+                user=fields.get("user"),
                 znodes=_znodes_of(fields["znodes"]),
                 no_undo=fields.get("way_back"),
                 undo_command=tuple(fields.get("command_back", ())),

@@ -83,6 +83,7 @@ READS: dict[str, Callable[[Admin], object]] = {
     "describe_configs": lambda admin: (
         [dict(one.configs) for one in admin.describe_configs("topics")] == [{"retention.ms": "5"}]
     ),
+    "list_users": lambda admin: admin.list_users().rows == (),
     "propose_reassignment": lambda admin: len(admin.propose_reassignment(["orders"], [3, 4]).after) == 2,
     "verify_reassignment": lambda admin: (
         [one.status for one in admin.verify_reassignment({ORDERS_0: [1, 2]})] == ["done"]
@@ -156,6 +157,10 @@ def _recorded(admin: Admin, cluster: MemoryCluster) -> None:
     admin.set_offsets("idle", {ORDERS_0: 5})
 
 
+def _added_user(admin: Admin, cluster: MemoryCluster) -> None:
+    admin.add_user("alice", "secret")
+
+
 def _member(admin: Admin, cluster: MemoryCluster) -> None:
     cluster.world.member("live", "a", {"orders": 1})
 
@@ -204,6 +209,8 @@ CHANGES: dict[str, tuple[Given, Call]] = {
         _nothing,
         lambda admin, **how: admin.alter_config("topics", "orders", set_configs={"retention.ms": "9"}, **how),
     ),
+    "add_user": (_nothing, lambda admin, **how: admin.add_user("alice", "secret", **how)),
+    "delete_user": (_added_user, lambda admin, **how: admin.delete_user("alice", **how)),
     "elect_preferred": (_second_leads, lambda admin, **how: admin.elect_preferred(["orders"], **how)),
     "elect_unclean": (_leaderless, lambda admin, **how: admin.elect_unclean([ORDERS_0], **how)),
     "reassign": (_nothing, lambda admin, **how: admin.reassign({ORDERS_0: [3, 2]}, **how)),
@@ -230,6 +237,8 @@ UNDOABLE = {
     "import_offsets",
     "create_topic",
     "alter_config",
+    "add_user",
+    "delete_user",
     "reassign",
     "cancel_reassignments",
     "remove_unreadable_reassignment",

@@ -30,6 +30,7 @@ from zkgroup.admin.topics.creation import create_topic_change, plan_topic
 from zkgroup.admin.topics.deletion import delete_topic_change, plan_topic_deletion
 from zkgroup.admin.undo import executions, undo_change
 from zkgroup.admin.undo_records import UndoFolder
+from zkgroup.admin.users import plan_user, user_change
 from zkgroup.errors import ConfigError, ConflictError, OutcomeUnknownError, RefusedError
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.admin_requests import Reassignment
@@ -82,6 +83,9 @@ CHANGES: dict[str, Callable[[MemoryGroups], AdminChange[Any, Any, Any]]] = {
     ),
     "topic alter": lambda world: alter_topic_change(
         world.ensemble, plan_alteration(world.ensemble, "orders", AddedPartitions(), {"retention.ms": "9"})
+    ),
+    "user add": lambda world: user_change(
+        world.ensemble, plan_user(world.ensemble, "alice", "SCRAM-SHA-256", "secret"), "add"
     ),
     "quota": lambda world: alter_config_change(
         world.ensemble,

@@ -1,10 +1,10 @@
-"""Methods of `Admin` for topics, configurations and elections."""
+"""Methods of `Admin` for topics, configurations, users and elections."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone, configs, elections
+from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone, configs, elections, users
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, listing_of
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan
@@ -13,10 +13,12 @@ from zkgroup.admin.topics import alteration, creation, deletion, listing
 from zkgroup.admin.topics.alteration import AddedPartitions, AlterationPlan
 from zkgroup.admin.topics.creation import LeadersSeen, NewTopic
 from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
+from zkgroup.admin.users import UserCredential
+from zkgroup.security.scram import MIN_ITERATIONS
 
 
 class TopicMethods(AdminBase):
-    """Topics, configurations and elections."""
+    """Topics, configurations, users and elections."""
 
     def list_topics(self) -> Listing[listing.TopicSummary]:
         """Every topic with its size."""
@@ -178,6 +180,50 @@ class TopicMethods(AdminBase):
             allow_unknown=allow_unknown,
         )
         return self._run(configs.alter_config_change(self._ensemble, plan), dry_run)
+
+    def list_users(self) -> Listing[UserCredential]:
+        """Every user with a SCRAM credential: a row for each mechanism."""
+        return listing_of(*users.list_users(self._ensemble))
+
+    def add_user(
+        self,
+        name: str,
+        password: str,
+        *,
+        mechanism: str = "SCRAM-SHA-256",
+        iterations: int = MIN_ITERATIONS,
+        dry_run: bool = False,
+    ) -> ChangeResult[ConfigPlan, None, None]:
+        """Gives a user a SCRAM credential, in place of that of the mechanism if there is one.
+
+        It needs no broker. Brokers take it over from ZooKeeper; quotas of the user stay.
+
+        Args:
+            name: the user; any characters.
+            password: the password; only a credential made from it is stored.
+            mechanism: `SCRAM-SHA-256` or `SCRAM-SHA-512`; a client needs one of its own mechanism.
+            iterations: the work of one attempt at the password, 4096 to 16384.
+
+        Raises:
+            ConfigError: a name, mechanism, password or number that cannot be.
+        """
+        plan = users.plan_user(self._ensemble, name, mechanism, password, iterations)
+        return self._run(users.user_change(self._ensemble, plan, "add"), dry_run)
+
+    def delete_user(
+        self, name: str, *, mechanism: str | None = None, dry_run: bool = False
+    ) -> ChangeResult[ConfigPlan, None, None]:
+        """Removes the SCRAM credentials of a user; quotas stay, and so do connections that are open.
+
+        Args:
+            name: the user.
+            mechanism: only that of `SCRAM-SHA-256` or `SCRAM-SHA-512`; None removes both.
+
+        Raises:
+            NotFoundError: the user has none.
+        """
+        plan = users.plan_user_deletion(self._ensemble, name, mechanism)
+        return self._run(users.user_change(self._ensemble, plan, "delete"), dry_run)
 
     def elect_preferred(
         self,
