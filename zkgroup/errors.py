@@ -219,6 +219,19 @@ class AuthenticationError(StoreUnavailableError):
     """ZooKeeper refused the credentials."""
 
 
+class BrokerAuthenticationError(ZkGroupError):
+    """A broker refused the credentials, or its certificate or answer does not prove who it is.
+
+    Another try does not help until the credentials, the certificates or the broker's users change.
+    """
+
+    def __init__(self, broker: str, mechanism: str, reason: str) -> None:
+        """`mechanism`: the SASL mechanism, or `TLS`. `reason` must not have the password in it."""
+        super().__init__(f"broker {broker}: authentication failed ({mechanism}): {reason}")
+        self.broker = broker
+        self.mechanism = mechanism
+
+
 class AccessDeniedError(ZkGroupError):
     """The ACL of a znode forbids the request."""
 

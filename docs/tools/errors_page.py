@@ -36,6 +36,7 @@ WHAT_TO_DO = {
     "CommitUnknownError": "Treat it as not committed: the records may be delivered again.",
     "StoreUnavailableError": "Check address, network and ensemble: `zkgroup status`. Reads may be repeated.",
     "AuthenticationError": "Check user, password file or keytab, and the server's configuration.",
+    "BrokerAuthenticationError": "Check user, password, mechanism and certificates of the client.",
     "AccessDeniedError": "Get the right on the znode that the message names, or connect as a user who has it.",
     "OperationRefusedError": "Read again: the znode that the message names has changed since it was read.",
     "OutcomeUnknownError": "Read back before repeating: the write may have been applied.",

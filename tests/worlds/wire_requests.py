@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkgroup.wire import admin_apis, control, groups, log_dirs, metadata, records
+from zkgroup.wire import admin_apis, control, groups, log_dirs, metadata, records, sasl
 from zkgroup.wire import messages as wire
 from zkgroup.wire.messages import Api, Request, RequestHeader, Response
 
-MODULES = (admin_apis, control, groups, log_dirs, metadata, records)
+MODULES = (admin_apis, control, groups, log_dirs, metadata, records, sasl)
 REQUESTS: Mapping[int, type[Request]] = {
     kind.API.value: kind
     for module in MODULES

@@ -3,6 +3,10 @@
 Modules here import only the floor, so brokers, clients and the command line share them. Secrets are in no
 text that these classes print, and in no error.
 
+* `secret`: `Secret`, a text that is never printed
 * `scram`: SCRAM credentials as Kafka stores them in `/config/users/<user>`
 * `passwords`: hashed passwords, one user a line, for PLAIN
+* `jaas`: the text in which Kafka names user and password
+* `tls`: PEM files as contexts of Python's `ssl`
+* `client`: `ClientSecurity`, how a client reaches brokers and logs in
 """

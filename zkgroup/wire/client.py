@@ -4,30 +4,43 @@
 * `BrokerClient`: connects when it is first asked, and again after whatever went wrong
 
 Both have one request in flight (`max.in.flight.requests.per.connection` of 1), as the controller and the
-replica fetchers of 0.8.2.2 have.
+replica fetchers of 0.8.2.2 have. With a `ClientSecurity` a connection is made by TLS, and logs in by SASL.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
-from zkgroup.errors import CorruptFrameError
+from zkgroup.errors import BrokerAuthenticationError, CorruptFrameError
+from zkgroup.security.client import ClientSecurity, LoginRefusedError
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,
+    ErrorCode,
     FrameSplitter,
     Request,
     Response,
     decode_response,
+    describe,
     encode_request,
+)
+from zkgroup.wire.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 
 CHUNK_BYTES: Final = 64 * 1024
 """Read at once."""
 CORRELATIONS: Final = 2**31
 """Correlation ids start again after so many."""
+CLIENT_ID: Final = "zkgroup"
+"""Of requests that log in."""
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 Write = Callable[[bytes, "BrokerConnection"], Awaitable[None]]
@@ -41,8 +54,9 @@ async def _write(frame: bytes, connection: BrokerConnection) -> None:
 class BrokerConnection(asyncio.BufferedProtocol):
     """One connection to a broker, for one request at a time. Made by `open` and used on one event loop."""
 
-    def __init__(self, timeout_ms: int, response_bytes_max: int = REQUEST_BYTES_MAX) -> None:
+    def __init__(self, where: str, timeout_ms: int, response_bytes_max: int = REQUEST_BYTES_MAX) -> None:
         loop = asyncio.get_running_loop()
+        self._where = where
         self._timeout_ms = timeout_ms
         self._splitter = FrameSplitter(response_bytes_max)
         self._chunk = memoryview(bytearray(CHUNK_BYTES))
@@ -56,21 +70,84 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._ended = loop.create_future()
         """Is done when the connection has ended."""
         self._lost = loop.create_future()
+        self._is_tls = False
+        self._closed = "the broker has closed the connection"
 
     @classmethod
     async def open(
-        cls, host: str, port: int, *, timeout_ms: int, response_bytes_max: int = REQUEST_BYTES_MAX
+        cls,
+        host: str,
+        port: int,
+        *,
+        timeout_ms: int,
+        response_bytes_max: int = REQUEST_BYTES_MAX,
+        security: ClientSecurity | None = None,
     ) -> BrokerConnection:
-        """Connects. `timeout_ms`: for that, and for each response. Raises OSError (TimeoutError is one)."""
-        loop = asyncio.get_running_loop()
+        """Connects, and logs in.
+
+        Args:
+            host, port: the broker's; its certificate must name the host.
+            timeout_ms: for all of that, and then for each response.
+            response_bytes_max: a larger response ends the connection.
+            security: how; in plain text and without a user by default.
+
+        Raises:
+            OSError: the broker cannot be reached; TimeoutError is one.
+            BrokerAuthenticationError: the broker refuses the login or the client's certificate, or its own
+                certificate is not one to trust.
+            ConfigError: a file of `security` cannot be used.
+            EOFError, WireError: what the broker sends in a login is not Kafka's protocol.
+        """
+        where = f"{host}:{port}"
+        context = security.tls_context() if security is not None else None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                _, connection = await loop.create_connection(
-                    lambda: cls(timeout_ms, response_bytes_max), host, port
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: cls(where, timeout_ms, response_bytes_max), host, port, ssl=context
                 )
+                if security is not None and security.uses_sasl:
+                    await connection._log_in(security)
+        except ConnectionResetError as error:
+            if context is None or str(error):
+                raise
+            raise ConnectionResetError(f"closed in the TLS handshake: is {where} a port of TLS?") from error
+        except ssl.SSLError as error:  # before ValueError, which that of a certificate is as well
+            raise _untrusted(where, error) from error
         except (ValueError, OverflowError) as error:  # as registered: no name of a host, or no port
             raise OSError(f"no address of a broker: {error}") from error
         return connection
+
+    async def _log_in(self, security: ClientSecurity) -> None:
+        """Closes the connection where it raises."""
+        assert security.mechanism is not None
+        try:
+            await self._exchange_tokens(security, security.mechanism)
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, LoginRefusedError):
+                reason = f"user {security.username}: {error}"
+                raise BrokerAuthenticationError(self._where, security.mechanism, reason) from None
+            raise
+
+    async def _exchange_tokens(self, security: ClientSecurity, mechanism: str) -> None:
+        """Raises LoginRefusedError, which does not have the password, and what `ask` raises."""
+        chosen = await self.ask(SaslHandshakeRequest(mechanism), CLIENT_ID, version=1)
+        assert isinstance(chosen, SaslHandshakeResponse)
+        if chosen.error == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            served = ", ".join(chosen.mechanisms) or "none"
+            raise LoginRefusedError(f"the broker has other mechanisms: {served}")
+        if chosen.error != ErrorCode.NONE:
+            raise LoginRefusedError(f"the broker answers {describe(chosen.error)}: is the port one of SASL?")
+        exchange = security.login()
+        received: bytes | None = None
+        with suppress(StopIteration):
+            while True:
+                request = SaslAuthenticateRequest(exchange.send(received))
+                answer = await self.ask(request, CLIENT_ID, version=1)
+                assert isinstance(answer, SaslAuthenticateResponse)
+                if answer.error != ErrorCode.NONE:
+                    raise LoginRefusedError(f"the broker answers {describe(answer.error)}")
+                received = answer.auth_bytes
 
     async def ask(
         self,
@@ -88,7 +165,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             body: the request as bytes, where it was encoded before.
             write: sends the frame; returns when the system has taken it.
 
-        Raises OSError (TimeoutError is one), EOFError, WireError, UnencodableError, and what `write` raises.
+        Raises OSError (TimeoutError is one), EOFError, WireError, UnencodableError, BrokerAuthenticationError
+        (the broker refuses the certificate that the client has shown), and what `write` raises.
         The connection is of no use then: `close` it.
         """
         self._correlation = (self._correlation + 1) % CORRELATIONS
@@ -141,7 +219,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=0)
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
+        if self._is_tls:
+            self._closed += " before an answer: it is stopping, or refuses the client's certificate"
+        # TLS passes bytes on to a transport of its own, which keeps what the system does not take; with a
+        # limit of 0 an empty buffer would be a full one.
+        transport.set_write_buffer_limits(high=int(self._is_tls))
         found: socket.socket | None = transport.get_extra_info("socket")
         if found is not None:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -165,12 +248,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except CorruptFrameError as error:
             self._end_by(error)
         else:
-            self._end_by(EOFError("the broker has closed the connection"))
-        return True  # `close` closes the transport
+            self._end_by(EOFError(self._closed))
+        return not self._is_tls  # `close` closes the transport; that of TLS closes itself
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._lost.done():
             self._lost.set_result(None)
+        if isinstance(exc, ssl.SSLError):  # by TLS 1.3 a client's certificate is refused after the handshake
+            exc = _untrusted(self._where, exc)
+        elif isinstance(exc, ConnectionResetError) and self._is_tls:
+            exc = ConnectionResetError(self._closed)
         self._end_by(exc or EOFError("the connection is closed"))
 
     def pause_writing(self) -> None:
@@ -184,6 +271,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _take(self, payload: bytes) -> None:
         if self._response is None or self._response.done():
             raise CorruptFrameError("frame", 0, "nothing: no request is in flight", f"{len(payload)} bytes")
+        self._closed = "the broker has closed the connection"
         self._response.set_result(payload)
 
     def _end_by(self, error: Exception) -> None:
@@ -197,30 +285,48 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 waiting.exception()  # retrieved, otherwise asyncio would log what nothing awaits
 
 
+def _untrusted(where: str, error: ssl.SSLError) -> BrokerAuthenticationError:
+    """The error of TLS as one sentence: that of a certificate, or OpenSSL's reason."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"the broker's certificate is refused: {error.verify_message}"
+    else:
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+    return BrokerAuthenticationError(where, "TLS", reason)
+
+
 class BrokerClient:
     """Connects when it is first asked, and again after whatever went wrong. For one request at a time.
 
     Made and used on one event loop.
     """
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_ms: int) -> None:
-        """`timeout_ms`: for a connection, and for a response."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout_ms: int,
+        security: ClientSecurity | None = None,
+    ) -> None:
+        """`timeout_ms`: for a connection, and for a response. `security`: see `BrokerConnection.open`."""
         self._host = host
         self._port = port
         self._client_id = client_id
         self._timeout_ms = timeout_ms
+        self._security = security
         self._connection: BrokerConnection | None = None
 
     async def ask(self, request: Request, kind: type[ResponseT], *, version: int = 0) -> ResponseT:
         """The response, which is of the kind that belongs to the request.
 
-        Raises OSError (TimeoutError is one), EOFError or WireError; the connection is closed then.
+        Raises what `BrokerConnection.open` raises; the connection is closed then.
         """
         assert kind is request.RESPONSE
         try:
             if self._connection is None:
                 self._connection = await BrokerConnection.open(
-                    self._host, self._port, timeout_ms=self._timeout_ms
+                    self._host, self._port, timeout_ms=self._timeout_ms, security=self._security
                 )
             response = await self._connection.ask(request, self._client_id, version=version)
         except BaseException:

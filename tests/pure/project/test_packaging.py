@@ -58,7 +58,8 @@ def test_core_install_needs_four_packages() -> None:
 def test_extras_are_those_documented() -> None:
     """The names of the extras are public."""
     assert set(setup_cfg()["options.extras_require"]) == {
-        *("kafka", "embedded", "audit", "spark", "metrics", "sasl", "broker", "all", "test", "dev")
+        *("kafka", "embedded", "audit", "spark", "metrics", "sasl", "broker", "security"),
+        *("all", "test", "dev"),
     }
 
 

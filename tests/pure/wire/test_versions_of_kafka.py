@@ -15,7 +15,6 @@ OTHERS = {
 }
 """Of what only controllers and brokers send."""
 ABSENT = {
-    17: "SaslHandshake",
     24: "AddPartitionsToTxn",
     25: "AddOffsetsToTxn",
     26: "EndTxn",
@@ -24,7 +23,6 @@ ABSENT = {
     29: "DescribeAcls",
     30: "CreateAcls",
     31: "DeleteAcls",
-    36: "SaslAuthenticate",
     38: "CreateDelegationToken",
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",

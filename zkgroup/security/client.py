@@ -1,0 +1,163 @@
+"""How a client reaches brokers and logs in: Kafka's client settings, and the client's side of SASL."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from zkgroup.errors import ConfigError
+from zkgroup.security.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas
+from zkgroup.security.scram import HASHES
+from zkgroup.security.secret import Secret
+from zkgroup.security.tls import (
+    HOST_NAMES,
+    KEY_PASSWORD,
+    KEY_STORE,
+    KEY_STORE_TYPE,
+    TRUST_STORE,
+    TRUST_STORE_TYPE,
+    TlsContext,
+    TlsSettings,
+)
+
+PLAINTEXT: Final = "PLAINTEXT"
+PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOL: Final = "security.protocol"
+MECHANISM: Final = "sasl.mechanism"
+JAAS: Final = "sasl.jaas.config"
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(HASHES, SCRAM_MODULE)}
+"""Those that a client can log in by, and the login module of each."""
+ITERATIONS_MAX: Final = 100_000
+"""Of SCRAM: a broker that does not prove who it is could else keep a client busy."""
+KNOWN: Final = (
+    PROTOCOL, MECHANISM, JAAS,
+    TRUST_STORE, TRUST_STORE_TYPE, KEY_STORE, KEY_STORE_TYPE, KEY_PASSWORD, HOST_NAMES,
+)  # fmt: skip
+"""The settings that are read; another one of their kind is refused."""
+_KINDS: Final = ("security.", "ssl.", "sasl.")
+
+
+class LoginRefusedError(Exception):
+    """The broker's side of an exchange is not what a broker that knows the password sends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSecurity:
+    """The protocol of connections to brokers, and who the client is."""
+
+    protocol: str = PLAINTEXT
+    """`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."""
+    tls: TlsSettings | None = None
+    """Of `SSL` and `SASL_SSL`; the system's authorities by default."""
+    mechanism: str | None = None
+    """Of `SASL_PLAINTEXT` and `SASL_SSL`: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`."""
+    username: str | None = None
+    """The user of SASL."""
+    password: Secret | None = None
+    """The password of SASL."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for settings that do not belong together."""
+        if self.protocol not in PROTOCOLS:
+            raise ConfigError(f"{PROTOCOL}: expected one of {', '.join(PROTOCOLS)}, found {self.protocol!r}")
+        if self.uses_sasl:
+            if self.mechanism not in MECHANISMS:
+                raise ConfigError(
+                    f"{MECHANISM}: expected one of {', '.join(MECHANISMS)}, found {self.mechanism or 'none'}"
+                )
+            if not self.username or self.password is None:
+                raise ConfigError(f"{JAAS}: expected a username and a password for {self.mechanism}")
+            if self.mechanism != PLAIN:
+                _scramp()
+        if not self.uses_sasl and (self.mechanism or self.username or self.password):
+            raise ConfigError(f"{PROTOCOL}: expected SASL_PLAINTEXT or SASL_SSL for a user and a mechanism")
+        if not self.uses_tls and self.tls is not None:
+            raise ConfigError(f"{PROTOCOL}: expected SSL or SASL_SSL for certificates")
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Self:
+        """The security of a client by Kafka's client settings; those of other subjects are not looked at.
+
+        Raises ConfigError, with no secret in it: also for a name that begins with `security.`, `ssl.` or
+        `sasl.` and is not supported, because a client must not be less secure than its settings say.
+        """
+        for name in properties:
+            if name.startswith(_KINDS) and name not in KNOWN:
+                raise ConfigError(f"{name} is not supported: expected of its kind only {', '.join(KNOWN)}")
+        protocol = properties.get(PROTOCOL, PLAINTEXT).upper()
+        tls = TlsSettings.of(properties) if protocol.endswith("SSL") else None
+        if not protocol.startswith("SASL_"):
+            return cls(protocol=protocol, tls=tls)
+        mechanism = properties.get(MECHANISM, "GSSAPI")
+        if mechanism not in MECHANISMS:
+            raise ConfigError(f"{MECHANISM}: expected one of {', '.join(MECHANISMS)}, found {mechanism!r}")
+        entry = parse_jaas(properties.get(JAAS, ""), JAAS)
+        if entry.module != MECHANISMS[mechanism]:
+            raise ConfigError(
+                f"{JAAS}: expected {MECHANISMS[mechanism]} for {MECHANISM} {mechanism}, found {entry.module}"
+            )
+        if entry.options.get("tokenauth", "false").lower() == "true":
+            raise ConfigError(f"{JAAS}: tokenauth is not supported: expected a user's own password")
+        password = entry.options.get("password")
+        return cls(
+            protocol=protocol,
+            tls=tls,
+            mechanism=mechanism,
+            username=entry.options.get("username"),
+            password=None if password is None else Secret(password),
+        )
+
+    @property
+    def uses_tls(self) -> bool:
+        """True for `SSL` and `SASL_SSL`."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """True for `SASL_PLAINTEXT` and `SASL_SSL`."""
+        return self.protocol.startswith("SASL_")
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """A context of the files as they are now; None without TLS. Raises ConfigError."""
+        return TlsContext(self.tls or TlsSettings()).client() if self.uses_tls else None
+
+    def login(self) -> Generator[bytes, bytes | None, None]:
+        """Yields the tokens that log in, and takes the broker's answer to each.
+
+        It ends when the broker has proved that it knows the password, where the mechanism has that (SCRAM).
+        Raises LoginRefusedError for another answer.
+        """
+        assert self.username is not None
+        assert self.password is not None
+        if self.mechanism == PLAIN:
+            yield b"\0".join((b"", self.username.encode(), self.password.reveal().encode()))
+            return
+        scramp = _scramp()
+        try:
+            client = scramp.ScramClient([self.mechanism], self.username, "-")
+            # As Kafka hashes it: without the normalization (SASLprep) that scramp would apply.
+            client.password = self.password.reveal().encode()
+            client.set_server_first(_text((yield client.get_client_first().encode())))
+            if int(client.iterations) > ITERATIONS_MAX:
+                raise LoginRefusedError(f"the broker asks for more than {ITERATIONS_MAX} iterations")
+            client.set_server_final(_text((yield client.get_client_final().encode())))
+        except (scramp.ScramException, ValueError) as error:
+            raise LoginRefusedError(
+                f"the broker does not prove that it knows the password: {error}"
+            ) from None
+
+
+def _text(token: bytes | None) -> str:
+    """Raises ValueError for other bytes than UTF-8."""
+    return (token or b"").decode()
+
+
+def _scramp() -> Any:
+    try:
+        import scramp
+    except ImportError as error:
+        raise ConfigError("SCRAM needs the package scramp: pip install 'zkgroup[security]'") from error
+    return scramp
