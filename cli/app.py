@@ -310,7 +310,10 @@ _COMMANDS = {
     "demo": (".commands.demo:demo", "Run a demo: members or brokers are killed, and nothing is lost"),
     "status": (".commands.status:status", "Show brokers, controller, topics and groups on one screen"),
     "doctor": (".commands.status:doctor", "Find problems and name the command that fixes each"),
-    "zookeeper": (".commands.zookeeper:zookeeper", "Run the embedded ZooKeeper; create a chroot"),
+    "zookeeper": (
+        ".commands.zookeeper:zookeeper",
+        "Run a ZooKeeper; create a chroot; close or open znodes",
+    ),
     "consume": (".commands.consume:consume", "Join GROUP as a member and print what happens"),
     "produce": (".commands.produce:produce", "Append records to TOPIC, one for each line of the input"),
     "group": (".commands.group:group", "List, describe, check, preview and delete groups"),

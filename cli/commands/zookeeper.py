@@ -1,23 +1,27 @@
-"""`zkgroup zookeeper`: the embedded ZooKeeper in the foreground; the chroot of an address."""
+"""`zkgroup zookeeper`: the embedded ZooKeeper in the foreground; chroots; who may change the znodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
+from zkgroup.admin.access import AccessPlan, SubtreeAccess, access_change, plan_access
+from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.znodes import create_chroot_change, plan_chroot
 from zkgroup.errors import EmbeddedServerError
 from zkgroup.model.text import counted
 
 from ..app import group, output, shared
-from ..confirm import run_at_once
-from ..context import connected, target
+from ..confirm import print_result, run_at_once, run_change
+from ..context import client_settings, connected, target
 from ..param_types import size
-from ..render import Output, echo_err
-from ..schema import Document, NamedKeys
+from ..params import Consent, confirm_options
+from ..render import Output, echo_err, progress_line
+from ..schema import Document, NamedKeys, Shape, given, rows_of, word
 from ..serving import READY, StopSignals
 
 if TYPE_CHECKING:
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 
 zookeeper = group(
     "zookeeper",
-    help="""Run the embedded ZooKeeper; create a chroot.
+    help="""Run a ZooKeeper; create a chroot; close or open znodes.
 
     The embedded ZooKeeper is for development and tests; it needs Java and the extra `embedded`.
 
@@ -35,6 +39,35 @@ zookeeper = group(
       zkgroup zookeeper start""",
 )
 
+
+class SubtreeChange(NamedTuple):
+    """How many znodes of a subtree get another ACL."""
+
+    path: str
+    znodes: int
+    changes: int
+
+    @classmethod
+    def of(cls, subtree: SubtreeAccess, wanted: str) -> SubtreeChange:
+        return cls(subtree.path, subtree.znodes, len(subtree.open if wanted == "closed" else subtree.other))
+
+
+AccessResult = ChangeResult[AccessPlan, int, None]
+SUBTREE_ACCESS = Shape(SubtreeChange)
+ACCESS = Document(
+    "zookeeper_access",
+    Shape(
+        AccessResult,
+        *(given("target", word("closed", "open"), "plan.target"), "executed", "undo=undo_id"),
+        given("holds", word("open", "closed", "partly"), "plan.access.holds"),
+        rows_of(
+            "subtrees",
+            SUBTREE_ACCESS,
+            lambda result: [SubtreeChange.of(one, result.plan.target) for one in result.plan.access.subtrees],
+        ),
+    ),
+    rows="subtrees",
+)
 CHROOT = Document("chroot", NamedKeys(chroot=str, executed=bool, znodes=Sequence[str]))
 
 _CHECK_S = 1.0
@@ -121,6 +154,63 @@ def create_chroot(dry_run: bool) -> None:
         out.line(f"{chroot} is there already: nothing to create")
     else:
         out.line(f"{'created' if wanted else 'would create'} {', '.join(levels)}")
+
+
+@zookeeper.command("secure")
+@confirm_options
+def secure(consent: Consent) -> None:
+    """Close the znodes of the cluster, as Kafka's tool does.
+
+    Only the user of --zk-digest-file, --zk-sasl-file or --zk-tls-cert may change them then, and everyone may
+    read what has no secrets. Without a chroot / is closed too: other programs on the ensemble can create
+    nothing there. /consumers and the groups below stay as they are.
+
+    Restart every broker with the same user and zookeeper.set.acl=true first. Whatever ends the command, run
+    it again: it does what is left. Prints what would be done until --execute.
+
+    \b
+    Example:
+      zkgroup -z localhost:2181 --zk-sasl-file kafka.toml zookeeper secure --execute
+    """
+    _change_access("closed", consent)
+
+
+@zookeeper.command("open")
+@confirm_options
+def open_(consent: Consent) -> None:
+    """Open the znodes of the cluster to everyone.
+
+    Without a chroot / is opened too. Restart every broker without zookeeper.set.acl first, or what it
+    creates stays closed. Whatever ends the command, run it again: it does what is left. Prints what would be
+    done until --execute.
+
+    \b
+    Example:
+      zkgroup -z localhost:2181 --zk-sasl-file kafka.toml zookeeper open --execute
+    """
+    _change_access("open", consent)
+
+
+def _change_access(wanted: Literal["closed", "open"], consent: Consent) -> None:
+    creator = replace(target(shared()), acl="creator")
+    if wanted == "closed":
+        client_settings(creator)  # refuses a user whom no server knows
+    with connected() as ensemble, progress_line() as show:
+        plan = plan_access(ensemble, wanted, lambda looked: show(f"looked at {looked}", looked))
+        change = access_change(ensemble, plan, lambda done, total: show(f"set {done} of {total}", done))
+        result = run_change(change, _show_access, consent)
+    print_result(ACCESS, result, _show_access)
+
+
+def _show_access(out: Output, result: AccessResult) -> None:
+    plan, state = result.plan, result.plan.access.holds
+    SUBTREE_ACCESS.table(out, [SubtreeChange.of(one, plan.target) for one in plan.access.subtrees])
+    if not plan.paths:
+        out.line(f"the cluster is {state} already: nothing to change")
+    else:
+        verb = {"closed": ("would close", "closed"), "open": ("would open", "opened")}[plan.target]
+        count = result.written if result.written is not None else len(plan.paths)
+        out.line(f"{verb[result.executed]} {counted(count, 'znode')}")
 
 
 def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from zkgroup.admin.access import DOCTOR_MAX, diagnose_access, read_access
 from zkgroup.admin.cluster.brokers import Brokers, by_role, registrations
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic, read_controller_health
 from zkgroup.admin.configs import unreadable_configs
@@ -223,7 +224,8 @@ def read_diagnosis(
     """The findings of `doctor` on a status; also reads what coordinators say of rebalances."""
     partitions = diagnose_partitions(status.partitions, status.brokers.data)
     rebalances = read_rebalances(ensemble, status.groups)
-    return diagnose(status, partitions, rebalances, wanted_timeout_ms=wanted_timeout_ms)
+    access = diagnose_access(read_access(ensemble, DOCTOR_MAX))
+    return diagnose(status, [*partitions, access], rebalances, wanted_timeout_ms=wanted_timeout_ms)
 
 
 def diagnose(
@@ -235,7 +237,7 @@ def diagnose(
 ) -> tuple[DoctorFinding, ...]:
     """Reports what is wrong or worth knowing, the worst first.
 
-    `partitions` as `diagnose_partitions` says, `rebalances` as `read_rebalances`.
+    `partitions` as `diagnose_partitions` says, and other findings; `rebalances` as `read_rebalances`.
     """
     order = {"error": 0, "warning": 1, "info": 2}
     found = [

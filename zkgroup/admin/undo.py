@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from zkgroup.admin.access import access_change, plan_access
 from zkgroup.admin.change import AdminChange, undo_record
 from zkgroup.admin.cluster.controller import has_controller
 from zkgroup.admin.configs import ConfigPlan, alter_config_change, entity_named, plan_config
@@ -333,6 +334,10 @@ def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[
             return cancel_plan_change(ensemble, plan_id)
         case ["plan", "resume", plan_id] | ["reassign", "plan", "--resume", plan_id]:
             return resume_plan_change(ensemble, plan_id)
+        case ["zookeeper", "secure"]:
+            return access_change(ensemble, plan_access(ensemble, "closed"))
+        case ["zookeeper", "open"]:
+            return access_change(ensemble, plan_access(ensemble, "open"))
         case ["config", "alter", *options]:
             return _config_of_command(ensemble, options)
     raise ConfigError(f"undo record: no change is known for the command {shlex.join(words)!r}")

@@ -111,6 +111,13 @@ class ReadAcls:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAcls:
+    """Set ACLs, pipelined one by one: no transaction has such an operation. Each is done or refused alone."""
+
+    changes: tuple[AclChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """Read data and Stat of one znode; with `watch`, arm a watch for its change or deletion."""
 
@@ -141,7 +148,9 @@ class Sync:
     path: str
 
 
-Request = Multi | CreateMissing | ReadMany | ListMany | ReadAcls | Read | ListChildren | Exists | Sync
+Request = (
+    Multi | CreateMissing | ReadMany | ListMany | ReadAcls | SetAcls | Read | ListChildren | Exists | Sync
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +192,12 @@ class ListManyDone:
 @dataclass(frozen=True, slots=True)
 class ReadAclsDone:
     acls: tuple[ZnodeAcl | Code | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAclsDone:
+    stats: tuple[ZnodeStat | Code | None, ...]
+    """One for each change: the new Stat, None if there is no such znode, a Code if it was refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +255,7 @@ Outcome = (
     | ReadManyDone
     | ListManyDone
     | ReadAclsDone
+    | SetAclsDone
     | ReadDone
     | ListChildrenDone
     | ExistsDone
@@ -340,6 +356,16 @@ class AclEntry(NamedTuple):
     perms: int
     scheme: str
     id: str
+
+
+class AclChange(NamedTuple):
+    """The new ACL of a znode."""
+
+    path: str
+    acl: tuple[AclEntry, ...]
+    """Of the scheme `auth` an entry stands for the identities of the client."""
+    version: int = -1
+    """Expected ACL version (`aversion`), -1 for any."""
 
 
 class ZnodeAcl(NamedTuple):

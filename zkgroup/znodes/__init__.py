@@ -14,6 +14,7 @@ missing and mistyped ones raise `CorruptZnodeError` with the path, what was expe
 * `reassignment_records`, `stray_replicas` (and unhosted topics): zkgroup's records below `/zkgroup`
 * `cluster`: cluster id, generated broker ids, features, producer ids; the parents that a broker creates
 * `paths`: the group, topic or broker that a path belongs to
+* `access`: which paths a closed cluster closes, hides and leaves open
 * `sessions`: which paths belong to a session, and what follows where none holds one
 * `json_fields`: JSON of any Kafka version, limits of what may be written, and JSON as Kafka 0.8's Scala
   parser reads it

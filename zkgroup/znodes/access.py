@@ -1,16 +1,56 @@
-"""Which znodes a closed cluster hides, and which it leaves open: Kafka's rule, by path. Pure.
+"""Which znodes a closed cluster closes, which it hides, which it leaves open: Kafka's rule, by path. Pure.
 
-Source: kafka/zk/ZkData.scala@2.8.2 (`defaultAcls`, `SensitiveRootPaths`).
+Source: kafka/zk/ZkData.scala@2.8.2 (`defaultAcls`, `SensitiveRootPaths`, `SecureRootPaths`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from zkgroup.znodes.config import entities_path
+from zkgroup.model.requests import AclEntry
+from zkgroup.znodes.admin_requests import admin_path
+from zkgroup.znodes.brokers import brokers_path
+from zkgroup.znodes.cluster import ClusterId, FinalizedFeatures, ProducerIdBlock
+from zkgroup.znodes.config import config_path, entities_path
 from zkgroup.znodes.consumers import consumers_path
+from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
+from zkgroup.znodes.notifications import isr_changes_path, log_dir_events_path
+from zkgroup.znodes.paths import zkgroup_path
 
 OPEN_PATH: Final = consumers_path()
 """It is open in every cluster: consumers of all users create their groups there."""
 HIDDEN_PATHS: Final = (entities_path("users"), entities_path("brokers"), "/delegation_token/tokens")
 """What begins with one of these has secrets, of users, brokers and tokens. None of zkgroup's own has."""
+
+CLOSED_ROOTS: Final = (
+    admin_path(),
+    brokers_path(),
+    ClusterId.path().rpartition("/")[0],
+    config_path(),
+    ControllerRegistration.path(),
+    ControllerEpoch.path(),
+    isr_changes_path(),
+    ProducerIdBlock.path(),
+    log_dir_events_path(),
+    "/delegation_token",
+    "/kafka-acl",
+    "/kafka-acl-changes",
+    "/kafka-acl-extended",
+    "/kafka-acl-extended-changes",
+    FinalizedFeatures.path(),
+    zkgroup_path(),
+)
+"""What a closed cluster closes, with everything below, beside `/` itself. Kafka's tool leaves out `/feature`,
+though its brokers create that closed."""
+
+_READ: Final = 1
+
+
+def is_open(path: str, acl: Iterable[AclEntry]) -> bool:
+    """Returns whether everyone may change a znode with this ACL, or read it where it has secrets."""
+    rights = 0
+    for entry in acl:
+        if (entry.scheme, entry.id) == ("world", "anyone"):
+            rights |= entry.perms
+    return rights & ~_READ != 0 or (rights & _READ != 0 and path.startswith(HIDDEN_PATHS))

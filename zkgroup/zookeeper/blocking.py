@@ -25,6 +25,7 @@ from zkgroup.errors import (
 )
 from zkgroup.model.ports import Clock, Store, after, seconds_until, wait_for
 from zkgroup.model.requests import (
+    AclChange,
     Code,
     Connected,
     CreateMissing,
@@ -52,6 +53,8 @@ from zkgroup.model.requests import (
     Request,
     Session,
     SessionEvent,
+    SetAcls,
+    SetAclsDone,
     Sync,
     SyncDone,
     Unanswered,
@@ -151,6 +154,13 @@ class Blocking:
         """Path to ACL and Stat, or to None or a Code if they cannot be read."""
         done = self._ask(ReadAcls(tuple(paths)), ReadAclsDone, "/")
         return dict(zip(paths, done.acls, strict=True))
+
+    def set_acls(self, *changes: AclChange) -> tuple[ZnodeStat | Code | None, ...]:
+        """For each change the new Stat, None if there is no such znode, a Code if it was refused.
+
+        Raises `OutcomeUnknownError` if no reply came: some of them may have been made.
+        """
+        return _expect(self._write(SetAcls(changes)), SetAclsDone, changes[0].path if changes else "/").stats
 
     def exists(self, path: str) -> ZnodeStat | None:
         """The Stat of the znode at a path, or None if it does not exist."""

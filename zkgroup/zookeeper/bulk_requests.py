@@ -17,12 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zkgroup.model.requests import (
+    AclChange,
     CreateMissingDone,
     ListManyDone,
     Outcome,
     ReadAclsDone,
     ReadManyDone,
     Refused,
+    SetAclsDone,
 )
 from zkgroup.zookeeper.acls import PackedAcls
 from zkgroup.zookeeper.raw_connection import RawConnection
@@ -40,11 +42,13 @@ from zkgroup.zookeeper.wire import (
     decode_children,
     decode_data,
     decode_names,
+    decode_stat,
     decode_znode,
     encode_create,
     encode_path,
     encode_read,
     encode_reads,
+    encode_set_acl,
     refusal,
 )
 
@@ -306,6 +310,33 @@ class ReadAclsCall(_BulkCall):
 
     def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
         return decode_acl(buffer, offset)
+
+
+class SetAclsCall(_BulkCall):
+    """Sets ACLs one by one. A break leaves unknown which of them were set."""
+
+    __slots__ = ("_changes",)
+
+    op, kind = Op.SET_ACL, SetAclsDone
+
+    def __init__(
+        self, changes: Sequence[AclChange], where: ChrootPaths, on_outcome: Callable[[Outcome], None]
+    ) -> None:
+        super().__init__([change.path for change in changes], where, on_outcome)
+        self._changes = changes
+
+    @property
+    def wants_multi_read(self) -> bool:  # type: ignore[override]
+        return False
+
+    def _send(self) -> None:
+        for index, (raw, change) in enumerate(zip(self._raw, self._changes, strict=True)):
+            self._wire.send(self.op, encode_set_acl(raw, change), _SingleReply(self, index))
+        if not self._changes:
+            self._complete()
+
+    def decode_single(self, path: str, buffer: bytes, offset: int) -> object:
+        return decode_stat(buffer, offset)
 
 
 class CreateMissingCall(_BulkCall):

@@ -31,6 +31,7 @@ from zkgroup.model.requests import (
     Request,
     Session,
     SessionEvent,
+    SetAcls,
     Suspended,
 )
 from zkgroup.zookeeper import bulk_requests
@@ -41,6 +42,7 @@ from zkgroup.zookeeper.bulk_requests import (
     ListManyCall,
     ReadAclsCall,
     ReadManyCall,
+    SetAclsCall,
 )
 from zkgroup.zookeeper.connection import ClientConnection
 from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
@@ -256,6 +258,8 @@ class ZooKeeperClient:
                 return ListManyCall(request.paths, paths, on_outcome)
             case ReadAcls():
                 return ReadAclsCall(request.paths, paths, on_outcome)
+            case SetAcls():
+                return SetAclsCall(request.changes, paths, on_outcome)
             case ListChildren():
                 return ListCall(request, paths, on_outcome, on_watch)
             case Exists():

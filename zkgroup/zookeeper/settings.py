@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from zkgroup.errors import ConfigError
+from zkgroup.model.requests import AclEntry
 from zkgroup.security.secret import Secret as Secret
 
 
@@ -121,6 +122,11 @@ class Acl:
         """The permissions as the bit set of `ZooDefs.Perms`."""
         return sum(_PERMISSIONS[letter] for letter in set(self.permissions))
 
+    @property
+    def entry(self) -> AclEntry:
+        """The same with its permissions as bits."""
+        return AclEntry(self.mask, self.scheme, self.identity)
+
 
 _PERMISSIONS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 
@@ -133,6 +139,12 @@ CREATOR_ALL_ACL = (Acl("cdrwa", "auth", ""),)
 CREATOR_ACL = (*CREATOR_ALL_ACL, Acl("r", *ANYONE))
 """The ACL of secured Kafka (`zookeeper.set.acl`): the creator may do all, everyone may read what has no
 secrets."""
+
+
+NO_CREDENTIALS = (
+    "rights of the creator need one that servers know, found no credentials: give auth, or tls with a "
+    "certificate (--zk-digest-file, --zk-sasl-file or --zk-tls-cert)"
+)
 
 
 def _setting(default: Any, doc: str, *, kafka: str | None = None, why: str = "") -> Any:
@@ -210,10 +222,7 @@ class ClientSettings:
         if not self.acl:
             raise ConfigError("setting acl: expected at least one entry, found none")
         if any(entry.scheme == "auth" for entry in self.acl) and not self._is_authenticated:
-            raise ConfigError(
-                "setting acl: rights of the creator need one that servers know, found no credentials: give "
-                "auth, or tls with a certificate (--zk-digest-file, --zk-sasl-file or --zk-tls-cert)"
-            )
+            raise ConfigError(f"setting acl: {NO_CREDENTIALS}")
 
     @property
     def _is_authenticated(self) -> bool:

@@ -7,10 +7,11 @@ copying it first and without a Python object per field.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 
 from zkgroup.model.requests import (
+    AclChange,
     AclEntry,
     Check,
     Code,
@@ -40,6 +41,7 @@ class Op(IntEnum):
     GET_DATA = 4
     SET_DATA = 5
     GET_ACL = 6
+    SET_ACL = 7
     GET_CHILDREN = 8
     SYNC = 9
     PING = 11
@@ -116,12 +118,17 @@ class ChrootPaths:
         return (path[len(self.chroot) :] or "/") if self.chroot else path
 
 
-def pack_acl(acl: Sequence[Acl]) -> bytes:
+def pack_acl(acl: Iterable[Acl]) -> bytes:
     """A vector of ACL records."""
+    return pack_entries([entry.entry for entry in acl])
+
+
+def pack_entries(acl: Sequence[AclEntry]) -> bytes:
+    """The same of entries with bits."""
     parts = [_pack_int(len(acl))]
     for entry in acl:
-        scheme, identity = entry.scheme.encode(), entry.identity.encode()
-        parts += (_pack_int(entry.mask), _pack_int(len(scheme)), scheme, _pack_int(len(identity)), identity)
+        scheme, identity = entry.scheme.encode(), entry.id.encode()
+        parts += (_pack_int(entry.perms), _pack_int(len(scheme)), scheme, _pack_int(len(identity)), identity)
     return b"".join(parts)
 
 
@@ -138,6 +145,11 @@ def encode_path(raw: bytes) -> bytes:
 def encode_read(raw: bytes, watch: bool) -> bytes:
     """Body of exists, getData, getChildren and getChildren2."""
     return b"%b%b%b" % (_pack_int(len(raw)), raw, b"\1" if watch else b"\0")
+
+
+def encode_set_acl(raw: bytes, change: AclChange) -> bytes:
+    """Body of a setACL."""
+    return b"".join((_pack_int(len(raw)), raw, pack_entries(change.acl), _pack_int(change.version)))
 
 
 def encode_create(raw: bytes, data: bytes | None, acl: bytes, flags: int) -> bytes:

@@ -26,7 +26,7 @@ from zkgroup.admin.offsets.planning import Absolute
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.consumers import Offset
-from zkgroup.zookeeper.settings import ClientSettings
+from zkgroup.zookeeper.settings import ClientSettings, Digest, Secret
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 METHODS = [
@@ -52,7 +52,7 @@ def cluster(world: MemoryGroups) -> MemoryCluster:
 @pytest.fixture
 def admin(world: MemoryGroups, tmp_path: Path) -> Iterator[Admin]:
     """Over an open client, as the user olga."""
-    client = world.server.client("admin")
+    client = world.server.client("admin", auth=Digest("olga", Secret("canary")))
     client.address = "zk:2181"
     with Admin(client=client, undo_folder=tmp_path / "undo", user="olga", clock=world.clock) as made:
         yield made
@@ -181,6 +181,10 @@ def _lost(admin: Admin, cluster: MemoryCluster) -> None:
     cluster.world.server.put("/zkgroup/replicas_left/9/orders-x", b"{}")
 
 
+def _closed(admin: Admin, cluster: MemoryCluster) -> None:
+    admin.secure_znodes()
+
+
 def _nothing(admin: Admin, cluster: MemoryCluster) -> None:
     """Everything it needs is there."""
 
@@ -227,6 +231,8 @@ CHANGES: dict[str, tuple[Given, Call]] = {
     "cancel_plan": (_started, lambda admin, **how: admin.cancel_plan(admin.list_plans().rows[0].plan, **how)),
     "resign_controller": (_nothing, lambda admin, **how: admin.resign_controller(**how)),
     "remove_persistent_znodes": (_restored, lambda admin, **how: admin.remove_persistent_znodes(**how)),
+    "secure_znodes": (_nothing, lambda admin, **how: admin.secure_znodes(**how)),
+    "open_znodes": (_closed, lambda admin, **how: admin.open_znodes(**how)),
     "undo": (_recorded, lambda admin, **how: admin.undo(**how)),
 }
 UNDOABLE = {
@@ -246,6 +252,8 @@ UNDOABLE = {
     "start_plan",
     "pause_plan",
     "remove_persistent_znodes",
+    "secure_znodes",
+    "open_znodes",
     "undo",
 }
 

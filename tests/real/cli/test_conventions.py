@@ -59,6 +59,8 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "doctor",
         "zookeeper start",
         "zookeeper create-chroot",
+        "zookeeper secure",
+        "zookeeper open",
         "consume",
         "produce",
         "group list",

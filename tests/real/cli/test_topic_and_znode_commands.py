@@ -447,7 +447,7 @@ def test_doctor_finds_partitions_without_leader_or_followers(shell: Shell, group
         groups.zk.create_missing(folder.rpartition("/")[0], folder)
         groups.zk.multi(Create(path, state.encode()))
 
-    error, warning = shell.json("doctor", code=3)["findings"]
+    error, warning, _ = shell.json("doctor", code=3)["findings"]
 
     assert (error["severity"], error["detail"]) == ("error", "no live leader for partition 1")
     assert (warning["severity"], warning["detail"][-12:]) == ("warning", " partition 2")

@@ -196,5 +196,7 @@ class AsyncAdmin:
     list_znodes = _OffLoop(Admin.list_znodes)
     read_znode_tree = _OffLoop(Admin.read_znode_tree)
     create_chroot = _OffLoop(Admin.create_chroot)
+    secure_znodes = _OffLoop(Admin.secure_znodes)
+    open_znodes = _OffLoop(Admin.open_znodes)
     list_undos = _OffLoop(Admin.list_undos)
     undo = _OffLoop(Admin.undo)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zkgroup.admin import status, undo, znodes
+from zkgroup.admin.access import AccessPlan, access_change, plan_access
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing, listing_of
 from zkgroup.admin.cluster import brokers, controller, usage
@@ -170,6 +171,25 @@ class ClusterMethods(AdminBase):
         with self._above_chroot() as (ensemble, chroot):
             plan = znodes.plan_chroot(ensemble, chroot)
             return self._run(znodes.create_chroot_change(ensemble, plan), dry_run)
+
+    def secure_znodes(self, *, dry_run: bool = False) -> ChangeResult[AccessPlan, int, None]:
+        """Closes the znodes of the cluster, `/` too: only the user of this connection may change them then.
+
+        Everyone may read what has no secrets. `/consumers` and the groups below stay as they are.
+
+        Raises:
+            ConfigError: the connection has no credentials.
+            PartlyDoneError: some may not be changed, or are created open all the time.
+        """
+        return self._run(access_change(self._ensemble, plan_access(self._ensemble, "closed")), dry_run)
+
+    def open_znodes(self, *, dry_run: bool = False) -> ChangeResult[AccessPlan, int, None]:
+        """Opens the znodes of the cluster to everyone, `/` too.
+
+        Raises:
+            PartlyDoneError: some may not be changed, or are created closed all the time.
+        """
+        return self._run(access_change(self._ensemble, plan_access(self._ensemble, "open")), dry_run)
 
     def list_undos(self, *, all_ensembles: bool = False) -> tuple[UndoRecord, ...]:
         """The changes recorded on this machine, the latest first.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zkgroup.model.requests import (
+    AclChange,
     AclEntry,
     Check,
     Code,
@@ -31,6 +32,8 @@ from zkgroup.model.requests import (
     ReadManyDone,
     Refused,
     Request,
+    SetAcls,
+    SetAclsDone,
     SetData,
     Znode,
     ZnodeAcl,
@@ -277,6 +280,26 @@ def check_setacl_needs_admin(target: AclTarget) -> None:
     acl = (AclEntry(31, "world", "anyone"),)
     assert _acl(owner, "/n") == (acl, before._replace(aversion=3))
     assert watch.watched == []
+
+
+def check_acls_are_set_one_by_one(target: AclTarget) -> None:
+    """Each is done or refused alone, in order; `auth` stands for the client's identities."""
+    owner, stranger = target.connect_as(OWNER), target.connect_as(None)
+    owner.make("/n", "/m")
+    mine, everyone = AclEntry(31, "auth", ""), AclEntry(1, "world", "anyone")
+    changes = (
+        AclChange("/n", (mine, everyone), 0),
+        AclChange("/none", (everyone,)),
+        AclChange("/n", (everyone,), 0),
+        AclChange("/m", (AclEntry(31, "digest", "nobody"),)),
+    )
+    stats = owner.ask(SetAcls(changes), SetAclsDone).stats
+
+    acl, stat = _acl(owner, "/n")
+    assert (acl, stat.aversion) == ((AclEntry(31, "digest", OWNER_ID), everyone), 1)
+    assert stats == (stat, None, Code.BAD_VERSION, Code.INVALID_ACL)
+    assert stranger.ask(SetAcls((AclChange("/n", (everyone,)),)), SetAclsDone).stats == (Code.NO_AUTH,)
+    assert owner.ask(SetAcls(()), SetAclsDone) == SetAclsDone(())
 
 
 def check_an_acl_that_means_nobody_is_invalid(target: AclTarget) -> None:

@@ -198,7 +198,7 @@ class MemoryClient:
         """Sets the ACL of a znode, which needs ADMIN: executed and answered at once in both modes."""
         with self.server.locked():
             assert self.session is not None, f"{self.name} has no session"
-            operation = SetAcl(path, acl, version)
+            operation = SetAcl(path, tuple(entry.entry for entry in acl), version)
             session_id = self.session.session_id
             done = self.server.leader.transact((operation,), session_id, self.name, self.credentials)
             self.server.catch_up(self.name)

@@ -63,7 +63,7 @@ class DirectWrites(ABC):
     def set_acl(self, path: str, *acl: Acl) -> None:
         """Sets the ACL of a znode without a permission check. Raises ValueError where that fails."""
         with self.locked():
-            done = self.leader.transact((SetAcl(path, acl, -1),))
+            done = self.leader.transact((SetAcl(path, tuple(entry.entry for entry in acl), -1),))
         refused = done if isinstance(done, MultiRefused) else None
         if refused is not None:
             raise ValueError(f"{path}: {refused.code.value}")

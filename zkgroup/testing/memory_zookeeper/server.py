@@ -32,16 +32,19 @@ from zkgroup.model.requests import (
     ReadMany,
     ReadManyDone,
     Refused,
+    SetAcls,
+    SetAclsDone,
     Sync,
     SyncDone,
     Unanswered,
     ZnodeAcl,
+    ZnodeStat,
 )
 from zkgroup.testing.clock import FakeClock
 from zkgroup.testing.memory_zookeeper.client import ClientLink, InFlightRequest, MemoryClient, PendingReply
 from zkgroup.testing.memory_zookeeper.direct_writes import DirectWrites
 from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction, QuorumLeader, ServerSession
-from zkgroup.testing.memory_zookeeper.tree import ADMIN, OPEN, READ, credentials, masked
+from zkgroup.testing.memory_zookeeper.tree import ADMIN, OPEN, READ, SetAcl, credentials, masked
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
 
 StepKind = Literal["request", "reply", "watch", "session", "connect", "orphan", "catch_up"]
@@ -80,6 +83,8 @@ def execute(server: MemoryZooKeeper, client: MemoryClient, flight: InFlightReque
         return ReadManyDone(found) if isinstance(request, ReadMany) else ListManyDone(found)
     if isinstance(request, ReadAcls):
         return ReadAclsDone(tuple([_acl(client, path) for path in request.paths]))
+    if isinstance(request, SetAcls):
+        return _set_acls(server, client, request, flight.session.session_id)
     if not client.may_read(request.path):  # type: ignore[union-attr]
         return Refused(Code.NO_AUTH, request.path)  # type: ignore[union-attr]
     return _READS[type(request)](client, request, flight.on_watch)
@@ -125,6 +130,19 @@ def _create_missing(
             refusal = refusal or Refused(outcome.code, path)
     server.catch_up(client.name)
     return refusal or CreateMissingDone()
+
+
+def _set_acls(server: MemoryZooKeeper, client: MemoryClient, request: SetAcls, session_id: int) -> Outcome:
+    """As pipelined requests: each is done or refused alone."""
+    found: list[ZnodeStat | Code | None] = []
+    for change in request.changes:
+        done = server.leader.transact((SetAcl(*change),), session_id, client.name, client.credentials)
+        if isinstance(done, MultiRefused):
+            found.append(None if done.code is Code.NO_NODE else done.code)
+        else:
+            found.append(done.stats[0])
+    server.catch_up(client.name)
+    return SetAclsDone(tuple(found))
 
 
 def _read(client: MemoryClient, request: Read, on_watch: OnWatch) -> Outcome:

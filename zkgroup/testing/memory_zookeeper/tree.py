@@ -74,9 +74,9 @@ class Credentials:
 
     def created_at(self, path: str) -> Entries | None:
         """The ACL of a new znode, None where it is open. Raises `InvalidAclError`."""
-        return None if self.acl is OPEN_ACL else self.entries(acl_at(path, self.acl))
+        return None if self.acl is OPEN_ACL else self.entries(entry.entry for entry in acl_at(path, self.acl))
 
-    def entries(self, acl: Iterable[Acl]) -> Entries | None:
+    def entries(self, acl: Iterable[AclEntry]) -> Entries | None:
         """The ACL as the server stores it, None where it is open. Raises `InvalidAclError`.
 
         `auth` becomes the authenticated identities, without the address.
@@ -87,9 +87,9 @@ class Credentials:
                 authenticated = [one for one in self.identities if one[0] == "digest"]
                 if not authenticated:
                     raise InvalidAclError
-                entries.update((AclEntry(each.mask, *one), None) for one in authenticated)
-            elif _is_valid(each.scheme, each.identity):
-                entries[AclEntry(each.mask, each.scheme, each.identity)] = None
+                entries.update((AclEntry(each.perms, *one), None) for one in authenticated)
+            elif _is_valid(each.scheme, each.id):
+                entries[each] = None
             else:
                 raise InvalidAclError
         if not entries:
@@ -138,10 +138,10 @@ def masked(acl: Entries) -> Entries:
 
 @dataclass(frozen=True, slots=True)
 class SetAcl:
-    """The operation setACL, which no `Store` has."""
+    """The operation setACL, which no transaction has."""
 
     path: str
-    acl: tuple[Acl, ...]
+    acl: tuple[AclEntry, ...]
     version: int
     """Expected ACL version (`aversion`), -1 for any."""
 

@@ -1,0 +1,240 @@
+"""Closes the znodes of a cluster for everyone but one user, and opens them again; reads which holds.
+
+The twin of Kafka's zookeeper-security-migration (kafka/admin/ZkSecurityMigrator.scala@2.8.2). Whatever ends
+it, a second run does the rest: each run reads what is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from zkgroup.admin.change import AdminChange, ChangePlan, nothing, undo_record
+from zkgroup.admin.coordinator_status import DoctorFinding
+from zkgroup.admin.znodes import join
+from zkgroup.errors import ConfigError, PartlyDoneError
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.model.requests import AclChange, Code, ZnodeAcl
+from zkgroup.model.text import counted, named
+from zkgroup.znodes.access import CLOSED_ROOTS, is_open
+from zkgroup.znodes.brokers import broker_ids_path
+from zkgroup.zookeeper.acls import acl_at
+from zkgroup.zookeeper.settings import CREATOR_ACL, NO_CREDENTIALS, OPEN_ACL
+
+Target = Literal["closed", "open"]
+
+PATHS_AT_ONCE: Final = 1000
+ROUNDS_MAX: Final = 5
+"""Most passes over the tree: each closes what others have created open since the one before."""
+NAMED_MAX: Final = 8
+DOCTOR_MAX: Final = 3000
+"""Most znodes at which `doctor` looks; `zookeeper secure` looks at all."""
+
+Progress = Callable[[int, int], object]
+"""Is called with the number of znodes that are done, and of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtreeAccess:
+    """A znode and everything below it; of `/` the znode alone."""
+
+    path: str
+    """The path of the znode."""
+    znodes: int
+    """Number of znodes that were looked at."""
+    open: tuple[str, ...]
+    """Paths that everyone may change, or read though they have secrets; parents first."""
+    other: tuple[str, ...]
+    """Paths with other ACLs that are not Kafka's open one; those that may not be read are among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccess:
+    """Who may change the znodes of a cluster."""
+
+    subtrees: tuple[SubtreeAccess, ...]
+    """`/` and Kafka's roots that exist, and zkgroup's."""
+    is_whole: bool = True
+    """False where not every znode was looked at."""
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The open paths."""
+        return tuple(path for one in self.subtrees for path in one.open)
+
+    @property
+    def other(self) -> tuple[str, ...]:
+        """The paths that are not."""
+        return tuple(path for one in self.subtrees for path in one.other)
+
+    @property
+    def holds(self) -> Literal["open", "closed", "partly"]:
+        """`closed` where no path is open, `open` where all have the open ACL."""
+        return "closed" if not self.open else "partly" if self.other else "open"
+
+
+def read_access(
+    ensemble: Ensemble, limit: int | None = None, progress: Callable[[int], object] = nothing
+) -> ClusterAccess:
+    """Reads the ACLs of at most `limit` znodes, those nearest to the root first; an ACL takes a packet."""
+    found: dict[str, tuple[list[str], list[str]]] = {root: ([], []) for root in ("/", *CLOSED_ROOTS)}
+    counts = dict.fromkeys(found, 0)
+    left = limit
+    level = list(found)
+    while level and (left is None or left > 0):
+        parents = []
+        for path, acl in _acls(ensemble, level[:left]):
+            root = "/" + path.split("/")[1]
+            counts[root] += 1
+            if not isinstance(acl, ZnodeAcl):
+                found[root][1].append(path)
+                continue
+            if is_open(path, acl.acl):
+                found[root][0].append(path)
+            if acl.acl != tuple(entry.entry for entry in OPEN_ACL):
+                found[root][1].append(path)
+            if acl.stat.children_count and path != "/":
+                parents.append(path)
+        left = None if left is None else left - len(level)
+        progress(sum(counts.values()))
+        level = list(_below(ensemble, parents))
+    subtrees = tuple(
+        SubtreeAccess(path=root, znodes=counts[root], open=tuple(lists[0]), other=tuple(lists[1]))
+        for root, lists in found.items()
+        if counts[root]
+    )
+    return ClusterAccess(subtrees=subtrees, is_whole=not level)
+
+
+def _parts(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (paths[start : start + PATHS_AT_ONCE] for start in range(0, len(paths), PATHS_AT_ONCE))
+
+
+def _acls(ensemble: Ensemble, paths: Sequence[str]) -> Iterator[tuple[str, ZnodeAcl | Code]]:
+    for part in _parts(paths):
+        for path, acl in ensemble.zk.acl_each(part).items():
+            if acl is not None:
+                yield path, acl
+
+
+def _below(ensemble: Ensemble, parents: Sequence[str]) -> Iterator[str]:
+    for part in _parts(parents):
+        for parent, names in ensemble.zk.list_each(part).items():
+            if isinstance(names, tuple):
+                yield from (join(parent, name) for name in sorted(names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessPlan(ChangePlan):
+    """The znodes that get another ACL. Nothing has been changed."""
+
+    target: Target
+    """What the cluster is to be."""
+    access: ClusterAccess
+    """What holds now."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths that get another ACL, parents first within a subtree."""
+        return _to_change(self.access, self.target)
+
+
+def _to_change(access: ClusterAccess, target: Target) -> tuple[str, ...]:
+    return access.open if target == "closed" else access.other
+
+
+def plan_access(
+    ensemble: Ensemble, target: Target, progress: Callable[[int], object] = nothing
+) -> AccessPlan:
+    """Reads all ACLs: which would have to change."""
+    ensemble.zk.sync("/")
+    access = read_access(ensemble, progress=progress)
+    return AccessPlan(
+        as_of=ensemble.as_of(), target=target, access=access, notes=tuple(_notes(access, target))
+    )
+
+
+def _notes(access: ClusterAccess, target: Target) -> Iterator[str]:
+    registrations = [path for path in access.open if path.rpartition("/")[0] == broker_ids_path()]
+    if target == "closed" and registrations:
+        yield (
+            f"{named(registrations, NAMED_MAX)}: created open, so these brokers run without "
+            "zookeeper.set.acl; those without credentials for ZooKeeper can write nothing once it is closed, "
+            "as Kafka 0.8.2.2. Restart them with both first"
+        )
+
+
+def change_access(ensemble: Ensemble, plan: AccessPlan, progress: Progress = nothing) -> int:
+    """Sets the ACLs, and reads again until nothing is left; returns how many were set.
+
+    Raises ConfigError without credentials, and PartlyDoneError that names what may not be changed, or what is
+    created anew all the time.
+    """
+    acl = CREATOR_ACL if plan.target == "closed" else OPEN_ACL
+    paths, done, refused = plan.paths, 0, {}
+    for _ in range(ROUNDS_MAX):
+        total = done + len(paths)
+        for part in _parts(paths):
+            changes = [AclChange(path, tuple(e.entry for e in acl_at(path, acl))) for path in part]
+            for path, stat in zip(part, ensemble.zk.set_acls(*changes), strict=True):
+                if stat is Code.INVALID_ACL:
+                    raise ConfigError(NO_CREDENTIALS)
+                if isinstance(stat, Code):
+                    refused[path] = stat
+                done += stat is not None and not isinstance(stat, Code)
+            progress(done, total)
+        left = _to_change(read_access(ensemble), plan.target)
+        paths = tuple(path for path in left if path not in refused)
+        if not paths:
+            break
+    if refused:
+        codes = ", ".join(sorted({code.value for code in refused.values()}))
+        raise PartlyDoneError(
+            f"{counted(done, 'znode')} set; {counted(len(refused), 'znode')} may not be changed by this user "
+            f"({codes}): {named(refused, NAMED_MAX)}; connect as the user who closed them, and run it again"
+        )
+    if paths:
+        raise PartlyDoneError(
+            f"{counted(done, 'znode')} set, but a process still creates others: {named(paths, NAMED_MAX)}; "
+            "give every broker the same zookeeper.set.acl, every command the same --zk-acl, and run it again"
+        )
+    return done
+
+
+def access_change(
+    ensemble: Ensemble, plan: AccessPlan, progress: Progress = nothing
+) -> AdminChange[AccessPlan, int, None]:
+    """Closes or opens the znodes of a cluster; what is written is how many ACLs were set."""
+    word, back = ("secure", "open") if plan.target == "closed" else ("open", "secure")
+    was_whole = plan.access.holds == ("open" if plan.target == "closed" else "closed")
+    return AdminChange(
+        ensemble=ensemble,
+        subject=f"zookeeper {word}",
+        question=f"{'Close' if plan.target == 'closed' else 'Open'} {counted(len(plan.paths), 'znode')}?",
+        plan=plan,
+        notes=plan.notes,
+        is_effective=bool(plan.paths),
+        no_undo=None if was_whole else f"some are {plan.target} already; the way back would change them",
+        undo=undo_record(undo_command=("zookeeper", back)) if was_whole else None,
+        undo_is_required=False,
+        write=lambda by: change_access(ensemble, plan, progress),
+    )
+
+
+def diagnose_access(access: ClusterAccess) -> DoctorFinding:
+    """What holds, as a finding: a warning where a cluster is closed in part."""
+    looked = "" if access.is_whole else f" (of the {DOCTOR_MAX} nearest to the root)"
+    if access.holds == "partly":
+        paths = named(access.open, NAMED_MAX)
+        return DoctorFinding(
+            "warning",
+            "access",
+            f"closed in part{looked}: everyone may change, or read though it has secrets: {paths}",
+            "zkgroup zookeeper secure",
+        )
+    text = {
+        "open": f"open{looked}: whoever reaches ZooKeeper may change every znode",
+        "closed": f"closed{looked}: only the users in the ACLs may change znodes",
+    }
+    return DoctorFinding("info", "access", text[access.holds])
