@@ -24,7 +24,7 @@ from zkgroup.admin.users import (
 from zkgroup.errors import ConfigError
 from zkgroup.security.passwords import SALT_BYTES, hash_password
 from zkgroup.security.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS
-from zkgroup.zookeeper.settings import Secret
+from zkgroup.security.secret import Secret
 
 from ..app import check_read, output
 from ..app import group as make_group

@@ -80,6 +80,13 @@ DIFFERENCES = [
             "Kafka controller is active, which reads a request in ZooKeeper once, and for moves that it has begun."
         ),
     ),
+    (
+        "DescribeUserScramCredentials, AlterUserScramCredentials",
+        (
+            "Any broker answers, not only the controller. Names are decoded also where all users are described. "
+            "A salt of less than 12 bytes gets 93."
+        ),
+    ),
     ("CreateTopics, AlterConfigs", "`cleanup.policy=compact` is taken, and every record is kept."),
     (
         "AlterConfigs, IncrementalAlterConfigs",

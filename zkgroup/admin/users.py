@@ -104,7 +104,7 @@ def plan_user_deletion(ensemble: Ensemble, user: str, mechanism: str | None = No
     if mechanism is not None:
         check_mechanism(mechanism)
     entity = _entity(user)
-    overrides = _overrides(ensemble, entity)
+    overrides = overrides_of(ensemble, entity)
     wanted = HASHES if mechanism is None else [mechanism]
     found = [one for one in wanted if one in overrides]
     if not found:
@@ -128,6 +128,13 @@ def plan_credentials(ensemble: Ensemble, user: str, texts: Mapping[str, str | No
     known: NotifyFormat | None = None if info.brokers else "v2"
     (plan,) = plan_configs(ensemble, {_entity(user): (set_to, removed)}, info=info, format=known)
     return plan
+
+
+def overrides_of(ensemble: Ensemble, entity: ConfigEntity) -> Mapping[str, str]:
+    """What is set for a user, credentials and quotas. Raises CorruptZnodeError."""
+    ensemble.zk.sync("/")
+    znode = ensemble.zk.find(entity.config_path)
+    return EntityConfig.decode(znode.path, znode.data).overrides if znode else {}
 
 
 def changes_of(plan: ConfigPlan) -> tuple[CredentialChange, ...]:
@@ -170,7 +177,7 @@ def undo_user_change(ensemble: Ensemble, record: UndoRecord) -> UserChange:
     entity = _entity(record.user)
     before = {path: EntityConfig.decode(path, data).overrides for path, data in record.znodes}
     was = before.get(entity.config_path, {})
-    now = _overrides(ensemble, entity)
+    now = overrides_of(ensemble, entity)
     texts = {one: was.get(one) for one in HASHES if one in was or one in now}
     plan = plan_credentials(ensemble, record.user, texts)
     return user_change(ensemble, plan if record.znodes else plan.deleting(), "undo")
@@ -186,12 +193,6 @@ def _entity(user: str) -> ConfigEntity:
     if not user:
         raise ConfigError("user: expected a name, found none")
     return ConfigEntity.user(user)
-
-
-def _overrides(ensemble: Ensemble, entity: ConfigEntity) -> Mapping[str, str]:
-    ensemble.zk.sync("/")
-    znode = ensemble.zk.find(entity.config_path)
-    return EntityConfig.decode(znode.path, znode.data).overrides if znode else {}
 
 
 def _iterations(plan: ConfigPlan, mechanism: str, text: str | None) -> int | None:

@@ -20,6 +20,9 @@ MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 """More are refused by Kafka's brokers (kafka/server/ZkAdminManager.scala@2.8.2): a client computes them."""
 SALT_BYTES: Final = 24
+"""Of salts that are made here."""
+SALT_MIN: Final = 12
+"""A login with a shorter one is refused (scramp 1.5)."""
 
 _KEYS: Final = ("salt", "stored_key", "server_key", "iterations")
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}")

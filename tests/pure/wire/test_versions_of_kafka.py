@@ -29,8 +29,6 @@ ABSENT = {
     41: "DescribeDelegationToken",
     48: "DescribeClientQuotas",
     49: "AlterClientQuotas",
-    50: "DescribeUserScramCredentials",
-    51: "AlterUserScramCredentials",
     56: "AlterIsr",
     57: "UpdateFeatures",
     61: "DescribeProducers",

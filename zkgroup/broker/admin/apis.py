@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.admin.undo_records import ChangeRecord
-from zkgroup.broker.admin import configs, partitions, topics
+from zkgroup.broker.admin import configs, partitions, topics, users
 from zkgroup.broker.admin.failures import Failure, failure_of
 from zkgroup.broker.admin.known_configs import known_configs
 from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
@@ -56,6 +56,12 @@ from zkgroup.wire.admin_apis import (
 )
 from zkgroup.wire.messages import Api, ErrorCode, by_topic
 from zkgroup.wire.schema import NO_UUID
+from zkgroup.wire.users import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -383,6 +389,24 @@ class AdminApis:
             return ListPartitionReassignmentsResponse(error=code, error_message=message)
         topics = by_topic(found.items(), OngoingTopic)
         return ListPartitionReassignmentsResponse(error=ErrorCode.NONE, topics=topics)
+
+    async def describe_user_scram_credentials(
+        self, context: RequestContext, request: DescribeUserScramCredentialsRequest
+    ) -> DescribeUserScramCredentialsResponse:
+        """The users who can log in by SCRAM."""
+        try:
+            found = await self._run(lambda ensemble: users.describe(ensemble, request))
+        except ZkGroupError as error:
+            code, message = failure_of(error)
+            return DescribeUserScramCredentialsResponse(error=code, error_message=message)
+        return DescribeUserScramCredentialsResponse(error=ErrorCode.NONE, users=found)
+
+    async def alter_user_scram_credentials(
+        self, context: RequestContext, request: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        """Changes credentials of users."""
+        found = await self._run(lambda ensemble: users.alter(ensemble, request, _by(context)))
+        return AlterUserScramCredentialsResponse(users=found)
 
     async def _run(self, act: Callable[[Ensemble], T]) -> T:
         """Calls on one of the threads; if the caller is cancelled, the call goes on to its end."""
