@@ -25,7 +25,10 @@ _STYLES = {
 _PLACE = {"broker": int, "host": str, "port": int}
 _ROLE = {"topic": str, "partition": int, "leader_epoch": int | None}
 WAITING = JsonEvent("waiting", NamedKeys(**_PLACE))
-REGISTERED = JsonEvent("registered", NamedKeys(**_PLACE, epoch=int))
+REGISTERED = JsonEvent(
+    "registered",
+    NamedKeys(broker=int, host=str | None, port=int, epoch=int, listeners=Mapping[str, str]),
+)
 DISCONNECTED = JsonEvent("disconnected", NamedKeys(metadata_age_ms=int | None, controller_epoch=int | None))
 CONTROLLER = JsonEvent("controller", NamedKeys(epoch=int, partitions=int, load_ms=int))
 RESIGNED = JsonEvent("resigned", NamedKeys(reason=str))
@@ -57,9 +60,17 @@ class BrokerPrinter(EventLines, BrokerListener):
     STYLES = _STYLES
     WIDTH = 12
 
-    def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
-        value = {"broker": broker, "host": host, "port": port, "epoch": epoch}
-        self.print(REGISTERED, value, f"broker {broker} at {host}:{port}, epoch {epoch}")
+    def on_registered(
+        self, broker: int, host: str | None, port: int, epoch: int, listeners: Mapping[str, str]
+    ) -> None:
+        value = {"broker": broker, "host": host, "port": port, "epoch": epoch, "listeners": listeners}
+        plain = f"{host}:{port}"
+        where = (
+            plain
+            if [*listeners.values()] == [plain]
+            else ", ".join(f"{name}://{address}" for name, address in listeners.items())
+        )
+        self.print(REGISTERED, value, f"broker {broker} at {where}, epoch {epoch}")
 
     def on_disconnected(self, metadata_age_ms: int | None, controller_epoch: int | None) -> None:
         value = {"metadata_age_ms": metadata_age_ms, "controller_epoch": controller_epoch}

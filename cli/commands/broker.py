@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+from click.core import ParameterSource
 
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.cluster import brokers as admin
-from zkgroup.errors import StoreUnavailableError
+from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, iso_time, named
 
@@ -29,6 +30,7 @@ from ..units import is_whole
 
 if TYPE_CHECKING:
     from zkgroup.broker.controller_only import ControllerOnly
+    from zkgroup.broker.security_settings import SecuritySettings
     from zkgroup.broker.settings import BrokerSettings
 
     from ..broker_events import BrokerPrinter
@@ -202,8 +204,8 @@ def _id(text: str) -> int | None:
     default="127.0.0.1",
     show_default=True,
     metavar="H",
-    help="Where to listen. Every client that reaches the port is accepted, a controller too. A wildcard "
-    "needs --set advertised.host.name=NAME.",
+    help="Where to listen, without listeners. Every client that reaches the port is accepted, a controller "
+    "too. A wildcard needs --set advertised.host.name=NAME.",
 )
 @click.option(
     "--port",
@@ -211,6 +213,12 @@ def _id(text: str) -> int | None:
     default=0,
     metavar="P",
     help="Where to listen.  [default: a free port]",
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Properties file with Kafka's names: all that --set takes. --set precedes it.",
 )
 @click.option(
     "--data",
@@ -221,12 +229,13 @@ def _id(text: str) -> int | None:
 @click.option(
     "--controller-only", is_flag=True, help="Host no partitions; only take part in controller elections."
 )
-@set_option("settings", "Any setting of a broker")
+@set_option("settings", "Any setting of a broker, listeners among them")
 @click.option("--dry-run", is_flag=True, help="Check the options; connect to nothing.")
 def run(
     broker: int | None,
     host: str,
     port: int,
+    config: Path | None,
     data: Path | None,
     controller_only: bool,
     settings: Sequence[tuple[str, str]],
@@ -252,7 +261,7 @@ def run(
         raise click.UsageError("--controller-only needs a number as --id, one that no broker has")
     if controller_only and data is not None:
         raise click.UsageError("--controller-only hosts nothing: leave out --data")
-    made = _settings(settings)
+    made, security = _settings(config, settings)
     if not controller_only:
         from zkgroup.wire.crc32c import require_native
 
@@ -265,7 +274,7 @@ def run(
     from ..broker_events import BrokerPrinter
 
     printer = BrokerPrinter(out)
-    place = {"host": host, "port": port, "settings": made, "listener": printer}
+    place = {"host": host, "port": port, "settings": made, "security": security, "listener": printer}
     options: dict[str, Any] = {"broker": broker, "connection": client_settings(where), **place}
     served: Broker | ControllerOnly = (
         ControllerOnly(where.zookeeper, **options)
@@ -292,14 +301,51 @@ def _serve_alone(alone: ControllerOnly, printer: BrokerPrinter) -> None:
     _serve(alone, printer, connect)
 
 
-def _settings(pairs: Sequence[tuple[str, str]]) -> BrokerSettings:
+def _is_given(*names: str) -> bool:
+    source = click.get_current_context().get_parameter_source
+    return any(source(name) is ParameterSource.COMMANDLINE for name in names)
+
+
+_OPTIONS = {
+    "broker.id": "--id",
+    "zookeeper.connect": "--zookeeper",
+    "log.dir": "--data",
+    "log.dirs": "--data",
+    "host.name": "--host",
+    "port": "--port",
+}
+"""Kafka's names for what is an option here."""
+
+
+def _settings(
+    config: Path | None, pairs: Sequence[tuple[str, str]]
+) -> tuple[BrokerSettings, SecuritySettings | None]:
+    """The settings of the file and of `--set`, which precedes it. Raises ConfigError."""
+    from zkgroup.broker.security_settings import SecuritySettings, is_of_security
     from zkgroup.broker.settings import BrokerSettings
+    from zkgroup.security.properties import read_properties
 
     from ..params import parse_settings
 
-    values = parse_settings(pairs, BrokerSettings)
+    def parsed(given: Collection[tuple[str, str]]) -> tuple[dict[str, Any], dict[str, str]]:
+        of_security = {name: value for name, value in given if is_of_security(name)}
+        others = [one for one in given if one[0] not in of_security]
+        return parse_settings(others, BrokerSettings), of_security
+
+    values, of_security = parsed(pairs)
+    if config is not None:
+        file = read_properties(config)
+        if wrong := sorted(file.keys() & _OPTIONS.keys()):
+            raise ConfigError(f"{config}: setting {wrong[0]}: is the option {_OPTIONS[wrong[0]]} here")
+        try:
+            of_file = parsed(file.items())
+        except ConfigError as error:
+            raise ConfigError(f"{config}: {error}") from error
+        values, of_security = of_file[0] | values, of_file[1] | of_security
     add_connect_timeout(values, shared(), "--set")
-    return BrokerSettings(**values)
+    if of_security and _is_given("host", "port"):
+        raise click.UsageError("--host and --port are one plain listener: leave them out beside listeners")
+    return BrokerSettings(**values), SecuritySettings.of(of_security) if of_security else None
 
 
 def _serve(

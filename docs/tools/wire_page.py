@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from docs.tools import markdown
 from zkgroup.broker.controller_only import ControllerServer
+from zkgroup.security.listeners import plaintext
 from zkgroup.testing.kafka_cluster import KafkaCluster
 from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -165,7 +166,8 @@ async def _versions_of_broker() -> Mapping[int, range]:
 async def _versions_of_controller() -> Mapping[int, range]:
     server = ControllerServer(0, SystemClock())
     try:
-        return await _versions_at(*await server.open("127.0.0.1", 0))
+        (opened,) = await server.open(plaintext("127.0.0.1", 0).listeners)
+        return await _versions_at(opened.host, opened.port)
     finally:
         await server.close()
 

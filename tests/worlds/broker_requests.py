@@ -13,6 +13,7 @@ from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     PartitionStateInfo,
     StopReplicaRequest,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import ErrorCode
@@ -25,6 +26,7 @@ from zkgroup.wire.records import (
     ProducedTopic,
     ProduceRequest,
 )
+from zkgroup.znodes.brokers import Endpoint
 
 T = TypeVar("T")
 
@@ -37,6 +39,15 @@ def broker(number: int) -> BrokerEndPoint:
 
 def brokers(*numbers: int) -> tuple[BrokerEndPoint, ...]:
     return tuple(map(broker, numbers))
+
+
+def live_brokers(*numbers: int) -> tuple[UpdateMetadataBroker, ...]:
+    return tuple(UpdateMetadataBroker(one.broker, one.host, one.port) for one in brokers(*numbers))
+
+
+def plain(host: str, port: int) -> tuple[Endpoint, ...]:
+    """The one listener of a broker without others."""
+    return (Endpoint("PLAINTEXT", host, port, "PLAINTEXT"),)
 
 
 def state(
@@ -62,7 +73,7 @@ def leader_and_isr(
 def update_metadata(
     *states: PartitionStateInfo, live: tuple[int, ...] = (1, 2, 3), epoch: int = 1
 ) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest(9, epoch, states, brokers(*live))
+    return UpdateMetadataRequest(9, epoch, states, live_brokers(*live))
 
 
 def stop_replica(*partitions: TopicPartition, delete: bool = False, epoch: int = 1) -> StopReplicaRequest:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.waiting import PATIENCE_S
-from tests.worlds.serving import Client
+from tests.worlds.serving import Client, opened
 from zkgroup.broker.groups.handlers import GroupHandlers
 from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.groups.store_events import (
@@ -271,7 +271,7 @@ async def group_server(
     service.start()
     for slot in range(slots if leads else 0):
         service.on_role(TopicPartition(OFFSETS_TOPIC, slot), Role.LEADER, 0)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     found = GroupServer(service, groups, server, clock, table.requests, address, logged, crashes)
     try:
         yield found

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from tests.waiting import PATIENCE_S
+from tests.worlds.serving import opened
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.server.handlers import Answer, RequestContext
 from zkgroup.broker.server.server import BrokerServer
@@ -46,7 +47,7 @@ class LedBroker(AbstractContextManager["LedBroker"]):
         self._thread = LoopThread(f"led-broker-{broker}")
         self._thread.start()
         self._server = BrokerServer(self._respond, REQUESTS)
-        self.host, self.port = self._thread.run(self._server.start("127.0.0.1")).result(PATIENCE_S)
+        self.host, self.port = self._thread.run(opened(self._server)).result(PATIENCE_S)
         self._client = ZooKeeperClient(address, ClientSettings(session_timeout_ms=30_000))
         zk = Blocking(self._client)
         zk.wait_connected()

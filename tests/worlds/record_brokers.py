@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.replica_managers import Hosts, MemoryHosts, values_in
-from tests.worlds.serving import context_of
+from tests.worlds.serving import context_of, opened
 from zkgroup.broker.machine.events import ProducerIdsClaimed
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
@@ -31,10 +31,10 @@ from zkgroup.model import TopicPartition
 from zkgroup.runtime.clock_loop import loop_factory
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import (
-    BrokerEndPoint,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionStateInfo,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Request
@@ -177,7 +177,7 @@ class RecordBrokers:
             return response
 
         server = BrokerServer(respond, service.table.requests)
-        address = await server.start("127.0.0.1")
+        address = await opened(server)
         self._running[number] = _Running(server, service, thread, address, requests)
 
     def _block(self) -> ProducerIdsClaimed:
@@ -196,7 +196,9 @@ class RecordBrokers:
         self._run(self._tell(told or tuple(self._running), partitions or tuple(self._states)))
 
     async def _tell(self, told: tuple[int, ...], partitions: tuple[TopicPartition, ...]) -> None:
-        live = tuple(BrokerEndPoint(number, *one.address) for number, one in sorted(self._running.items()))
+        live = tuple(
+            UpdateMetadataBroker(number, *one.address) for number, one in sorted(self._running.items())
+        )
         states = tuple(self._states[tp] for tp in partitions)
         for number in told:
             respond = self._running[number].service.respond

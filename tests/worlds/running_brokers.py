@@ -28,6 +28,7 @@ from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionStateInfo,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
@@ -113,7 +114,9 @@ class Told(BrokerListener):
         with self.lock:
             self.events.append(event)
 
-    def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
+    def on_registered(
+        self, broker: int, host: str | None, port: int, epoch: int, listeners: Mapping[str, str]
+    ) -> None:
         self._note("registered", broker, host, port, epoch)
 
     def on_disconnected(self, metadata_age_ms: int | None, controller_epoch: int | None) -> None:
@@ -162,7 +165,7 @@ class RunningBrokers:
         """Starts a broker, on an address or on a client."""
         told = Told()
 
-        def make(broker: int, host: str, port: int, store: Store, *more: object, **named: object) -> Idle:
+        def make(broker: int, endpoints: object, store: Store, *more: object, **named: object) -> Idle:
             self.idle[broker] = Idle(store)
             return self.idle[broker]
 
@@ -232,10 +235,15 @@ class RunningBrokers:
             answer = self.ask(broker, request, LeaderAndIsrResponse)
             assert answer.error == 0
             assert [one.error for one in answer.partitions] == [0]
-        addresses = tuple(map(self.address, living))
+        addresses = self.live_brokers(*living)
         for broker in living:
             update = UpdateMetadataRequest(self.controller, self.controller_epoch, (info,), addresses)
             assert self.ask(broker, update, UpdateMetadataResponse).error == 0
+
+    def live_brokers(self, *numbers: int) -> tuple[UpdateMetadataBroker, ...]:
+        """Brokers as live ones."""
+        found = map(self.address, numbers)
+        return tuple(UpdateMetadataBroker(one.broker, one.host, one.port) for one in found)
 
     def take_over(self, zk: Blocking) -> None:
         """Writes the znodes of the controller, with which brokers compare its requests; or takes its id."""

@@ -27,6 +27,7 @@ from zkgroup.broker.server.metadata_requests import SlotSource, cached
 from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model import TopicPartition
+from zkgroup.security.listeners import Listener
 from zkgroup.testing.clock import FakeClock
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
 from zkgroup.wire.messages import (
@@ -273,7 +274,7 @@ async def served(
         create_offsets_topic=create_offsets_topic,
     )
     server = BrokerServer(service.respond, service.table.requests, limits)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     try:
         yield Served(address, server, service, receiver, cache, clock, noted, thread)
     finally:
@@ -348,10 +349,17 @@ async def client_of(address: tuple[str, int]) -> Client:
     return Client(*await asyncio.open_connection(*address))
 
 
+async def opened(server: BrokerServer, port: int = 0) -> tuple[str, int]:
+    """Opens one plain listener; returns its host and port."""
+    one = Listener("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT", "127.0.0.1", 0)
+    (found,) = await server.start([one])
+    return found.host, found.port
+
+
 @asynccontextmanager
 async def port_with(server: BrokerServer, count: int) -> AsyncIterator[tuple[tuple[str, int], list[Client]]]:
     """The address of a server, and so many clients that have received one answer; at the end closes them."""
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     clients = [await client_of(address) for _ in range(count)]
     try:
         for client in clients:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_done
@@ -24,8 +24,9 @@ from zkgroup.broker.network import BrokerHealth, BrokerNetwork
 from zkgroup.broker.replica_view import ReplicaView
 from zkgroup.broker.replicas.log_configs import log_config
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.security_settings import SecuritySettings, addresses, main_address, security_of
 from zkgroup.broker.server.log_dirs import IN_MEMORY
-from zkgroup.broker.settings import BrokerSettings, check_advertised_host
+from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
@@ -81,6 +82,7 @@ class Broker:
         port: int = 0,
         data: str | Path | None = None,
         settings: BrokerSettings | None = None,
+        security: SecuritySettings | None = None,
         listener: BrokerListener | None = None,
         connection: ClientSettings | None = None,
         clock: Clock | None = None,
@@ -96,6 +98,7 @@ class Broker:
             port: the port to listen on; 0 lets the system choose.
             data: the data directory; None keeps the logs in memory, until `close`.
             settings: `BrokerSettings`, with Kafka's defaults where it is None.
+            security: the listeners, instead of `host` and `port`.
             listener: receives the broker's events.
             connection: credentials and TLS for `address`.
             clock: of timeouts and sessions; a `FakeClock` with `MemoryZooKeeper` in tests.
@@ -105,10 +108,9 @@ class Broker:
         """
         check_connection("a broker", address, client, connection)
         self.settings = settings or BrokerSettings()
-        check_advertised_host(self.settings, host)
+        self.security = security_of(security, host, port, self.settings)
         self._folder = None if data is None else Path(data)
-        self._config = _config(_id_in(self._folder, broker), self.settings)
-        self._bind = host, port
+        self._config = _config(_id_in(self._folder, broker), self.settings, self.security)
         self._address, self._client = address, client
         self._own: ZooKeeperClient | None = None
         self._connection = client_settings(self.settings, connection)
@@ -145,7 +147,7 @@ class Broker:
                 settings=self.settings,
                 listener=self._listener,
                 metrics=self._metrics,
-                bind=self._bind,
+                security=self.security,
                 open_replicas=self._open_replicas,
                 zookeeper=self._address,
                 log_dir=IN_MEMORY if self._folder is None else str(self._folder.absolute()),
@@ -256,8 +258,18 @@ class Broker:
 
     @property
     def serving(self) -> tuple[str, int] | None:
-        """The advertised host and port; None before the broker listens."""
-        return None if self._lifecycle is None else self._lifecycle.serving
+        """The advertised host and port of the first plain listener, of the first one if there is none.
+
+        None before the broker listens.
+        """
+        endpoints = None if self._lifecycle is None else self._lifecycle.endpoints
+        return None if endpoints is None else main_address(endpoints)
+
+    @property
+    def listeners(self) -> Mapping[str, str] | None:
+        """The advertised `host:port` of each listener by its name; None before the broker listens."""
+        endpoints = None if self._lifecycle is None else self._lifecycle.endpoints
+        return None if endpoints is None else addresses(endpoints)
 
     def health(self, timeout_s: float = ANSWER_S) -> BrokerHealth:
         """The age and the sender of its metadata. Raises StoreUnavailableError unless it serves."""
@@ -316,12 +328,13 @@ def _id_in(folder: Path | None, broker: int | None) -> int | None:
     return remembered if broker is None else broker
 
 
-def _config(broker: int | None, settings: BrokerSettings) -> BrokerMachineConfig:
+def _config(broker: int | None, settings: BrokerSettings, security: SecuritySettings) -> BrokerMachineConfig:
     return BrokerMachineConfig(
         broker=broker,
         new_cluster_id=os.urandom(16),
         registration_version=settings.registration_version,
         rack=settings.broker_rack,
+        inter_broker=security.inter_broker,
         reserved_max_id=settings.reserved_broker_max_id,
         lag_max_ms=settings.replica_lag_time_max_ms,
         notices=IsrChangePropagationConfig(
@@ -355,6 +368,7 @@ class AsyncBroker:
         port: int = 0,
         data: str | Path | None = None,
         settings: BrokerSettings | None = None,
+        security: SecuritySettings | None = None,
         listener: BrokerListener | None = None,
         connection: ClientSettings | None = None,
         clock: Clock | None = None,
@@ -369,6 +383,7 @@ class AsyncBroker:
             port=port,
             data=data,
             settings=settings,
+            security=security,
             listener=listener,
             connection=connection,
             clock=clock,
@@ -435,6 +450,11 @@ class AsyncBroker:
     def serving(self) -> tuple[str, int] | None:
         """See `Broker.serving`."""
         return self._broker.serving
+
+    @property
+    def listeners(self) -> Mapping[str, str] | None:
+        """See `Broker.listeners`."""
+        return self._broker.listeners
 
     @property
     def settings(self) -> BrokerSettings:

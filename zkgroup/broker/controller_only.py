@@ -19,28 +19,31 @@ from typing import Final, Self, TypeVar
 
 from zkgroup.broker.broker import HOST_DEFAULT
 from zkgroup.broker.hosted_controller import client_settings, limits_of_process, open_controller
+from zkgroup.broker.security_settings import SecuritySettings, advertised, main_address, security_of
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.server import BrokerServer
-from zkgroup.broker.settings import BrokerSettings, check_advertised_host
+from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.controller import Controller
 from zkgroup.controller.machine.context import ControllerContext
+from zkgroup.controller.machine.requests.batch import live_brokers
 from zkgroup.errors import CorruptZnodeError, StoreUnavailableError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Read, ReadDone, SessionEvent
 from zkgroup.runtime.logs import get_logger
 from zkgroup.runtime.loop import LoopThread
+from zkgroup.security.listeners import PLAINTEXT, Listener
 from zkgroup.wire.control import (
-    BrokerEndPoint,
     ControlledShutdownResponse,
     PartitionStateInfo,
     UpdateMetadataRequest,
 )
 from zkgroup.wire.metadata import PIECE
+from zkgroup.znodes.brokers import Endpoint
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
@@ -66,6 +69,7 @@ class ControllerOnly:
         host: str = HOST_DEFAULT,
         port: int = 0,
         settings: BrokerSettings | None = None,
+        security: SecuritySettings | None = None,
         listener: BrokerListener | None = None,
         connection: ClientSettings | None = None,
         clock: Clock | None = None,
@@ -80,6 +84,7 @@ class ControllerOnly:
                 port may send requests. A wildcard (`0.0.0.0`) needs `advertised_host_name`.
             port: the port to listen on; 0 lets the system choose.
             settings: `BrokerSettings`, with Kafka's defaults where it is None.
+            security: the listeners, instead of `host` and `port`.
             listener: is notified when it becomes the active controller, and when it resigns.
             connection: credentials and TLS for `address`.
             clock: of timeouts and sessions; a `FakeClock` with `MemoryZooKeeper` in tests.
@@ -90,9 +95,8 @@ class ControllerOnly:
         check_connection("a controller", address, client, connection)
         self.broker = broker
         self.settings = settings or BrokerSettings()
-        check_advertised_host(self.settings, host)
+        self.security = security_of(security, host, port, self.settings)
         self._connected = threading.Event()
-        self._bind = host, port
         self._address, self._client = address, client
         self._connection = client_settings(self.settings, connection)
         self._listener = listener or BrokerListener()
@@ -102,8 +106,13 @@ class ControllerOnly:
         self._port: ControllerServer | None = None
         self._controller: Controller | None = None
         self._failure: BaseException | None = None
-        self.serving: tuple[str, int] | None = None
-        """The advertised host and port; None before it listens."""
+        self.endpoints: tuple[Endpoint, ...] | None = None
+        """The advertised listeners; None before it listens."""
+
+    @property
+    def serving(self) -> tuple[str, int] | None:
+        """As `Broker.serving`."""
+        return None if self.endpoints is None else main_address(self.endpoints)
 
     def __enter__(self) -> Self:
         self.start()
@@ -128,28 +137,29 @@ class ControllerOnly:
             raise
 
     async def _open(self) -> ControllerServer:
-        settings = self.settings
-        port = ControllerServer(self.broker, self._clock, limits_of_process(settings))
+        listeners = self.security.listeners
+        limits = limits_of_process(self.settings)
+        port = ControllerServer(self.broker, self._clock, limits, inter_broker=listeners.inter_broker)
         try:
-            host, number = await port.open(*self._bind)
+            self.endpoints = advertised(await port.open(listeners.listeners))
         except BaseException:
             await port.close()
             raise
-        self.serving = settings.advertised_host_name or host, settings.advertised_port or number
         return port
 
     def _start_controller(self, port: ControllerServer) -> None:
-        assert self.serving is not None
+        assert self.endpoints is not None
         if self._client is None:
             assert self._address is not None
             self._client = ZooKeeperClient(self._address, self._connection)
         self._client.listen(self._on_session)
         self._controller = open_controller(
             self.broker,
-            *self.serving,
+            self.endpoints,
             self._client,
             self._clock,
             settings=self.settings,
+            inter_broker=self.security.inter_broker,
             listener=self._listener,
             alone=True,
             metrics=self._metrics,
@@ -229,11 +239,6 @@ def update_metadata_of(context: ControllerContext, topics: Collection[str]) -> U
 
     It omits unknown topics, topics that are being deleted, and partitions without a state.
     """
-    brokers = []
-    for broker in sorted(context.live_or_shutting_down):
-        registration = context.brokers[broker].registration
-        assert registration.host is not None
-        brokers.append(BrokerEndPoint(broker, registration.host, registration.port))
     partitions = [
         PartitionStateInfo.of(tp, leadership.state, leadership.version, context.replicas(tp))
         for topic in topics
@@ -241,7 +246,7 @@ def update_metadata_of(context: ControllerContext, topics: Collection[str]) -> U
         for tp in context.partitions(topic)
         if (leadership := context.leadership(tp)) is not None
     ]
-    return UpdateMetadataRequest(-1, -1, tuple(partitions), tuple(brokers))
+    return UpdateMetadataRequest(-1, -1, tuple(partitions), live_brokers(context))
 
 
 def topic_batches(context: ControllerContext, topics: Sequence[str] | None) -> list[list[str]]:
@@ -261,7 +266,14 @@ def topic_batches(context: ControllerContext, topics: Sequence[str] | None) -> l
 class ControllerServer:
     """The port of a controller without replicas. Made and used on one event loop."""
 
-    def __init__(self, broker: int, clock: Clock, limits: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self,
+        broker: int,
+        clock: Clock,
+        limits: ConnectionLimits | None = None,
+        *,
+        inter_broker: str = PLAINTEXT,
+    ) -> None:
         """`set_controller` must be called before the first request is answered."""
         self._broker = broker
         self._controller: Controller | None = None
@@ -278,11 +290,13 @@ class ControllerServer:
             slots=self._slots,
             claims=self._claims,
         )
-        self._server = BrokerServer(self._apis.respond, self._apis.table.requests, limits)
+        self._server = BrokerServer(
+            self._apis.respond, self._apis.table.requests, limits, inter_broker=inter_broker
+        )
 
-    async def open(self, host: str, port: int) -> tuple[str, int]:
-        """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
-        return await self._server.start(host, port)
+    async def open(self, listeners: Sequence[Listener]) -> tuple[Listener, ...]:
+        """Opens the listeners; see `BrokerServer.start`."""
+        return await self._server.start(listeners)
 
     def set_controller(self, controller: Controller, store: Store) -> None:
         """Sets the controller that answers metadata requests and performs controlled shutdowns.

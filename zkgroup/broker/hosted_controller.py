@@ -25,6 +25,7 @@ from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Request, Session, SessionEvent, Suspended
 from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.control import controller_client_id
+from zkgroup.znodes.brokers import PLAIN_LISTENER, Endpoint, InterBrokerListener
 from zkgroup.zookeeper import CREATOR_ACL, ClientSettings
 
 log = get_logger("zkgroup.broker")
@@ -32,12 +33,12 @@ log = get_logger("zkgroup.broker")
 
 def open_controller(
     broker: int,
-    host: str,
-    port: int,
+    endpoints: tuple[Endpoint, ...],
     store: Store,
     clock: Clock,
     *,
     settings: BrokerSettings,
+    inter_broker: InterBrokerListener = PLAIN_LISTENER,
     listener: BrokerListener,
     alone: bool = False,
     metrics: MetricsSink | None = None,
@@ -48,15 +49,20 @@ def open_controller(
 
     Args:
         broker: its broker id.
-        host: its advertised host; `port` is its advertised port.
+        endpoints: its advertised listeners.
         store: reports a session once the broker may take part in elections in it.
+        inter_broker: the listener by which it reaches brokers, and is reached.
         alone: it has no replicas and is registered only while it is the active controller
             (`--controller-only`).
         on_failure: see `Controller`, as `make_loop`.
     """
+    own = next(each for each in endpoints if each.listener == inter_broker.name)
+    host, port = own.host or "", own.port
+    are_plain = len(endpoints) == 1 and own.is_plain
     config = ElectorConfig(
         broker=broker,
-        controller_only=ControllerAddress(host, port) if alone else None,
+        controller_only=ControllerAddress(host, port, () if are_plain else endpoints) if alone else None,
+        inter_broker=inter_broker,
         takeover_grace_ms=settings.controller_takeover_grace_ms,
         jitter=random.random,
     )

@@ -44,6 +44,7 @@ from zkgroup.broker.network import BrokerNetwork
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.security_settings import SecuritySettings, addresses, advertised, plain_address
 from zkgroup.broker.server.apis import BROKER_EPOCH_VERSION
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
@@ -61,6 +62,7 @@ from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint, ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.wire.control import BrokerEndPoint as Address
 from zkgroup.wire.messages import ErrorCode, describe
+from zkgroup.znodes.brokers import Endpoint
 
 if TYPE_CHECKING:
     from zkgroup.broker.admin.apis import AdminApis
@@ -89,7 +91,8 @@ class BrokerComponents:
     config: BrokerMachineConfig
     settings: BrokerSettings
     listener: BrokerListener
-    bind: tuple[str, int]
+    security: SecuritySettings
+    """The listeners."""
     open_replicas: Callable[[int, str | None], ReplicaManager]
     """Opens the replicas, given the broker id and the cluster id."""
     log_dir: str
@@ -118,8 +121,8 @@ class BrokerLifecycle:
         self.machine = BrokerMachine(parts.config)
         self.thread = LoopThread("zkgroup-broker-network", parts.clock, parts.make_loop)
         self.network: BrokerNetwork | None = None
-        self.serving: tuple[str, int] | None = None
-        """The advertised host and port; None before the broker listens."""
+        self.endpoints: tuple[Endpoint, ...] | None = None
+        """The advertised listeners; None before the broker listens."""
         self._loop: MachineLoop[BrokerEvent, BrokerEffect] = MachineLoop(
             self.machine,
             parts.store,
@@ -255,26 +258,29 @@ class BrokerLifecycle:
                 on_crash=parts.fail,
                 on_log=self._telemetry.groups.note,
             ),
+            inter_broker=parts.security.listeners.inter_broker,
         )
         try:
-            bound_host, bound_port = await network.open(*parts.bind)
+            listeners = await network.open(parts.security.listeners.listeners)
         except BaseException:
             await network.close()
             raise
         self.network = network
         for effect in self._unapplied:
             self._apply(effect)
-        advertised = settings.advertised_host_name or bound_host, settings.advertised_port or bound_port
+        endpoints = advertised(listeners)
         started |= {
-            "host.name": bound_host,
-            "port": str(bound_port),
-            "listeners": _listener(bound_host, bound_port),
-            "advertised.listeners": _listener(*advertised),
+            "host.name": listeners[0].host,
+            "port": str(listeners[0].port),
+            "listeners": ",".join(
+                Endpoint(each.name, each.host, each.port, each.protocol).text for each in listeners
+            ),
+            "advertised.listeners": ",".join(each.text for each in endpoints),
             "log.dirs": parts.log_dir,
         }
         if parts.zookeeper is not None:
             started["zookeeper.connect"] = parts.zookeeper
-        return Serving(*advertised, host.folder_id)
+        return Serving(endpoints, host.folder_id)
 
     def _admin_apis(self, metadata: MetadataCache, broker: int, started: Mapping[str, str]) -> AdminApis:
         from zkgroup.broker.admin.apis import AdminApis
@@ -403,20 +409,20 @@ class BrokerLifecycle:
             self._parts.fail(error)
             return
         serving = future.result()
-        self.serving = serving.host, serving.port
+        self.endpoints = serving.endpoints
         self._loop.step(serving)
 
     def _registered(self, effect: Registered) -> None:
-        broker, serving = self.machine.core.broker, self.serving
+        broker, endpoints = self.machine.core.broker, self.endpoints
         assert broker is not None
-        assert serving is not None
+        assert endpoints is not None
         self.thread.call(BrokerNetwork.registered, self.network, effect.epoch)
-        self._listener.on_registered(broker, *serving, effect.epoch)
-        self._make_controller(broker, serving)
+        self._listener.on_registered(broker, *plain_address(endpoints), effect.epoch, addresses(endpoints))
+        self._make_controller(broker, endpoints)
         self._registered_store.registered(effect.incarnation)
         self._parts.registered()
 
-    def _make_controller(self, broker: int, serving: tuple[str, int]) -> None:
+    def _make_controller(self, broker: int, endpoints: tuple[Endpoint, ...]) -> None:
         """Starts the controller of this process, once, unless the broker is closing meanwhile."""
         with self._controller_lock:
             if self._controller is not None or self._is_closing:
@@ -424,10 +430,11 @@ class BrokerLifecycle:
             parts = self._parts
             self._controller = parts.make_controller(
                 broker,
-                *serving,
+                endpoints,
                 self._registered_store,
                 self._clock,
                 settings=self._settings,
+                inter_broker=parts.security.inter_broker,
                 listener=self._listener,
                 metrics=parts.metrics,
                 on_failure=parts.fail,
@@ -519,8 +526,3 @@ async def _try_controlled_shutdown(
         named = ", ".join(map(str, answer.remaining[:5]))
         return f"it still leads {len(answer.remaining)} partitions: {named}"
     return None
-
-
-def _listener(host: str, port: int) -> str:
-    """As in Kafka's `listeners`; an IPv6 address is in brackets."""
-    return f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}"

@@ -55,6 +55,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.model.text import named
 from zkgroup.runtime.logs import get_logger
+from zkgroup.security.listeners import PLAINTEXT, Listener
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS, without_compaction
@@ -105,6 +106,7 @@ class BrokerNetwork:
         cluster_id: str | None,
         groups: GroupCoordinatorService,
         make_admin_rows: Callable[[MetadataCache], AdminRows],
+        inter_broker: str = PLAINTEXT,
     ) -> None:
         """
         Args:
@@ -116,6 +118,7 @@ class BrokerNetwork:
             groups: the group coordinator; `open` starts it, `close` closes it.
             make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
                 this broker.
+            inter_broker: the name of the listener by which brokers reach each other.
         """
         self._broker, self._cluster_id = broker, cluster_id
         self._claims, self._log_dir = claims, log_dir
@@ -131,7 +134,7 @@ class BrokerNetwork:
         self._epochs: dict[TopicPartition, int] = {}
         """Partition to the leader epoch of its last role."""
         self._metadata_updated = asyncio.Event()
-        self.cache = MetadataCache(self._on_metadata)
+        self.cache = MetadataCache(self._on_metadata, inter_broker)
         self._admin_rows = make_admin_rows(self.cache)
         self._groups = groups
         self._control_requests = ControlRequestHandler(broker, self.cache)
@@ -143,8 +146,12 @@ class BrokerNetwork:
         self._fetchers = self._make_fetchers()
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self._apis = self._make_apis(controlled_shutdown)
-        respond = telemetry.metered(self._apis.table.respond)
-        self._server = BrokerServer(respond, self._apis.table.requests, limits_of_process(settings))
+        self._server = self._make_server(inter_broker)
+
+    def _make_server(self, inter_broker: str) -> BrokerServer:
+        table, limits = self._apis.table, limits_of_process(self._settings)
+        respond = self._telemetry.metered(table.respond)
+        return BrokerServer(respond, table.requests, limits, inter_broker=inter_broker)
 
     def _make_fetchers(self) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(
@@ -192,10 +199,11 @@ class BrokerNetwork:
     async def _slots(self) -> int | None:
         return self._groups.slot_count
 
-    async def open(self, host: str, port: int) -> tuple[str, int]:
-        """Opens the port and returns its host and number. Raises ConflictError or ConfigError."""
+    async def open(self, listeners: Sequence[Listener]) -> tuple[Listener, ...]:
+        """Opens the listeners; returns them with the ports that were chosen. Raises ConflictError or
+        ConfigError."""
         self._groups.start()
-        found = await self._server.start(host, port)
+        found = await self._server.start(listeners)
         self._background = (
             asyncio.create_task(self._write_checkpoints()),
             asyncio.create_task(self._apply_retention()),
@@ -325,7 +333,7 @@ class BrokerNetwork:
         if change.leader is None:
             self._fetchers.leave(tp)
         else:
-            self._fetchers.follow(tp, change.leader)
+            self._fetchers.follow(tp, self.cache.peer(change.leader))
         epoch = self._epochs.get(tp) if change.leader_epoch is None else change.leader_epoch
         self._notify_listener(tp, change.role, epoch)
         if isinstance(action, DeleteReplica):
@@ -338,7 +346,7 @@ class BrokerNetwork:
         self._post(TopicsFollowed(frozenset(tp.topic for tp in followed)))
 
     def _on_metadata(self, deleted_topics: frozenset[str]) -> None:
-        self._fetchers.located(self.cache.brokers)
+        self._fetchers.located(self.cache.peers)
         self._metadata_updated.set()
         self._admin_rows.metadata_changed()
         if deleted_topics:

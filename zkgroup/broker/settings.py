@@ -5,11 +5,10 @@ Names and defaults: kafka/server/KafkaConfig.scala@0.8.2.2 and, where it came la
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
-from ipaddress import IPv6Address, ip_address
 
 from zkgroup.errors import ConfigError
+from zkgroup.security.listeners import is_one_host
 from zkgroup.settings import check_bounds, check_types, refuse_unknown_names, setting
 
 FLUSHES = ("none", "batch")
@@ -384,7 +383,7 @@ class BrokerSettings:
         for name, choices in _ONE_OF.items():
             if (value := getattr(self, name)) not in choices:
                 raise ConfigError(f"setting {name}: expected {' or '.join(choices)}, found {value!r}")
-        if (advertised := self.advertised_host_name) is not None and not _is_one_host(advertised):
+        if (advertised := self.advertised_host_name) is not None and not is_one_host(advertised):
             raise ConfigError(
                 "setting advertised_host_name: expected the name alone under which clients reach the broker "
                 f"(no scheme, no port, no wildcard), found {advertised!r}"
@@ -392,50 +391,6 @@ class BrokerSettings:
         if self.broker_rack is not None and self.registration_version < 3:
             raise ConfigError("setting broker_rack: needs registration_version 3 or later")
 
-
-def check_advertised_host(settings: BrokerSettings, host: str) -> None:
-    """Raises ConfigError if a broker cannot listen on `host`, or would register an address of no machine.
-
-    A wildcard (`0.0.0.0`, `::`) is fine to listen on; clients and other brokers that connect to it reach
-    themselves. KafkaConfig.scala@2.8.2 refuses it in `advertised.listeners`.
-    """
-    if not is_wildcard(host) and not _is_one_host(host):
-        raise ConfigError(f"host: expected a name or an address alone (no scheme, no port), found {host!r}")
-    if settings.advertised_host_name is None and is_wildcard(host):
-        raise ConfigError(
-            f"host {host!r} stands for every address of this machine, and clients cannot connect to it: set "
-            "advertised.host.name to the name under which they reach the broker "
-            "(--set advertised.host.name=NAME)"
-        )
-
-
-def _is_one_host(host: str) -> bool:
-    """Returns whether it names one machine: a name, an IPv4 address or an IPv6 address without brackets."""
-    try:
-        ip_address(host)
-    except ValueError:
-        try:
-            found = host.encode("idna").decode()  # as it is looked up: digits of other scripts are digits
-        except UnicodeError:
-            return False
-        return re.search(r"[/:,\s\[\]\0]", found) is None and not is_wildcard(found)
-    return not is_wildcard(host)
-
-
-def is_wildcard(host: str) -> bool:
-    """Returns whether a host is every address of a machine, also as `0`, `::0` or `::ffff:0.0.0.0`."""
-    if host in ("", "*") or _ZEROS.fullmatch(host):
-        return True
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_unspecified
-
-
-_ZEROS = re.compile(r"(0x)?0+(\.(0x)?0+){0,3}", re.IGNORECASE)
-"""The IPv4 wildcard as the system's resolver takes it: one to four parts, also in octal and hexadecimal."""
 
 _ONE_OF = {"flush": FLUSHES, "log_message_timestamp_type": TIMESTAMP_TYPES}
 

@@ -32,8 +32,15 @@ class BrokerListener:
     not raise.
     """
 
-    def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
-        """The broker is registered in `/brokers/ids`; called again after each lost session."""
+    def on_registered(
+        self, broker: int, host: str | None, port: int, epoch: int, listeners: Mapping[str, str]
+    ) -> None:
+        """The broker is registered in `/brokers/ids`; called again after each lost session.
+
+        Args:
+            host: of its first plain listener, with the `port`; None and -1 without one.
+            listeners: the advertised `host:port` of each listener by its name.
+        """
 
     def on_disconnected(self, metadata_age_ms: int | None, controller_epoch: int | None) -> None:
         """The connection to ZooKeeper is lost. The broker still serves, with metadata of this age."""

@@ -174,7 +174,9 @@ class Channel:
         while True:
             order = await requests.get()
             client_id = "" if isinstance(order.request, StopReplicaRequest) else self._client_id
-            response = await connection.ask(order.request, client_id, body=order.body, write=self._write)
+            response = await connection.ask(
+                order.request, client_id, version=order.version, body=order.body, write=self._write
+            )
             self._failures = 0
             self._owner.answered(self._connection, response)
 

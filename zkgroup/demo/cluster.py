@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +43,9 @@ REST_MS = 60_000
 class BrokerEventPrinter(BrokerListener):
     """Prints the broker's events to standard output."""
 
-    def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
+    def on_registered(
+        self, broker: int, host: str | None, port: int, epoch: int, listeners: Mapping[str, str]
+    ) -> None:
         print_event("state", state="serving")
 
     def on_role(self, topic_partition: TopicPartition, role: Role, leader_epoch: int | None) -> None:

@@ -1,11 +1,13 @@
 """The requests of a controller to brokers, and ControlledShutdown of a stopping broker to its controller.
 
 Version 0 of LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, which Kafka 0.8.2.2 speaks
-(kafka/api/*Request.scala and *Response.scala at that tag), and ControlledShutdown up to version 2.
+(kafka/api/*Request.scala and *Response.scala at that tag), UpdateMetadata up to version 3 and
+ControlledShutdown up to version 2 (clients/src/main/resources/common/message/*.json@2.8.2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple, Protocol
 
@@ -104,6 +106,46 @@ class BrokerEndPoint:
     """Only in Metadata, from version 1 on."""
 
 
+PLAINTEXT = "PLAINTEXT"
+PROTOCOL_IDS = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Numbers of security protocols (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+_PROTOCOLS = {number: protocol for protocol, number in PROTOCOL_IDS.items()}
+
+
+class UpdateMetadataEndpoint(NamedTuple):
+    """The address of one listener of a broker, in UpdateMetadata from version 1 on."""
+
+    port: Int32
+    host: String
+    listener: Annotated[String, Versions(3, absent="")]
+    """Its name; before version 3 that of its protocol."""
+    protocol: Int16
+    """See `PROTOCOL_IDS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataBroker:
+    """The addresses of a live broker in UpdateMetadata."""
+
+    broker: Int32
+    """Its id."""
+    host: Annotated[String, Versions(0, 0, absent="")] = ""
+    """In version 0: of its plain listener, the only one."""
+    port: Annotated[Int32, Versions(0, 0, absent=-1)] = -1
+    endpoints: Annotated[tuple[UpdateMetadataEndpoint, ...], Versions(1)] = ()
+    rack: Annotated[NullableString, Versions(2)] = None
+
+    @property
+    def listeners(self) -> Mapping[str, tuple[str, int]]:
+        """Host and port of each listener by its name, in every version."""
+        if not self.endpoints:
+            return {PLAINTEXT: (self.host, self.port)}
+        return {
+            each.listener or _PROTOCOLS.get(each.protocol, ""): (each.host, each.port)
+            for each in self.endpoints
+        }
+
+
 class PartitionError(NamedTuple):
     """The result for one partition."""
 
@@ -166,6 +208,8 @@ class StopReplicaRequest(Request):
 class UpdateMetadataResponse(Response):
     """The broker has taken it in."""
 
+    VERSIONS: ClassVar[range] = range(4)
+
     error: Int16
     """To an older controller epoch we answer 11; 0.8.2.2 answers -1, through a mistake of its own."""
 
@@ -178,11 +222,12 @@ class UpdateMetadataRequest(Request):
 
     API: ClassVar[Api] = Api.UPDATE_METADATA
     RESPONSE: ClassVar[type[Response]] = UpdateMetadataResponse
+    VERSIONS: ClassVar[range] = range(4)
 
     controller_id: Int32
     controller_epoch: Int32
     partitions: tuple[PartitionStateInfo, ...]
-    brokers: tuple[BrokerEndPoint, ...]
+    brokers: tuple[UpdateMetadataBroker, ...]
     """All that are live or shutting down; they replace those known before."""
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, Literal, Self, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, Self, TypeGuard
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
@@ -81,10 +81,26 @@ class Endpoint:
     """`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."""
 
     @property
+    def is_plain(self) -> bool:
+        """True for a listener as every broker had one before 0.9."""
+        return self.listener == self.protocol == PLAINTEXT
+
+    @property
     def text(self) -> str:
         """The form in `endpoints`: `<listener>://<host>:<port>`, IPv6 addresses in brackets."""
         host = self.host or ""
         return f"{self.listener}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+class InterBrokerListener(NamedTuple):
+    """By which a broker or controller reaches brokers (`inter.broker.listener.name`)."""
+
+    name: str
+    protocol: str
+
+
+PLAIN_LISTENER: Final = InterBrokerListener(PLAINTEXT, PLAINTEXT)
+"""Of brokers without other listeners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +191,13 @@ class BrokerRegistration:
         if self.version == 1:
             return (Endpoint(PLAINTEXT, self.host, self.port, PLAINTEXT),)
         return tuple(_endpoint("endpoints", text, self.protocols) for text in self.endpoints)
+
+    def endpoint(self, of: InterBrokerListener) -> Endpoint | None:
+        """The listener by which brokers and controllers reach it, None without one: that of the name, else,
+        as brokers of Kafka may have other names, the first of the protocol."""
+        fitting = [each for each in self.listeners if each.protocol == of.protocol and each.host is not None]
+        named = (each for each in fitting if each.listener == of.name)
+        return next(named, None) or next(iter(fitting), None)
 
     def encode(self) -> bytes:
         """The JSON with the keys of its version in Kafka's order, then the extensions.

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tests.programs.benchmarks.report import Line, Plan, Report
 from tests.programs.raw_groups import CLIENT_ID, COMMIT, UNKNOWN_MEMBER, Address, RawConnection, RawMember
+from tests.worlds.serving import opened
 from zkgroup.broker.groups.handlers import GroupHandlers
 from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.replica_view import Role
@@ -32,7 +33,7 @@ from zkgroup.wire.messages import encode_request
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
-from zkgroup.zookeeper.acls import CreationAcls
+from zkgroup.zookeeper.acls import PackedAcls
 from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import OPEN_ACL
 from zkgroup.zookeeper.wire import ChrootPaths, decode_multi, encode_multi
@@ -59,7 +60,7 @@ class PackedStore:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._paths, self._acls = ChrootPaths(""), CreationAcls(OPEN_ACL)
+        self._paths, self._acls = ChrootPaths(""), PackedAcls(OPEN_ACL)
         self.is_packed = False
 
     def __getattr__(self, name: str) -> Any:
@@ -133,7 +134,7 @@ async def _counted(members: int, rounds: int) -> Counter[str]:
     service.start()
     service.on_role(TopicPartition(OFFSETS_TOPIC, 0), Role.LEADER, 0)
     try:
-        group = await _joined(server, await server.start("127.0.0.1"), members)
+        group = await _joined(server, await opened(server), members)
         await group.commit(1)
         store.is_packed = True
         await group.commit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from tests.worlds.broker_requests import plain
 from tests.worlds.stepped_machines import SteppedMachines
 from tests.worlds.stores import MeddledStore
 from zkgroup.broker.machine.events import (
@@ -61,7 +62,7 @@ class BrokerNode:
     def _perform(self, effect: BrokerEffect) -> None:
         self.effects.append(effect)
         if isinstance(effect, Prepared):
-            self.loop.post(Serving("h", 9000 + effect.broker, self._folder))
+            self.loop.post(Serving(plain("h", 9000 + effect.broker), self._folder))
         elif self.answers:
             self.answer(effect)
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from zkgroup.broker.settings import BrokerSettings, check_advertised_host, is_wildcard
+from zkgroup.broker.security_settings import security_of
+from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
+from zkgroup.security.listeners import is_wildcard
 
 NUMBERS = {item.name: item.metadata["bounds"] for item in fields(BrokerSettings) if "int" in str(item.type)}
 
@@ -54,10 +56,10 @@ def test_the_bounds_are_those_of_what_a_number_is_for() -> None:
 def test_a_wildcard_is_registered_for_no_client(host: str) -> None:
     """A broker may listen on it, but needs another name for its registration."""
     with pytest.raises(ConfigError, match=r"--set advertised.host.name=NAME"):
-        check_advertised_host(BrokerSettings(), host)
+        security_of(None, host, 0, BrokerSettings())
     with pytest.raises(ConfigError, match="setting advertised_host_name"):
         BrokerSettings(advertised_host_name=host)
-    check_advertised_host(BrokerSettings(advertised_host_name="outside"), host)
+    security_of(None, host, 0, BrokerSettings(advertised_host_name="outside"))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +83,9 @@ def test_a_host_is_a_name_or_an_address_alone(host: str) -> None:
     with pytest.raises(ConfigError, match="no scheme, no port"):
         BrokerSettings(advertised_host_name=host)
     with pytest.raises(ConfigError, match=r"host: expected .* no port\), found"):
-        check_advertised_host(BrokerSettings(), host)
+        security_of(None, host, 0, BrokerSettings())
     for right in ("h", "h-1.example.org", "127.0.0.1", "::1", "fe80::1%eth0"):
-        check_advertised_host(BrokerSettings(advertised_host_name=right), right)
+        security_of(None, right, 0, BrokerSettings(advertised_host_name=right))
 
 
 def test_other_hosts_are_no_wildcards() -> None:

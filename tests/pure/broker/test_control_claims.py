@@ -9,8 +9,8 @@ import pytest
 from tests.worlds.broker_requests import (
     ORDERS,
     broker,
-    brokers,
     leader_and_isr,
+    live_brokers,
     state,
     stop_replica,
     update_metadata,
@@ -168,9 +168,9 @@ def test_what_a_read_has_found() -> None:
 
 def test_live_brokers_are_those_that_are_registered() -> None:
     """2 stays, 3 is gone, 4 is new, 5 is elsewhere, 6 is nowhere, 7 cannot be read; 8 is where it was."""
-    live = {number: broker(number) for number in (1, 2, 3, 8)}
+    live = {one.broker: one for one in live_brokers(1, 2, 3, 8)}
     request = update_metadata(live=(1, 4, 5, 6, 7))
-    request = replace(request, brokers=(*request.brokers, replace(broker(8), port=1)))
+    request = replace(request, brokers=(*request.brokers, replace(live[8], port=1)))
     compared = claimed_brokers(request, live)
     assert compared == (2, 3, 4, 5, 6, 7, 8)
 
@@ -181,6 +181,6 @@ def test_live_brokers_are_those_that_are_registered() -> None:
 
     znodes = (registered(2), None, registered(4), registered(5, 1), None, Code.NO_AUTH, registered(8))
 
-    assert registered_brokers(request, live, compared, znodes) == brokers(1, 4, 7, 2, 8)
+    assert registered_brokers(request, live, compared, znodes) == live_brokers(1, 4, 7, 2, 8)
     assert claimed_brokers(update_metadata(live=(1, 2, 3, 8)), live) == ()
     assert claimed_brokers(leader_and_isr(), live) == ()

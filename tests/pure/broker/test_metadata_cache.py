@@ -13,7 +13,14 @@ from tests.worlds.wire_requests import decode_request
 from zkgroup.assignment.kafka_assignors import java_hash
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import LEADER_DURING_DELETE, NO_LEADER, BrokerEndPoint, UpdateMetadataRequest
+from zkgroup.wire.control import (
+    LEADER_DURING_DELETE,
+    NO_LEADER,
+    BrokerEndPoint,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+)
 from zkgroup.wire.messages import Api, decode_response, encode
 from zkgroup.wire.metadata import (
     PIECE,
@@ -76,10 +83,10 @@ def test_a_large_answer_is_made_in_bounded_pieces() -> None:
     made: list[str] = []
     make = cache._topic
 
-    def noted(topic: str) -> TopicMetadata:
-        if topic not in cache._answers:
+    def noted(topic: str, listener: str) -> TopicMetadata:
+        if not any(topic in answers for answers in cache._answers.values()):
             made.append(topic)
-        return make(topic)
+        return make(topic, listener)
 
     cache._topic = noted  # type: ignore[method-assign]
     seen = []
@@ -164,6 +171,37 @@ def test_before_the_first_update_nothing_is_known() -> None:
     assert (cache.controller_id, cache.controller_epoch, cache.controller, cache.age_ms(7)) == (None,) * 4
 
 
+def test_only_brokers_with_the_listener_of_a_client_are_live_to_it() -> None:
+    """One that has not been restarted with the listener yet leads nothing for these clients."""
+    cache = MetadataCache(inter_broker="IN")
+    inside, outside = UpdateMetadataEndpoint(1, "i", "IN", 0), UpdateMetadataEndpoint(2, "o", "OUT", 1)
+    brokers = (
+        UpdateMetadataBroker(1, endpoints=(inside,)),
+        UpdateMetadataBroker(2, endpoints=(inside, outside), rack="r"),
+    )
+    states = (state(leader=1), state(OTHER, leader=2))
+    cache.update(UpdateMetadataRequest(1, 1, states, brokers), now_ms=0)
+
+    answer = cache.metadata(["orders"], 9, "OUT")
+    assert answer.brokers == (BrokerEndPoint(2, "o", 2, "r"),)
+    assert answer.controller_id == 2
+    assert [(one.error, one.leader) for one in answer.topics[0].partitions] == [(5, -1), (0, 2)]
+    assert [one.leader for one in cache.metadata(["orders"], 9, "IN").topics[0].partitions] == [1, 2]
+    assert cache.metadata(["orders"], 9).brokers == ()
+
+
+def test_a_leader_is_reached_by_the_own_inter_broker_listener() -> None:
+    """A controller that was not restarted yet names another listener; an address that is new is believed."""
+    cache = MetadataCache(inter_broker="IN")
+    inside, outside = UpdateMetadataEndpoint(1, "i", "IN", 0), UpdateMetadataEndpoint(2, "o", "OUT", 1)
+    broker = UpdateMetadataBroker(2, endpoints=(inside, outside), rack="r")
+    cache.update(UpdateMetadataRequest(2, 1, (), (broker,)), now_ms=0)
+
+    assert cache.peer(BrokerEndPoint(2, "o", 2)) == BrokerEndPoint(2, "i", 1) == cache.controller
+    for other in (BrokerEndPoint(2, "new", 1), BrokerEndPoint(3, "o", 2)):
+        assert cache.peer(other) == other
+
+
 def test_brokers_are_replaced_and_partitions_added() -> None:
     """Partitions that a request does not name stay."""
     cache = filled(
@@ -172,7 +210,7 @@ def test_brokers_are_replaced_and_partitions_added() -> None:
 
     assert cache.metadata(["orders"]).brokers == brokers(1, 2)
     assert [one.leader for one in partitions(cache)] == [1, 2]
-    assert dict(cache.brokers) == {1: broker(1), 2: broker(2)}
+    assert dict(cache.peers) == {1: broker(1), 2: broker(2)}
 
 
 def test_leader_minus_2_removes_the_partition_and_with_the_last_one_the_topic() -> None:
@@ -308,7 +346,7 @@ def from_tree(name: str, topic: str, *numbers: int) -> UpdateMetadataRequest:
     for tp in (TopicPartition(topic, number) for number in numbers):
         stored = PartitionState.decode(str(tp), nodes[PartitionState.path(tp)])
         states.append(state(tp, stored.leader, isr=stored.isr, replicas=replicas[tp.partition], epoch=9))
-    live = tuple(BrokerEndPoint(number, "127.0.0.1", 21200 + number) for number in (1, 2, 3))
+    live = tuple(UpdateMetadataBroker(number, "127.0.0.1", 21200 + number) for number in (1, 2, 3))
     return UpdateMetadataRequest(2, 2, tuple(states), live)
 
 
@@ -377,7 +415,7 @@ def test_dead_brokers_are_answered_as_by_a_real_broker() -> None:
                 state(TopicPartition("md", 1), isr=(1,), replicas=(2, 1)),
                 state(TopicPartition("md1", 0), leader=-1, isr=(), replicas=(2,)),
             ),
-            answered.brokers,
+            tuple(UpdateMetadataBroker(one.broker, one.host, one.port) for one in answered.brokers),
         )
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.worlds import golden_data
 from tests.worlds.controller_clusters import broker, cluster, leadership, tp
 from tests.worlds.wire_requests import decode_request
-from zkgroup.controller.machine.context import ControllerContext
+from zkgroup.controller.machine.context import ControllerContext, LiveBroker
 from zkgroup.controller.machine.events import BrokerRequest
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.controller.machine.requests.batch import BuiltRequests, RequestBatch
@@ -17,10 +17,12 @@ from zkgroup.wire.control import (
     LeaderAndIsrRequest,
     PartitionStateInfo,
     StopReplicaRequest,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
-from zkgroup.wire.messages import Api, encode
-from zkgroup.znodes.brokers import PartitionState, Topic
+from zkgroup.wire.messages import Api, decode_rest, encode
+from zkgroup.znodes.brokers import BrokerRegistration, Endpoint, InterBrokerListener, PartitionState, Topic
 
 
 def batch() -> RequestBatch:
@@ -128,6 +130,46 @@ def test_what_brokers_lead_is_sent_to_all() -> None:
     assert [each.broker for each in metadata(built).brokers] == [1, 2, 3]
     assert {id(each.body) for each in received} == {id(received[0].body)}
     assert received[0].body == encode(metadata(built), 0)
+
+
+def test_brokers_with_other_listeners_are_named_with_all_of_them() -> None:
+    """By UpdateMetadata 3 to brokers of zkgroup, as version 0 has one plain listener; Kafka's get that one.
+    A broker without the inter-broker listener cannot be reached, and is in no request."""
+    inside, outside = Endpoint("IN", "i", 1, "PLAINTEXT"), Endpoint("OUT", "o", 2, "SSL")
+
+    def registered(*endpoints: Endpoint, zkgroup: bool) -> LiveBroker:
+        own = {"zkgroup": {"role": "data"}} if zkgroup else {}
+        return LiveBroker(BrokerRegistration.of(endpoints, 0, rack="r", extensions=own), 1)
+
+    context = ControllerContext(InterBrokerListener("IN", "PLAINTEXT"))
+    context.set_brokers(
+        {
+            1: registered(outside, inside, zkgroup=True),
+            2: registered(inside, zkgroup=False),
+            3: registered(outside, zkgroup=True),
+        }
+    )
+    one = batch()
+    one.update_metadata()
+
+    to_zkgroup, to_kafka = build(one, context).requests
+
+    assert (to_zkgroup.broker, to_zkgroup.version) == (1, 3)
+    assert (to_kafka.broker, to_kafka.version) == (2, 0)
+    assert to_zkgroup.body is not None
+    assert to_kafka.body is not None
+    assert decode_rest(UpdateMetadataRequest, 3, to_zkgroup.body, 0).brokers == (
+        UpdateMetadataBroker(
+            1,
+            endpoints=(UpdateMetadataEndpoint(2, "o", "OUT", 1), UpdateMetadataEndpoint(1, "i", "IN", 0)),
+            rack="r",
+        ),
+        UpdateMetadataBroker(2, endpoints=(UpdateMetadataEndpoint(1, "i", "IN", 0),), rack="r"),
+    )
+    assert decode_rest(UpdateMetadataRequest, 0, to_kafka.body, 0).brokers == (
+        UpdateMetadataBroker(1, "i", 1),
+        UpdateMetadataBroker(2, "i", 1),
+    )
 
 
 def test_an_update_without_partitions_names_the_brokers_alone() -> None:

@@ -11,13 +11,13 @@ import pytest
 from zkgroup.errors import ConfigError, CorruptFrameError, UnencodableError, WireError
 from zkgroup.wire import codec
 from zkgroup.wire.control import (
-    BrokerEndPoint,
     ControlledShutdownRequest,
     LeaderAndIsrRequest,
     PartitionError,
     PartitionStateInfo,
     StopReplicaRequest,
     StopReplicaResponse,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Response, decode_response, decode_rest, encode, framed
@@ -176,7 +176,10 @@ PARTITION = PartitionStateInfo("t", 0, 1, 1, 0, (1,), 0, (1,))
             UpdateMetadataRequest(1, 1, (PARTITION._replace(topic="x" * 32768),), ()),
             "PartitionStateInfo.topic",
         ),
-        (UpdateMetadataRequest(1, 1, (), (BrokerEndPoint(1, "\ud800", 9092),)), "BrokerEndPoint.host"),
+        (
+            UpdateMetadataRequest(1, 1, (), (UpdateMetadataBroker(1, "\ud800", 9092),)),
+            "UpdateMetadataBroker.host",
+        ),
         (StopReplicaResponse(0, (PartitionError("t", 0, 70_000),)), "PartitionError.error"),
         (Sample("g", -1, None, (), 128), "Sample.last"),
     ],
@@ -192,7 +195,10 @@ def test_a_value_that_does_not_fit_is_named(value: object, field: str) -> None:
 
 def test_a_long_value_is_shown_in_short() -> None:
     """A message never repeats all of what it refuses."""
-    assert len(str(unencodable(UpdateMetadataRequest(1, 1, (), (BrokerEndPoint(1, "x" * 40_000, 1),))))) < 200
+    assert (
+        len(str(unencodable(UpdateMetadataRequest(1, 1, (), (UpdateMetadataBroker(1, "x" * 40_000, 1),)))))
+        < 200
+    )
     assert (
         len(str(unencodable(UpdateMetadataRequest(1, 1, (PARTITION._replace(isr=(2**31,) * 999),), ()))))
         < 200
@@ -277,7 +283,7 @@ def test_an_answer_is_read_with_the_kind_that_was_asked_for() -> None:
 def test_many_lengths_do_not_keep_many_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written stays right when the layouts kept are thrown away in between."""
     monkeypatch.setattr(codec, "LAYOUTS_MAX", 3)
-    brokers = tuple(BrokerEndPoint(number, "h" * number, 1) for number in [*range(9), *range(9)])
+    brokers = tuple(UpdateMetadataBroker(number, "h" * number, 1) for number in [*range(9), *range(9)])
     value = UpdateMetadataRequest(1, 1, (), brokers)
 
     assert decode_rest(UpdateMetadataRequest, 0, encode(value, 0), 0) == value

@@ -22,6 +22,7 @@ from zkgroup.wire.control import (
     PartitionStateInfo,
     StopReplicaRequest,
     StopReplicaResponse,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
     controller_client_id,
@@ -209,7 +210,7 @@ def test_controlled_shutdown_has_no_client_id() -> None:
 
 def test_a_body_encoded_once_serves_many_brokers() -> None:
     """The frames of one UpdateMetadata to two brokers differ in the header alone."""
-    request = UpdateMetadataRequest(1, 1, (), (BrokerEndPoint(1, "h", 1),))
+    request = UpdateMetadataRequest(1, 1, (), (UpdateMetadataBroker(1, "h", 1),))
     body = encode(request, 0)
 
     for correlation_id in (1, 2):

@@ -10,7 +10,7 @@ from zkgroup.wire.metadata import ApiVersionsResponse
 OTHERS = {
     Api.LEADER_AND_ISR: range(1),
     Api.STOP_REPLICA: range(1),
-    Api.UPDATE_METADATA: range(1),
+    Api.UPDATE_METADATA: range(4),
     Api.CONTROLLED_SHUTDOWN: range(3),
 }
 """Of what only controllers and brokers send."""

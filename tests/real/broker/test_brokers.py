@@ -9,6 +9,7 @@ import pytest
 
 from tests.real.broker.server_brokers import QUICK, Cluster
 from tests.waiting import PATIENCE_S, becomes, eventually
+from tests.worlds.broker_requests import plain
 from tests.worlds.other_clients import end_session, witness_on
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.machine.events import (
@@ -147,7 +148,7 @@ class Machine:
     def _perform(self, effect: BrokerEffect) -> None:
         self.effects.append(effect)
         if isinstance(effect, Prepared):
-            self.loop.post(Serving("h", 9092))
+            self.loop.post(Serving(plain("h", 9092)))
 
     def emitted(self, kind: type[BrokerEffect]) -> list[Any]:
         return [effect for effect in self.effects if isinstance(effect, kind)]

@@ -229,7 +229,7 @@ def test_events_for_people_are_lines(capsys: pytest.CaptureFixture[str]) -> None
     """The time, the event, and one line of words."""
     printer = BrokerPrinter(Output("table", color=False, width=None))
     tp = TopicPartition("orders", 3)
-    printer.on_registered(4, "127.0.0.1", 9092, 17)
+    printer.on_registered(4, "127.0.0.1", 9092, 17, {"PLAINTEXT": "127.0.0.1:9092"})
     printer.on_role(tp, Role.LEADER, 5)
     printer.on_role(tp, Role.NONE, None)
     printer.on_isr(tp, 5, (4, 1))

@@ -16,6 +16,7 @@ from tests.simulation.cluster.environment import ClusterEnvironment
 from tests.simulation.cluster.replication import SimulatedFetcher, SimulatedFetches
 from tests.simulation.cluster.shell import MachineShell
 from tests.worlds.batches import batches_in, records_of
+from tests.worlds.broker_requests import plain
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.log.data_dir import DataDir, stored_records
 from zkgroup.broker.log.log_config import LogConfig
@@ -263,7 +264,7 @@ class SimulatedBroker:
     def _perform(self, effect: ef.BrokerEffect) -> None:
         match effect:
             case ef.Prepared():
-                self.shell.enqueue(Serving(f"h{self.broker}", 9092, f"folder-{self.broker}"))
+                self.shell.enqueue(Serving(plain(f"h{self.broker}", 9092), f"folder-{self.broker}"))
             case ef.Registered(epoch, incarnation):
                 if self.epoch >= 0:
                     self.cache.mark_unconfirmed()

@@ -54,6 +54,7 @@ from zkgroup.wire.control import (
     BrokerEndPoint,
     LeaderAndIsrRequest,
     PartitionStateInfo,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import Response
@@ -196,7 +197,7 @@ def metadata_of(
     cluster: Kafka08Cluster, controller: int, epoch: int, partitions: Iterable[TopicPartition]
 ) -> UpdateMetadataRequest:
     """UpdateMetadata of these partitions, with the live brokers."""
-    live = tuple(_address(each) for each in sorted(cluster.live))
+    live = tuple(UpdateMetadataBroker(each, f"h{each}", 9092) for each in sorted(cluster.live))
     return UpdateMetadataRequest(controller, epoch, tuple(_infos(cluster, partitions)), live)
 
 

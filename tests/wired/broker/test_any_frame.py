@@ -20,7 +20,7 @@ from tests.worlds.group_services import MemoryGroupStore
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.replica_managers import in_memory, on_disk
-from tests.worlds.serving import Client, context_of, on_a_loop, until
+from tests.worlds.serving import Client, context_of, on_a_loop, opened, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.admin import apis as admin_apis
 from zkgroup.broker.admin.rows import AdminRows
@@ -134,7 +134,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         return Running(loop, apis, server, replicas, admin, groups, crashes)
 
     running = loop.run_until_complete(started())
-    running.address = running.run(running.server.start("127.0.0.1"))
+    running.address = running.run(opened(running.server))
     yield running
     for part in (running.server, running.apis, running.replicas):
         running.run(part.close())

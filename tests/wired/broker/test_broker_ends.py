@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,9 @@ class SlowListener(BrokerListener):
     def __init__(self) -> None:
         self.registering, self.closing = threading.Event(), threading.Event()
 
-    def on_registered(self, broker: int, host: str, port: int, epoch: int) -> None:
+    def on_registered(
+        self, broker: int, host: str | None, port: int, epoch: int, listeners: Mapping[str, str]
+    ) -> None:
         self.registering.set()
         happened(self.closing)
 
@@ -155,7 +158,7 @@ def test_a_broker_that_closes_while_it_registers_makes_no_controller(monkeypatch
     """Past bug: a controller that was made behind `close` kept its threads, and took part in elections."""
     listener, made = SlowListener(), list[object]()
 
-    def make(broker: int, host: str, port: int, store: Store, *more: object, **named: object) -> Idle:
+    def make(broker: int, endpoints: object, store: Store, *more: object, **named: object) -> Idle:
         made.append(broker)
         return Idle(store)
 

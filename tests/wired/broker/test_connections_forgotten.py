@@ -12,7 +12,17 @@ from contextlib import suppress
 
 import pytest
 
-from tests.worlds.serving import ALL, Client, ScriptedHost, Served, connected, on_a_loop, served, until
+from tests.worlds.serving import (
+    ALL,
+    Client,
+    ScriptedHost,
+    Served,
+    connected,
+    on_a_loop,
+    opened,
+    served,
+    until,
+)
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server.connection import Connection, ConnectionLimits
@@ -92,7 +102,7 @@ async def test_a_connection_with_a_request_that_waits_is_gone() -> None:
 
     connections: list[weakref.ref[Connection]] = []
     server = BrokerServer(respond, REQUESTS)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     for _ in range(2):
         reader, writer = await asyncio.open_connection(*address)
         client = Client(reader, writer)

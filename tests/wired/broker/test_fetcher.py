@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.batches import records_of
 from tests.worlds.replica_managers import in_memory, log_end_offset
-from tests.worlds.serving import on_a_loop, until
+from tests.worlds.serving import on_a_loop, opened, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker import fetcher
 from zkgroup.broker.fetcher import ReplicaFetcherManager
@@ -171,7 +171,7 @@ async def test_a_fetch_that_has_begun_is_not_sent_once_it_is_held() -> None:
         return FetchResponse(())
 
     server = BrokerServer(answer, REQUESTS)
-    leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
+    leader = BrokerEndPoint(9, *await opened(server))
     fetchers = _fetchers(host)
     busy = asyncio.create_task(host.call(lambda one: gate.wait(PATIENCE_S)))
     fetchers.follow(T1, leader)
@@ -256,7 +256,7 @@ async def test_throttled_partitions_take_turns_on_all_connections() -> None:
         )
 
     server = BrokerServer(answer, REQUESTS)
-    leader = BrokerEndPoint(9, *await server.start("127.0.0.1"))
+    leader = BrokerEndPoint(9, *await opened(server))
     settings = replace(SETTINGS, num_replica_fetchers=3)
     fetchers = ReplicaFetcherManager(
         host, settings, broker=1, client_id="b", quota=throttle, broker_epoch=lambda: 1
@@ -321,7 +321,7 @@ class ScriptedLeader:
         self.cut_off = 0
 
     async def start(self) -> BrokerEndPoint:
-        return BrokerEndPoint(9, *await self._server.start("127.0.0.1"))
+        return BrokerEndPoint(9, *await opened(self._server))
 
     async def _answer(self, context: RequestContext, request: Request) -> FetchResponse:
         assert isinstance(request, FetchRequest)

@@ -9,12 +9,12 @@ import pytest
 from kafka import KafkaConsumer
 
 from tests.worlds import golden_data
-from tests.worlds.broker_requests import ORDERS, brokers, state, update_metadata
+from tests.worlds.broker_requests import ORDERS, brokers, live_brokers, state, update_metadata
 from tests.worlds.serving import CLUSTER_ID, Client, ScriptedHost, Served, on_a_loop, served
 from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.metadata_requests import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, SlotSource
 from zkgroup.model import TopicPartition
-from zkgroup.wire.control import BrokerEndPoint, UpdateMetadataRequest, UpdateMetadataResponse
+from zkgroup.wire.control import UpdateMetadataBroker, UpdateMetadataRequest, UpdateMetadataResponse
 from zkgroup.wire.messages import Api, ErrorCode, decode_response, encode_request
 from zkgroup.wire.metadata import (
     NO_OPERATIONS,
@@ -137,8 +137,9 @@ async def test_clients_are_answered_as_by_kafka_of_2_8() -> None:
             for topic in recorded.topics
             for one in topic.partitions
         )
+        live = tuple(UpdateMetadataBroker(one.broker, one.host, one.port) for one in recorded.brokers)
         async with served() as broker:
-            client = await informed(broker, UpdateMetadataRequest(0, 1, tuple(states), recorded.brokers))
+            client = await informed(broker, UpdateMetadataRequest(0, 1, tuple(states), live))
             names = [topic.topic for topic in recorded.topics]
             request = MetadataRequest.of(*names)
 
@@ -177,7 +178,7 @@ async def test_the_controller_is_a_live_broker() -> None:
         client = await informed(broker)
         found = []
         for epoch, (sender, live) in enumerate([(4, (3, 4)), (9, (4, 3)), (9, ())], 1):
-            update = UpdateMetadataRequest(sender, epoch, (), brokers(*live))
+            update = UpdateMetadataRequest(sender, epoch, (), live_brokers(*live))
             await client.ask(update, UpdateMetadataResponse)
             answer = await client.ask(MetadataRequest(()), MetadataResponse, 1)
             described = await client.ask(DescribeClusterRequest(), DescribeClusterResponse)
@@ -400,7 +401,7 @@ async def test_kafka_python_bootstraps() -> None:
     """By ApiVersions, Metadata of all topics and of one."""
     orders = [state(TopicPartition("orders", number), isr=(1,), replicas=(1,)) for number in (0, 1)]
     async with served(ScriptedHost()) as broker:
-        here = (BrokerEndPoint(1, *broker.address),)
+        here = (UpdateMetadataBroker(1, *broker.address),)
         client = await informed(broker, UpdateMetadataRequest(1, 1, tuple(orders), here))
 
         def ask() -> tuple[set[str], set[int]]:

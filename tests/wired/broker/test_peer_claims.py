@@ -13,7 +13,6 @@ from zkgroup.errors import WireError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.wire.control import (
-    BrokerEndPoint,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -22,6 +21,7 @@ from zkgroup.wire.control import (
     PartitionStateInfo,
     StopReplicaRequest,
     StopReplicaResponse,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
@@ -124,7 +124,7 @@ def test_a_new_controller_waits_while_zookeeper_is_away(
     found = world.zk.read(ControllerEpoch.path())
     world.zk.multi(SetData(found.path, ControllerEpoch(2).encode(), found.stat.version))
 
-    brokers = tuple(map(world.running.address, (1, 2)))
+    brokers = world.running.live_brokers(1, 2)
     assert world.running.ask(1, UpdateMetadataRequest(9, 1, (), brokers), UpdateMetadataResponse).error == 0
     with pytest.raises(WireError):
         world.running.ask(1, UpdateMetadataRequest(9, 2, (), brokers), UpdateMetadataResponse)
@@ -186,11 +186,11 @@ def test_metadata_in_the_name_of_the_controller_says_what_zookeeper_says(world: 
     """No leader of an epoch to come, no topic gone, no broker away or elsewhere: else clients and followers
     would go there until the controller has something new to say."""
     led(world)
-    brokers = tuple(map(world.running.address, (1, 2)))
+    brokers = world.running.live_brokers(1, 2)
     beyond = PartitionStateInfo(*T0, INT32_MAX, 2, INT32_MAX, (2,), 0, (1, 2))
     elsewhere = (brokers[0], replace(brokers[1], port=1))
 
-    def sent(live: tuple[BrokerEndPoint, ...], *states: PartitionStateInfo) -> int:
+    def sent(live: tuple[UpdateMetadataBroker, ...], *states: PartitionStateInfo) -> int:
         update = UpdateMetadataRequest(world.running.controller, 1, states, live)
         return world.running.ask(1, update, UpdateMetadataResponse).error
 
@@ -202,7 +202,7 @@ def test_metadata_in_the_name_of_the_controller_says_what_zookeeper_says(world: 
     assert sent(elsewhere) == ErrorCode.STALE_BROKER_EPOCH
 
     found = world.running.ask(1, MetadataRequest.of("t"), MetadataResponse)
-    assert found.brokers == brokers
+    assert [(one.broker, one.port) for one in found.brokers] == [(one.broker, one.port) for one in brokers]
     assert found.topics[0].partitions[0].leader == 1
     assert world.running.append(1, T0, b"b").error == 0
     assert world.isr() == (1, 2)

@@ -12,12 +12,13 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
-from tests.worlds.serving import ALL, Client, closed, connected, on_a_loop, served, until
+from tests.worlds.serving import ALL, Client, closed, connected, on_a_loop, opened, served, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.server.connection import AHEAD_BYTES_MAX, CHUNK_BYTES, ITEMS_AT_ONCE
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.errors import ConfigError, ConflictError
+from zkgroup.security.listeners import Listener
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.messages import Request, decode_response, encode_request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse, TopicMetadata
@@ -125,7 +126,7 @@ async def test_a_handler_knows_the_header_and_the_client() -> None:
         return MetadataResponse((), (), cluster_id="c", controller_id=2)
 
     server = BrokerServer(respond, REQUESTS)
-    client = Client(*await asyncio.open_connection(*await server.start("127.0.0.1")))
+    client = Client(*await asyncio.open_connection(*await opened(server)))
     address = client.writer.get_extra_info("sockname")
     for version in (0, 8, 11):
         client.writer.write(encode_request(ALL, 70 + version, "reader", version=version))
@@ -150,7 +151,7 @@ async def test_a_request_without_an_answer_is_followed_by_the_next_one() -> None
         return NO_ANSWER if context.client_id == "silent" else MetadataResponse((), ())
 
     server = BrokerServer(respond, REQUESTS)
-    client = Client(*await asyncio.open_connection(*await server.start("127.0.0.1")))
+    client = Client(*await asyncio.open_connection(*await opened(server)))
     client.writer.write(encode_request(ALL, 1, "silent") * 3 + encode_request(ALL, 2, "asks"))
 
     assert await client.receive(MetadataResponse, 2) == MetadataResponse((), ())
@@ -175,7 +176,7 @@ async def test_a_large_answer_is_sent_whole_to_a_slow_client() -> None:
         return fetched
 
     server = BrokerServer(respond, REQUESTS)
-    reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"), limit=1024)
+    reader, writer = await asyncio.open_connection(*await opened(server), limit=1024)
     client = Client(reader, writer)
     client.writer.write(encode_request(FetchRequest(-1, 0, 1, ()), 1, None) * 2)
     await until(lambda: server.held > len(records))
@@ -208,7 +209,7 @@ async def test_one_request_of_a_connection_at_a_time_and_little_is_read_ahead() 
     """The next request is parsed when the one before is answered."""
     gate = Gate()
     server = BrokerServer(gate.respond, REQUESTS)
-    reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
+    reader, writer = await asyncio.open_connection(*await opened(server))
     client = Client(reader, writer)
     frame = encode_request(MetadataRequest.of(*["t" * 249] * 400), 1, "test")
     sending = asyncio.create_task(_all(writer, frame * 100))
@@ -240,7 +241,7 @@ async def test_not_more_is_read_ahead_with_each_answer() -> None:
         return MetadataResponse((), ())
 
     server = BrokerServer(respond, REQUESTS)
-    reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
+    reader, writer = await asyncio.open_connection(*await opened(server))
     client = Client(reader, writer)
     frame = encode_request(MetadataRequest.of(*["t" * 249] * 400), 1, "test")
     sending = asyncio.create_task(_all(writer, frame * 100))
@@ -267,7 +268,7 @@ async def test_an_answer_that_is_being_sent_is_sent_to_its_end(caplog: pytest.Lo
         return fetched
 
     server = BrokerServer(respond, REQUESTS)
-    reader, writer = await asyncio.open_connection(*await server.start("127.0.0.1"), limit=1024)
+    reader, writer = await asyncio.open_connection(*await opened(server), limit=1024)
     client = Client(reader, writer)
     client.writer.write(encode_request(FetchRequest(-1, 0, 1, ()), 1, None))
     await until(lambda: server.held > len(records))
@@ -291,7 +292,7 @@ async def test_requests_of_a_client_that_has_left_reach_their_handler_in_order()
         return NO_ANSWER
 
     server = BrokerServer(respond, REQUESTS)
-    _, writer = await asyncio.open_connection(*await server.start("127.0.0.1"))
+    _, writer = await asyncio.open_connection(*await opened(server))
     large = MetadataRequest.of(*(f"t{number}" for number in range(2 * ITEMS_AT_ONCE)))
     requests = (ALL, large, ALL, large, ALL)
     writer.write(b"".join(encode_request(each, number, "t") for number, each in enumerate(requests)))
@@ -307,7 +308,7 @@ async def test_what_a_client_waited_for_is_dropped_when_it_leaves() -> None:
     """Also behind requests that it sent ahead."""
     gate = Gate()
     server = BrokerServer(gate.respond, REQUESTS)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     for ahead in (0, 3):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(encode_request(ALL, 1, "test") * (1 + ahead))
@@ -326,7 +327,7 @@ async def test_an_exception_in_a_handler_closes_one_connection(caplog: pytest.Lo
         return MetadataResponse((), (TopicMetadata(0, request.names[0], ()),))
 
     server = BrokerServer(respond, REQUESTS)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     bad, good = [Client(*await asyncio.open_connection(*address)) for _ in range(2)]
     bad.send(ALL)
 
@@ -343,7 +344,7 @@ async def test_an_exception_in_a_handler_closes_one_connection(caplog: pytest.Lo
 async def test_a_connection_that_is_being_accepted_is_closed_too(turns: int) -> None:
     """At each turn of the loop between the system's accept and the first read."""
     server = BrokerServer(Gate().respond, REQUESTS)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     client = socket.create_connection(address, timeout=PATIENCE_S)
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -359,7 +360,7 @@ async def test_close_closes_all_connections_and_frees_the_port() -> None:
     """Idle, within a request, waiting for an answer, and not taking one."""
     gate = Gate()
     server = BrokerServer(gate.respond, REQUESTS)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     idle, within, waiting = [Client(*await asyncio.open_connection(*address)) for _ in range(3)]
     within.writer.write(b"\0\0\1\0abc")
     waiting.send(ALL)
@@ -372,7 +373,7 @@ async def test_close_closes_all_connections_and_frees_the_port() -> None:
         assert await client.is_closed()
     assert (gate.waiting, server.connections) == (0, 0)
     again = BrokerServer(gate.respond, REQUESTS)
-    assert await again.start(*address) == address
+    assert await opened(again, address[1]) == address
     await again.close()
     await closed(idle, within, waiting)
 
@@ -403,9 +404,9 @@ async def test_an_address_that_is_taken_or_nowhere_is_named() -> None:
         other = BrokerServer(broker.service.respond, REQUESTS)
 
         with pytest.raises(ConflictError, match=f"cannot listen on {host}:{port}"):
-            await other.start(host, port)
+            await opened(other, port)
         with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1:0"):
-            await other.start("192.0.2.1", 0)
+            await other.start([Listener("X", "192.0.2.1", 0, "PLAINTEXT", "h", 0)])
         await other.close()
 
 

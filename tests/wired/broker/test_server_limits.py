@@ -18,6 +18,7 @@ from tests.worlds.serving import (
     closed,
     connected,
     on_a_loop,
+    opened,
     port_with,
     served,
     until,
@@ -86,7 +87,7 @@ async def test_a_client_at_a_full_port_displaces_the_idle_one_that_was_opened_la
         may_end.set()
         assert await third.receive(MetadataResponse)
         assert server.connections == 3
-        assert "the port has 3 connections of clients, and one more came" in caplog.text
+        assert "the broker has 3 connections of clients, and one more came" in caplog.text
         await closed(fourth)
 
 
@@ -137,7 +138,7 @@ async def test_a_request_takes_one_turn_of_the_loop(monkeypatch: pytest.MonkeyPa
 
     frame, count = encode_request(HeartbeatRequest(group="g", generation=1, member_id="m"), 1, "test"), 50
     server = BrokerServer(respond, REQUESTS)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "_run_once", counted)
 
     await asyncio.to_thread(ask, address, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.worlds.serving import ALL, Client, closed, on_a_loop, until
+from tests.worlds.serving import ALL, Client, closed, on_a_loop, opened, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.server.connection import REQUESTS_AT_ONCE, SEND_BYTES
 from zkgroup.broker.server.handlers import Answer, Later, RequestContext, Respond, given
@@ -25,7 +25,7 @@ HEARTBEAT = HeartbeatResponse(error=0)
 
 async def _clients(respond: Respond, count: int = 1) -> tuple[BrokerServer, list[Client]]:
     server = BrokerServer(respond, REQUESTS)
-    address = await server.start("127.0.0.1")
+    address = await opened(server)
     clients = [Client(*await asyncio.open_connection(*address)) for _ in range(count)]
     await until(lambda: server.connections == count)
     return server, clients

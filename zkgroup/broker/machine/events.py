@@ -12,7 +12,7 @@ from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
 from zkgroup.runtime.procedures import MachineContext
 from zkgroup.wire.control import BrokerEndPoint, PartitionStateInfo
 from zkgroup.wire.messages import ErrorCode
-from zkgroup.znodes.brokers import VERSION_DEFAULT
+from zkgroup.znodes.brokers import PLAIN_LISTENER, VERSION_DEFAULT, Endpoint, InterBrokerListener
 from zkgroup.znodes.cluster import RESERVED_BROKER_MAX_ID, ProducerIdBlock
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.notifications import CHANGE_AGE_MAX_MS
@@ -20,11 +20,10 @@ from zkgroup.znodes.notifications import CHANGE_AGE_MAX_MS
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The port serves requests: the broker may register."""
+    """The listeners serve requests: the broker may register."""
 
-    host: str
-    """The advertised host."""
-    port: int
+    endpoints: tuple[Endpoint, ...]
+    """Those that are advertised."""
     folder: str | None = None
     """The id of the folder of the records, which one process uses at a time; None without a folder."""
 
@@ -260,6 +259,8 @@ class BrokerMachineConfig:
     registration_version: int = VERSION_DEFAULT
     rack: str | None = None
     """From registration version 3 on."""
+    inter_broker: InterBrokerListener = PLAIN_LISTENER
+    """By which it reaches other brokers."""
     reserved_max_id: int = RESERVED_BROKER_MAX_ID
     lag_max_ms: int = 10_000
     notices: IsrChangePropagationConfig = field(default_factory=IsrChangePropagationConfig)

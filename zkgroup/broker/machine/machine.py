@@ -177,10 +177,11 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         except CorruptZnodeError as error:
             self.core.note("controller.unreadable", path=error.path, detail=str(error))
             return None
+        endpoint = registration.endpoint(self.core.config.inter_broker)
         return (
             None
-            if registration.host is None
-            else BrokerEndPoint(broker, registration.host, registration.port)
+            if endpoint is None or endpoint.host is None
+            else BrokerEndPoint(broker, endpoint.host, endpoint.port)
         )
 
     def _found(self, controller: BrokerEndPoint | None) -> None:

@@ -44,7 +44,7 @@ from zkgroup.runtime.procedures import (
     read_many,
     write,
 )
-from zkgroup.znodes.brokers import PLAINTEXT, ZKGROUP_KEY, BrokerRegistration, Endpoint, broker_ids_path
+from zkgroup.znodes.brokers import ZKGROUP_KEY, BrokerRegistration, broker_ids_path
 from zkgroup.znodes.cluster import BrokerSequence, ClusterId, common_parents, later_parents
 from zkgroup.znodes.sessions import is_leftover
 
@@ -108,7 +108,7 @@ class BrokerRegistrar:
         assert serving is not None
         own = {"role": "data"} if serving.folder is None else {"role": "data", "folder": serving.folder}
         data = BrokerRegistration.of(
-            [Endpoint(PLAINTEXT, serving.host, serving.port, PLAINTEXT)],
+            serving.endpoints,
             self._core.now.wall_ms,
             config.registration_version,
             rack=config.rack,
@@ -172,7 +172,9 @@ class BrokerRegistrar:
         """Returns whether it may be stale: only a former process of this broker had its port or folder."""
         serving = self.serving
         assert serving is not None
-        if (theirs.host, theirs.port) == (serving.host, serving.port):
+        if not {(each.host, each.port) for each in theirs.listeners}.isdisjoint(
+            (each.host, each.port) for each in serving.endpoints
+        ):
             return True
         own = theirs.extensions.get(ZKGROUP_KEY)
         return serving.folder is not None and isinstance(own, dict) and own.get("folder") == serving.folder

@@ -13,6 +13,7 @@ from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Later, RequestCont
 from zkgroup.broker.server.metadata_requests import UNSUPPORTED_VERSION
 from zkgroup.errors import CorruptFrameError, UnencodableError, UnsupportedRequestError, WireError
 from zkgroup.runtime.logs import get_logger, limited
+from zkgroup.wire.control import PLAINTEXT
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,
     SIZE,
@@ -66,7 +67,7 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class Port:
-    """The parts that all connections of a port share."""
+    """The parts that all connections of a server share."""
 
     limits: ConnectionLimits
     respond: Respond
@@ -98,13 +99,19 @@ class Connection(asyncio.BufferedProtocol):
     last records. It is given up where it waits, and no answer is sent.
     """
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, listener: str = PLAINTEXT, *, is_inter_broker: bool = True) -> None:
+        """
+        Args:
+            listener: the name of the listener that the client came by.
+            is_inter_broker: whether it is the one of brokers and controllers: only there a peer can be one.
+        """
         self._loop = asyncio.get_running_loop()
+        self.listener = listener
         self._chunk = port.chunk
         self._limits = port.limits
         self._respond = port.respond
         self._served = port.served
-        self._on_confirmed = port.on_confirmed
+        self._on_confirmed = port.on_confirmed if is_inter_broker else lambda peer: None
         self._port = port
         self.opened_s = self._loop.time()
         self._splitter = FrameSplitter(self._limits.request_bytes_max)
@@ -339,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
             return self._refuse_version(error)
         except TooManyItemsError:
             return self._answer_large(frame)
-        answer = self._respond(RequestContext(header, self.peer), request)
+        answer = self._respond(RequestContext(header, self.peer, self.listener), request)
         if not isinstance(answer, Later):
             return self._answer(header, answer)
         if answer.is_given:
@@ -484,7 +491,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_decoding = False
         if self._end is not None:
             self._give_up_soon()
-        answer = await self._respond(RequestContext(header, self.peer), request)
+        answer = await self._respond(RequestContext(header, self.peer, self.listener), request)
         is_sent = self._end is None
         if is_sent and isinstance(answer, Response) and not isinstance(answer, MetadataResponse):
             await self._send_buffers(

@@ -18,10 +18,10 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Code
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
-    BrokerEndPoint,
     LeaderAndIsrRequest,
     PartitionStateInfo,
     StopReplicaRequest,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
 )
 from zkgroup.znodes.admin_requests import TopicDeletion
@@ -170,20 +170,24 @@ def _topics(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tp.topic for tp in partitions))
 
 
-def claimed_brokers(request: Claiming, live: Mapping[int, BrokerEndPoint]) -> tuple[int, ...]:
+def claimed_brokers(request: Claiming, live: Mapping[int, UpdateMetadataBroker]) -> tuple[int, ...]:
     """The brokers that UpdateMetadata changes, adds, or takes away from the live ones."""
     if not isinstance(request, UpdateMetadataRequest):
         return ()
     sent = {each.broker: each for each in request.brokers}
-    return tuple(sorted(each for each in sent.keys() | live.keys() if sent.get(each) != live.get(each)))
+    return tuple(
+        sorted(
+            id_ for id_ in sent.keys() | live.keys() if _listeners(sent.get(id_)) != _listeners(live.get(id_))
+        )
+    )
 
 
 def registered_brokers(
     request: UpdateMetadataRequest,
-    live: Mapping[int, BrokerEndPoint],
+    live: Mapping[int, UpdateMetadataBroker],
     compared: tuple[int, ...],
     znodes: tuple[ZnodeOrCode, ...],
-) -> tuple[BrokerEndPoint, ...]:
+) -> tuple[UpdateMetadataBroker, ...]:
     """The live brokers by this request, as far as it agrees with their registrations.
 
     A live broker that is registered as before stays as it is. Another one that is not registered, or at
@@ -193,17 +197,25 @@ def registered_brokers(
     for number, znode in zip(compared, znodes, strict=True):
         if isinstance(znode, Code):
             continue
-        found = None if znode is None else _address(number, znode)
-        if brokers.get(number) != found:
+        found = None if znode is None else _registered(znode)
+        if _listeners(brokers.get(number)) != found:
             brokers.pop(number, None)
-            if found is not None and live.get(number) == found:
-                brokers[number] = found
+            if found is not None and (known := live.get(number)) and known.listeners == found:
+                brokers[number] = known
     return tuple(brokers.values())
 
 
-def _address(broker: int, znode: Znode) -> BrokerEndPoint | None:
+_Listeners = Mapping[str, tuple[str | None, int]]
+"""Host and port of each listener by its name."""
+
+
+def _listeners(broker: UpdateMetadataBroker | None) -> _Listeners | None:
+    return None if broker is None else broker.listeners
+
+
+def _registered(znode: Znode) -> _Listeners | None:
     try:
         found = BrokerRegistration.decode(znode.path, znode.data)
     except CorruptZnodeError:
         return None
-    return None if found.host is None else BrokerEndPoint(broker, found.host, found.port)
+    return {each.listener: (each.host, each.port) for each in found.listeners}

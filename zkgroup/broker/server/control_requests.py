@@ -25,6 +25,7 @@ from zkgroup.wire.control import (
     PartitionStateInfo,
     StopReplicaRequest,
     StopReplicaResponse,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
@@ -65,7 +66,7 @@ class ControlRequestHandler:
         return MappingProxyType(self._replicas)
 
     @property
-    def brokers(self) -> Mapping[int, BrokerEndPoint]:
+    def brokers(self) -> Mapping[int, UpdateMetadataBroker]:
         """The live brokers by the last UpdateMetadata."""
         return self._cache.brokers
 

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from zkgroup.broker.server.connection_choice import Peer
+from zkgroup.wire.control import PLAINTEXT
 from zkgroup.wire.messages import Request, RequestHeader, Response
 
 T = TypeVar("T")
@@ -76,10 +77,12 @@ def given(value: T) -> Later[T]:
 
 
 class RequestContext(NamedTuple):
-    """The header and the sender of a request."""
+    """The header and the sender of a request, and how it came."""
 
     header: RequestHeader
     peer: Peer
+    listener: str = PLAINTEXT
+    """The name of the listener that the client came by."""
 
     @property
     def api_key(self) -> int:

@@ -7,7 +7,8 @@ first two @2.8.2 for later versions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from zkgroup.coordinator.group_ids import slot_of
@@ -15,8 +16,10 @@ from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
+    PLAINTEXT,
     BrokerEndPoint,
     PartitionStateInfo,
+    UpdateMetadataBroker,
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import ErrorCode
@@ -43,14 +46,28 @@ class MetadataCache:
     Not thread-safe: control requests and answers to clients use one thread.
     """
 
-    def __init__(self, on_update: Callable[[frozenset[str]], None] = lambda deleted: None) -> None:
-        """`on_update` is called after each update, with the topics that the controller deletes."""
+    def __init__(
+        self,
+        on_update: Callable[[frozenset[str]], None] = lambda deleted: None,
+        inter_broker: str = PLAINTEXT,
+    ) -> None:
+        """
+        Args:
+            on_update: is called after each update, with the topics that the controller deletes.
+            inter_broker: the listener by which brokers reach each other.
+        """
         self._on_update = on_update
-        self._brokers: dict[int, BrokerEndPoint] = {}
+        self._inter_broker = inter_broker
+        self._brokers: dict[int, UpdateMetadataBroker] = {}
+        self._nodes: dict[str, Mapping[int, BrokerEndPoint]] = {}
+        """What `nodes` has returned since the last update."""
+        self._live: dict[str, frozenset[int]] = {}
+        """The brokers of `nodes`."""
         self._topics: dict[str, dict[int, PartitionStateInfo]] = {}
-        self._answers: dict[str, TopicMetadata] = {}
-        """Answers in version 0 by topic, made on demand; removed when topic or live brokers change."""
-        self._later_answers: dict[str, TopicMetadata] = {}
+        self._answers: dict[Collection[int], dict[str, TopicMetadata]] = {}
+        """Answers in version 0 by topic, made on demand, for each set of brokers that have a listener.
+        Removed when the topic or the live brokers change."""
+        self._later_answers: dict[Collection[int], dict[str, TopicMetadata]] = {}
         """The same for versions from 1 on."""
         self._unconfirmed: set[TopicPartition] = set()
         """Partitions whose states are from before the present registration."""
@@ -66,10 +83,14 @@ class MetadataCache:
         (disorder of UpdateMetadata: K29). 0.8.2.2 does not compare them.
         """
         brokers = {broker.broker: broker for broker in request.brokers}
-        if brokers.keys() != self._brokers.keys():
+        if {id_: {*one.listeners} for id_, one in brokers.items()} != {
+            id_: {*one.listeners} for id_, one in self._brokers.items()
+        }:
             self._answers.clear()
             self._later_answers.clear()
         self._brokers = brokers
+        self._nodes.clear()
+        self._live.clear()
         self._controller = request.controller_id, request.controller_epoch
         self._updated_ms = now_ms
         going = set()
@@ -108,8 +129,8 @@ class MetadataCache:
             del self._topics[tp.topic]
 
     def _changed(self, topic: str) -> None:
-        self._answers.pop(topic, None)
-        self._later_answers.pop(topic, None)
+        for answers in (*self._answers.values(), *self._later_answers.values()):
+            answers.pop(topic, None)
 
     @property
     def controller_id(self) -> int | None:
@@ -126,14 +147,41 @@ class MetadataCache:
         return None if self._updated_ms is None else now_ms - self._updated_ms
 
     @property
-    def brokers(self) -> Mapping[int, BrokerEndPoint]:
+    def brokers(self) -> Mapping[int, UpdateMetadataBroker]:
         """The live brokers by id, including brokers in a controlled shutdown."""
         return MappingProxyType(self._brokers)
+
+    def nodes(self, listener: str) -> Mapping[int, BrokerEndPoint]:
+        """The addresses of the live brokers that have this listener, by id and in its order."""
+        found = self._nodes.get(listener)
+        if found is None:
+            found = self._nodes[listener] = {
+                id_: BrokerEndPoint(id_, *address, one.rack)
+                for id_, one in sorted(self._brokers.items())
+                if (address := one.listeners.get(listener)) is not None
+            }
+        return found
+
+    @property
+    def peers(self) -> Mapping[int, BrokerEndPoint]:
+        """The addresses by which this broker reaches the others, by id; without their racks."""
+        return {id_: replace(one, rack=None) for id_, one in self.nodes(self._inter_broker).items()}
+
+    def peer(self, named: BrokerEndPoint) -> BrokerEndPoint:
+        """The address of a broker by the inter-broker listener of this one.
+
+        A controller with another inter-broker listener names that one: so it is between the restarts that
+        change it.
+        """
+        one = self._brokers.get(named.broker)
+        if one is None or (named.host, named.port) not in one.listeners.values():
+            return named
+        return self.peers.get(named.broker, named)
 
     @property
     def controller(self) -> BrokerEndPoint | None:
         """The address of the sender of the last update; None if it is not a live broker."""
-        return None if self._controller is None else self._brokers.get(self._controller[0])
+        return None if self._controller is None else self.peers.get(self._controller[0])
 
     def partition(self, tp: TopicPartition) -> PartitionStateInfo | None:
         """The last state of a partition; None if it is unknown."""
@@ -144,16 +192,16 @@ class MetadataCache:
         states = self._topics.get(tp.topic)
         return states is not None and tp.partition in states
 
-    @property
-    def named_controller(self) -> int:
-        """The broker to which clients send requests that change the cluster; -1 without a live broker.
+    def named_controller(self, listener: str = PLAINTEXT) -> int:
+        """The broker to which clients of a listener send requests that change the cluster; -1 without one.
 
         The active controller, or the live broker with the lowest id if the controller has no replicas: every
         broker answers these requests.
         """
-        if self._controller is not None and self._controller[0] in self._brokers:
+        nodes = self.nodes(listener)
+        if self._controller is not None and self._controller[0] in nodes:
             return self._controller[0]
-        return min(self._brokers, default=-1)
+        return min(nodes, default=-1)
 
     def leaders(self, topic: str) -> Mapping[int, int] | None:
         """The live leader of each partition, -1 for none; None for an unknown topic."""
@@ -165,45 +213,53 @@ class MetadataCache:
             for number, state in partitions.items()
         }
 
-    def metadata(self, topics: Iterable[str] | None, version: int = 0) -> MetadataResponse:
+    def metadata(
+        self, topics: Iterable[str] | None, version: int = 0, listener: str = PLAINTEXT
+    ) -> MetadataResponse:
         """The answer to Metadata: each named topic once, in the request's order, or all topics for None.
+
+        It names the brokers that have the listener, by which the client came, and only these are live in it.
 
         In version 0 no topic stands for all. An unknown topic has error 3, an invalid name 17. If one name is
         invalid in version 0, every topic of the answer has error 17 and the answer has no brokers, as at
         0.8.2.2, which rejects the whole request.
         """
         asked = None if topics is None else tuple(dict.fromkeys(topics))
-        brokers = tuple(self._brokers[broker] for broker in sorted(self._brokers))
+        nodes = self.nodes(listener)
+        brokers = tuple(nodes.values())
         if version > 0:
             names = sorted(self._topics) if asked is None else asked
-            answers = tuple(self._later_topic(topic) for topic in names)
-            return MetadataResponse(brokers, answers, controller_id=self.named_controller)
+            answers = tuple(self._later_topic(topic, listener) for topic in names)
+            return MetadataResponse(brokers, answers, controller_id=self.named_controller(listener))
         if asked and not all(topic in self._topics or _can_exist(topic) for topic in asked):
             refused = tuple(TopicMetadata(ErrorCode.INVALID_TOPIC, topic, ()) for topic in asked)
             return MetadataResponse((), refused)
-        return MetadataResponse(brokers, tuple(self._topic(topic) for topic in asked or sorted(self._topics)))
+        names = asked or sorted(self._topics)
+        return MetadataResponse(brokers, tuple(self._topic(topic, listener) for topic in names))
 
-    def prepare(self, topics: Iterable[str] | None, version: int = 0) -> Iterator[None]:
+    def prepare(
+        self, topics: Iterable[str] | None, version: int = 0, listener: str = PLAINTEXT
+    ) -> Iterator[None]:
         """Makes the answers of these topics, or of all, in batches of partitions; yields after each batch.
 
         An event loop can do other work at each yield. `metadata` then makes only the answers of topics that
         changed in between.
         """
         made = 0
-        make, answers = (
+        make, kept = (
             (self._topic, self._answers) if version == 0 else (self._later_topic, self._later_answers)
         )
         named = () if topics is None else tuple(topics)
         is_all = topics is None or (version == 0 and not named)
         for topic in sorted(self._topics) if is_all else named:
-            if topic in answers:
+            if topic in kept.get(self._having(listener), ()):
                 continue
-            made += max(1, len(make(topic).partitions))
+            made += max(1, len(make(topic, listener).partitions))
             if made >= PIECE:
                 made = 0
                 yield
 
-    def coordinator(self, group: str, slots: int) -> FindCoordinatorResponse:
+    def coordinator(self, group: str, slots: int, listener: str = PLAINTEXT) -> FindCoordinatorResponse:
         """The answer to FindCoordinator version 0: the leader of the group's slot.
 
         Error 15 if its partition is unknown or has no live leader. `slots`: their number, which was written
@@ -213,57 +269,69 @@ class MetadataCache:
         if not partitions or not slots:
             return _NO_COORDINATOR
         state = partitions.get(slot_of(group, slots))
-        leader = None if state is None else self._brokers.get(state.leader)
+        leader = None if state is None else self.nodes(listener).get(state.leader)
         if leader is None:
             return _NO_COORDINATOR
         return FindCoordinatorResponse(ErrorCode.NONE, leader.broker, leader.host, leader.port)
 
-    def _topic(self, topic: str) -> TopicMetadata:
+    def _having(self, listener: str) -> frozenset[int]:
+        found = self._live.get(listener)
+        if found is None:
+            found = self._live[listener] = frozenset(self.nodes(listener))
+        return found
+
+    def _topic(self, topic: str, listener: str) -> TopicMetadata:
         partitions = self._topics.get(topic)
         if partitions is None:
             return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic, ())
-        answer = self._answers.get(topic)
+        live = self._having(listener)
+        answers = self._answers.setdefault(live, {})
+        answer = answers.get(topic)
         if answer is None:
-            entries = tuple(self._partition(partitions[number]) for number in sorted(partitions))
-            answer = self._answers[topic] = TopicMetadata(ErrorCode.NONE, topic, entries)
+            entries = tuple(_partition(partitions[number], live) for number in sorted(partitions))
+            answer = answers[topic] = TopicMetadata(ErrorCode.NONE, topic, entries)
         return answer
 
-    def _partition(self, state: PartitionStateInfo) -> PartitionMetadata:
-        replicas = self._living(state.replicas)
-        if state.leader not in self._brokers:
-            return PartitionMetadata(ErrorCode.LEADER_NOT_AVAILABLE, state.partition, -1, replicas, ())
-        isr = self._living(state.isr)
-        all_live = len(replicas) == len(state.replicas) and len(isr) == len(state.isr)
-        error = ErrorCode.NONE if all_live else ErrorCode.REPLICA_NOT_AVAILABLE
-        return PartitionMetadata(error, state.partition, state.leader, replicas, isr)
-
-    def _later_topic(self, topic: str) -> TopicMetadata:
+    def _later_topic(self, topic: str, listener: str) -> TopicMetadata:
         partitions, is_internal = self._topics.get(topic), topic in INTERNAL_TOPICS
         if partitions is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if _can_exist(topic) else ErrorCode.INVALID_TOPIC
             return TopicMetadata(error, topic, (), is_internal=is_internal)
-        answer = self._later_answers.get(topic)
+        live = self._having(listener)
+        answers = self._later_answers.setdefault(live, {})
+        answer = answers.get(topic)
         if answer is None:
-            entries = tuple(self._later_partition(partitions[number]) for number in sorted(partitions))
-            answer = TopicMetadata(ErrorCode.NONE, topic, entries, is_internal=is_internal)
-            self._later_answers[topic] = answer
+            entries = tuple(_later_partition(partitions[number], live) for number in sorted(partitions))
+            answer = answers[topic] = TopicMetadata(ErrorCode.NONE, topic, entries, is_internal=is_internal)
         return answer
 
-    def _later_partition(self, state: PartitionStateInfo) -> PartitionMetadata:
-        """A partition with all its replicas and its whole ISR, whether they are live or not."""
-        has_leader = state.leader in self._brokers
-        return PartitionMetadata(
-            ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
-            state.partition,
-            state.leader if has_leader else -1,
-            state.replicas,
-            state.isr,
-            leader_epoch=state.leader_epoch,
-            offline=tuple(broker for broker in state.replicas if broker not in self._brokers),
-        )
 
-    def _living(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(broker for broker in brokers if broker in self._brokers)
+def _partition(state: PartitionStateInfo, live: Container[int]) -> PartitionMetadata:
+    replicas = _living(state.replicas, live)
+    if state.leader not in live:
+        return PartitionMetadata(ErrorCode.LEADER_NOT_AVAILABLE, state.partition, -1, replicas, ())
+    isr = _living(state.isr, live)
+    all_live = len(replicas) == len(state.replicas) and len(isr) == len(state.isr)
+    error = ErrorCode.NONE if all_live else ErrorCode.REPLICA_NOT_AVAILABLE
+    return PartitionMetadata(error, state.partition, state.leader, replicas, isr)
+
+
+def _later_partition(state: PartitionStateInfo, live: Container[int]) -> PartitionMetadata:
+    """A partition with all its replicas and its whole ISR, whether they are live or not."""
+    has_leader = state.leader in live
+    return PartitionMetadata(
+        ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        state.partition,
+        state.leader if has_leader else -1,
+        state.replicas,
+        state.isr,
+        leader_epoch=state.leader_epoch,
+        offline=tuple(broker for broker in state.replicas if broker not in live),
+    )
+
+
+def _living(brokers: tuple[int, ...], live: Container[int]) -> tuple[int, ...]:
+    return tuple(broker for broker in brokers if broker in live)
 
 
 def _is_older(state: PartitionStateInfo, known: PartitionStateInfo) -> bool:

@@ -85,9 +85,9 @@ class MetadataHandlers:
         cache = await self._source(topics)
         if cache is None:
             return None
-        for _ in cache.prepare(topics, version):
+        for _ in cache.prepare(topics, version, context.listener):
             await asyncio.sleep(0)
-        response = cache.metadata(topics, version)
+        response = cache.metadata(topics, version, context.listener)
         if topics is not None and request.allow_auto_topic_creation and self._create_topic is not None:
             response = replace(response, topics=await _created(response.topics, self._create_topic))
         return response if version == 0 else self._of_cluster(request, response)
@@ -114,8 +114,11 @@ class MetadataHandlers:
         response = DescribeClusterResponse(
             ErrorCode.NONE,
             self._cluster_id() or "",
-            cache.named_controller,
-            tuple(ClusterBroker(one.broker, one.host, one.port) for _, one in sorted(cache.brokers.items())),
+            cache.named_controller(context.listener),
+            tuple(
+                ClusterBroker(one.broker, one.host, one.port)
+                for one in cache.nodes(context.listener).values()
+            ),
         )
         if request.include_cluster_authorized_operations:
             response = replace(response, authorized_operations=CLUSTER_OPERATIONS)
@@ -221,13 +224,13 @@ class CoordinatorHandler:
         if context.version > 0 and request.key_type != GROUP_KEY:
             message = f"Unknown kind of coordinator: {request.key_type}."
             return FindCoordinatorResponse(ErrorCode.INVALID_REQUEST, -1, "", -1, error_message=message)
-        answer = await self._coordinator(request.key)
+        answer = await self._coordinator(request.key, context.listener)
         return replace(answer, error_message=_MESSAGES[ErrorCode(answer.error)])
 
-    async def _coordinator(self, group: str) -> FindCoordinatorResponse:
+    async def _coordinator(self, group: str, listener: str) -> FindCoordinatorResponse:
         cache = await self._source((OFFSETS_TOPIC,)) or MetadataCache()
         slots = None if self._slots is None else await self._slots()
         is_missing = slots is None or cache.leaders(OFFSETS_TOPIC) is None
         if is_missing and self._create_offsets_topic is not None:
             self._create_offsets_topic()
-        return cache.coordinator(group, slots or 0)
+        return cache.coordinator(group, slots or 0, listener)

@@ -1,37 +1,48 @@
-"""The TCP port of a broker: accepts connections and limits their buffered bytes."""
+"""The listeners of a broker: they accept connections and limit their buffered bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from zkgroup.broker.server.connection import Connection, ConnectionLimits, Port
-from zkgroup.broker.server.connection_choice import ClusterPeers, slowest, to_make_room
+from zkgroup.broker.server.connection_choice import CLUSTER_MAX, ClusterPeers, slowest, to_make_room
 from zkgroup.broker.server.handlers import Respond
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.runtime.acceptor import Acceptor
+from zkgroup.security.listeners import PLAINTEXT, Listener
 from zkgroup.wire.messages import Request
 
 
 class BrokerServer:
-    """Serves Kafka's protocol on one TCP port. Made and used on one event loop.
+    """Serves Kafka's protocol on the listeners of a broker. Made and used on one event loop.
 
     It closes the connection of a client that sends invalid bytes, is too slow, or sends a request that is not
     served; other connections are not affected.
     """
 
     def __init__(
-        self, respond: Respond, served: Mapping[int, type[Request]], limits: ConnectionLimits | None = None
+        self,
+        respond: Respond,
+        served: Mapping[int, type[Request]],
+        limits: ConnectionLimits | None = None,
+        *,
+        inter_broker: str = PLAINTEXT,
     ) -> None:
         """
         Args:
             respond: answers one request (`BrokerApis.respond`).
             served: the requests that are served, by API key; another one closes the connection.
+            limits: of all listeners together.
+            inter_broker: the listener of brokers and controllers. Where there are others, its connections do
+                not count for the limit of clients, as in Kafka; `ClusterPeers` bounds them.
         """
         self._limits = limits or ConnectionLimits()
-        self._acceptor = Acceptor(self._serve, self._has_room)
+        self._inter_broker = inter_broker
+        self._acceptors: list[Acceptor] = []
         self._connections: dict[Connection, None] = {}
         """In the order in which they were opened."""
         self._displaced: set[Connection] = set()
@@ -39,16 +50,25 @@ class BrokerServer:
         self._cluster = ClusterPeers()
         self._port = Port(self._limits, respond, served, self._close_slowest, self._cluster.confirmed)
 
-    async def start(self, host: str, port: int = 0) -> tuple[str, int]:
-        """Opens the port and returns its host and number; port 0 lets the system choose.
+    async def start(self, listeners: Iterable[Listener]) -> tuple[Listener, ...]:
+        """Opens the listeners and returns them with their ports; port 0 lets the system choose.
 
-        Raises ConflictError if another process uses the port, ConfigError if the address cannot be used.
+        Raises ConflictError if another process uses a port, ConfigError if an address cannot be used; then
+        none is open.
         """
-        try:
-            return await self._acceptor.start(host, port)
-        except OSError as error:
-            kind = ConflictError if error.errno == errno.EADDRINUSE else ConfigError
-            raise kind(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        opened = []
+        for each in listeners:
+            acceptor = Acceptor(partial(self._serve, each), partial(self._has_room, each))
+            try:
+                opened.append(each.bound(*await acceptor.start(each.host, each.port)))
+            except OSError as error:
+                for one in self._acceptors:
+                    one.stop()
+                kind = ConflictError if error.errno == errno.EADDRINUSE else ConfigError
+                where = f"{each.host}:{each.port}"
+                raise kind(f"cannot listen on {where}: {error.strerror or error}") from error
+            self._acceptors.append(acceptor)
+        return tuple(opened)
 
     @property
     def held(self) -> int:
@@ -58,17 +78,21 @@ class BrokerServer:
     @property
     def connections(self) -> int:
         """Number of connections."""
-        return self._acceptor.clients
+        return sum(each.clients for each in self._acceptors)
 
     async def close(self) -> None:
-        """Closes the port and every connection, and waits until they are closed. Idempotent."""
-        await self._acceptor.close()
+        """Closes the listeners and every connection, and waits until they are closed. Idempotent."""
+        for each in self._acceptors:
+            await each.close()
 
-    async def _serve(self, client: socket.socket) -> None:
+    async def _serve(self, listener: Listener, client: socket.socket) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection = Connection(self._port)
+        is_inter_broker = listener.name == self._inter_broker
+        connection = Connection(self._port, listener.name, is_inter_broker=is_inter_broker)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
         self._connections[connection] = None
+        if self._is_of_cluster(listener):
+            self._cluster.confirmed(connection.peer)
         try:
             await connection.serve()
         finally:
@@ -76,10 +100,16 @@ class BrokerServer:
             self._displaced.discard(connection)
             self._cluster.ended(connection.peer)
 
-    def _has_room(self) -> bool:
+    def _is_of_cluster(self, listener: Listener) -> bool:
+        """Returns whether only brokers and controllers are to come by this listener."""
+        return listener.name == self._inter_broker and len(self._acceptors) > 1
+
+    def _has_room(self, listener: Listener) -> bool:
         """Returns whether one more is taken. Where all places of clients are, another is closed for it."""
+        if self._is_of_cluster(listener) and len(self._cluster) < CLUSTER_MAX:
+            return True
         places = self._limits.connections_max
-        if self._acceptor.clients - len(self._displaced) - len(self._cluster) < places:
+        if self.connections - len(self._displaced) - len(self._cluster) < places:
             return True
         clients = (each for each in reversed(self._connections) if each.peer not in self._cluster)
         goes = to_make_room(clients, asyncio.get_running_loop().time(), places)
@@ -87,7 +117,7 @@ class BrokerServer:
             return False
         del self._connections[goes]
         self._displaced.add(goes)
-        goes.cut_off(f"the port has {places} connections of clients, and one more came")
+        goes.cut_off(f"the broker has {places} connections of clients, and one more came")
         return True
 
     def _close_slowest(self) -> None:

@@ -190,7 +190,7 @@ class ActiveController:
 
 def _parts(core: ElectorContext, election: Elector, settings: ControllerSettings) -> SharedParts:
     identity = ControllerIdentity(core, election)
-    context = ControllerContext()
+    context = ControllerContext(core.config.inter_broker)
     events = EventManager(core, [row.kind for row in EVENT_HANDLERS])
     reader = ZnodeReader(core, context, events)
     reassignments = OpenReassignments()

@@ -23,7 +23,15 @@ from zkgroup.controller.machine.state_machines import (
     ReplicaPhase,
 )
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState, Topic
+from zkgroup.znodes.brokers import (
+    NO_LEADER,
+    PLAIN_LISTENER,
+    BrokerRegistration,
+    Endpoint,
+    InterBrokerListener,
+    PartitionState,
+    Topic,
+)
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
 Brokers = tuple[int, ...]
@@ -122,7 +130,9 @@ class TopicContext:
 class ControllerContext:
     """The cluster as one controller knows it. A controller that resigns drops it whole (KAFKA-5310)."""
 
-    def __init__(self) -> None:
+    def __init__(self, inter_broker: InterBrokerListener = PLAIN_LISTENER) -> None:
+        """`inter_broker`: the listener by which brokers are reached."""
+        self._inter_broker = inter_broker
         self.is_loaded = False
         """Everything was read since the last connection, and no reply was missing."""
         self.was_loaded = False
@@ -130,7 +140,11 @@ class ControllerContext:
         self.brokers: dict[int, LiveBroker] = {}
         """All registered brokers; `set_brokers` changes it."""
         self.live_or_shutting_down: frozenset[int] = frozenset()
-        """Brokers that requests can be sent to: data brokers that are reachable without encryption."""
+        """Brokers that requests can be sent to: data brokers that have the inter-broker listener."""
+        self.endpoints: dict[int, Endpoint] = {}
+        """The address of that listener of each of them."""
+        self.are_plain = True
+        """True if each of them has one plain listener and no other."""
         self.shutting_down: set[int] = set()
         """Brokers that asked for a controlled shutdown: they get every request, and are not elected."""
         self.deletions: set[str] = set()
@@ -175,10 +189,17 @@ class ControllerContext:
         now, before = set(found), set(self.brokers)
         bounced = {id_ for id_ in now & before if found[id_].epoch != self.brokers[id_].epoch}
         self.brokers = dict(found)
-        self.live_or_shutting_down = frozenset(
-            id_
+        self.endpoints = {
+            id_: endpoint
             for id_, broker in found.items()
-            if id_ >= 0 and broker.registration.role == "data" and broker.registration.host is not None
+            if id_ >= 0
+            and broker.registration.role == "data"
+            and (endpoint := broker.registration.endpoint(self._inter_broker)) is not None
+        }
+        self.live_or_shutting_down = frozenset(self.endpoints)
+        self.are_plain = all(
+            len(listeners := found[id_].registration.listeners) == 1 and listeners[0].is_plain
+            for id_ in self.endpoints
         )
         for id_ in (before - now) | bounced:
             self.shutting_down.discard(id_)

@@ -80,6 +80,8 @@ class BrokerRequest:
     request: ControlRequest
     body: bytes | None = None
     """The request's bytes where many brokers get the same; None: encoded when it is sent."""
+    version: int = 0
+    """Of the request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.events import ControllerEffect
 from zkgroup.runtime.procedures import MachineContext
+from zkgroup.znodes.brokers import PLAIN_LISTENER, Endpoint, InterBrokerListener
 from zkgroup.znodes.json_fields import DATA_BYTES_MAX
 
 
@@ -58,7 +59,10 @@ class ControllerAddress(NamedTuple):
     """The address of a controller that hosts nothing (controllers without partitions, recipes 14)."""
 
     host: str
+    """Of its inter-broker listener."""
     port: int
+    listeners: tuple[Endpoint, ...] = ()
+    """All that it has; empty for one plain listener."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,8 @@ class ElectorConfig:
     broker: int
     controller_only: ControllerAddress | None = None
     """None for a broker, whose registration is its own affair and comes before the election."""
+    inter_broker: InterBrokerListener = PLAIN_LISTENER
+    """By which it reaches brokers."""
     takeover_grace_ms: int = TAKEOVER_GRACE_MS
     lease_fraction: float = 2 / 3
     """Of the session timeout; as `lease_fraction` of a member."""

@@ -176,7 +176,9 @@ class Following(reassign.Model):
         state = PartitionState(leader, leader_epoch, isr, by)
         context.state_seen(T0, LeaderIsrAndControllerEpoch(state, tree[STATE][VER]))
         for b, each in live.items():
-            active.parts.requests.queues.open(b, each, active.parts.identity.epoch)
+            active.parts.requests.queues.open(
+                b, each.epoch, active.context.endpoints[b], active.parts.identity.epoch
+            )
             active.parts.requests.queues.up(b, each.epoch)
             if s[2][b - 1][CE] >= epoch:
                 active.parts.pending_deletes.answered(b, each.epoch)

@@ -440,7 +440,7 @@ class Elector:
         core, tried = self._core, self.attempt
         assert tried is not None
         broker, alone, wall_ms = core.config.broker, core.config.controller_only, core.now.wall_ms
-        registration = alone and acts.register_broker(broker, alone.host, alone.port, wall_ms)
+        registration = alone and acts.register_broker(broker, alone, wall_ms)
         self._tried = tried
         record = self._record(tried, wall_ms)
         operations = acts.elect(tried, ControllerRegistration(broker, wall_ms), record, registration)

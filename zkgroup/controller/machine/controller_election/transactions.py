@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from zkgroup.controller.machine.fenced_writes import CONTROLLER_VERSION, Fence
+from zkgroup.controller.machine.settings import ControllerAddress
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
 from zkgroup.model.requests import Check, Create, Delete, Operation, Outcome, Read, SetData
@@ -175,10 +176,14 @@ def elect(
     return tuple(operations if registration is None else [*operations, registration])
 
 
-def register_broker(broker: int, host: str, port: int, wall_ms: int) -> Operation:
+def register_broker(broker: int, address: ControllerAddress, wall_ms: int) -> Operation:
     """The registration of a controller-only process."""
     extensions = {ZKGROUP_KEY: {"role": "controller"}}
-    registration = BrokerRegistration(host, port, 1, wall_ms, extensions=extensions)
+    registration = (
+        BrokerRegistration.of(address.listeners, wall_ms, extensions=extensions)
+        if address.listeners
+        else BrokerRegistration(address.host, address.port, 1, wall_ms, extensions=extensions)
+    )
     return Create(BrokerRegistration.path(broker), registration.encode(), ephemeral=True)
 
 

@@ -93,7 +93,8 @@ class BrokerChanges(Feature):
 
     def open_channels(self, brokers: Collection[int]) -> None:
         for id_ in sorted(self._context.live_or_shutting_down.intersection(brokers)):
-            self._requests.queues.open(id_, self._context.brokers[id_], self._identity.epoch)
+            live, endpoint = self._context.brokers[id_], self._context.endpoints[id_]
+            self._requests.queues.open(id_, live.epoch, endpoint, self._identity.epoch)
 
     def on_broker_failure(self, brokers: Collection[int]) -> Procedure[None]:
         """Elects other leaders, shrinks the ISRs, sends the live brokers to all (unannounced brokers,
@@ -143,13 +144,13 @@ class BrokerChanges(Feature):
 
 def _unusable(registration: BrokerRegistration) -> str | None:
     """Returns why a registration has an address that cannot be sent to others, or None."""
-    host, port = registration.host, registration.port
-    if host is None:
-        return None
-    if not 0 < len(host.encode("utf-8", "surrogatepass")) <= HOST_BYTES_MAX or _is_torn(host):
-        return f"expected a host of 1 to {HOST_BYTES_MAX} bytes of UTF-8, found {show(host)}"
-    if port not in PORTS:
-        return f"expected a port from {PORTS[0]} to {PORTS[-1]}, found {port}"
+    for host, port in [(each.host, each.port) for each in registration.listeners]:
+        if host is None:
+            continue
+        if not 0 < len(host.encode("utf-8", "surrogatepass")) <= HOST_BYTES_MAX or _is_torn(host):
+            return f"expected a host of 1 to {HOST_BYTES_MAX} bytes of UTF-8, found {show(host)}"
+        if port not in PORTS:
+            return f"expected a port from {PORTS[0]} to {PORTS[-1]}, found {port}"
     return None
 
 

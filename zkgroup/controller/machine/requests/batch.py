@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from zkgroup.controller.machine.context import Brokers, ControllerContext, LeaderIsrAndControllerEpoch
 from zkgroup.controller.machine.events import BrokerRequest, ControlRequest
 from zkgroup.controller.machine.pending_deletes import PendingDeletes
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import (
+    PROTOCOL_IDS,
     BrokerEndPoint,
     LeaderAndIsrRequest,
     PartitionStateInfo,
     StopReplicaRequest,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import encode
@@ -196,9 +200,12 @@ class RequestBatch:
         ):
             if brokers:
                 request = self._metadata_request(view, infos())
-                body = encode(request, 0)
+                bodies: dict[int, bytes] = {}
                 for broker in sorted(brokers):
-                    yield view.to(broker, request, body)
+                    version = view.metadata_version(broker)
+                    if version not in bodies:
+                        bodies[version] = encode(request, version)
+                    yield view.to(broker, request, bodies[version], version)
 
     def _metadata_request(self, view: _View, partitions: list[PartitionStateInfo]) -> UpdateMetadataRequest:
         context = view.context
@@ -208,9 +215,7 @@ class RequestBatch:
             for each in context.partitions(topic)
             if context.is_going(each) and (context.leadership(each) or _is_unreadable(view, each))
         )
-        return UpdateMetadataRequest(
-            self._controller, self._epoch, tuple(partitions), view.addresses(context.live_or_shutting_down)
-        )
+        return UpdateMetadataRequest(self._controller, self._epoch, tuple(partitions), live_brokers(context))
 
     def _stop_replicas(self, view: _View) -> Iterator[BrokerRequest]:
         """One request for each broker and flag; to stop comes before to delete."""
@@ -232,8 +237,16 @@ class _View:
     known: dict[TopicPartition, PartitionStateInfo] = field(default_factory=dict)
     """Of single partitions, what was built already: every replica of one gets the same."""
 
-    def to(self, broker: int, request: ControlRequest, body: bytes | None = None) -> BrokerRequest:
-        return BrokerRequest(broker, self.context.brokers[broker].epoch, request, body)
+    def to(
+        self, broker: int, request: ControlRequest, body: bytes | None = None, version: int = 0
+    ) -> BrokerRequest:
+        return BrokerRequest(broker, self.context.brokers[broker].epoch, request, body, version)
+
+    def metadata_version(self, broker: int) -> int:
+        """The version of UpdateMetadata: brokers of zkgroup get all listeners where there are others than
+        the one plain listener that version 0 has."""
+        is_zkgroup = self.context.brokers[broker].registration.is_zkgroup
+        return LISTENERS_VERSION if is_zkgroup and not self.context.are_plain else 0
 
     def replicas(self, topic_partition: TopicPartition, given: Brokers | None) -> Brokers:
         """The list to be sent, without replicas that may still be deleted, also to their leader."""
@@ -302,13 +315,33 @@ class _View:
             self.known[topic_partition] = found
         return found
 
-    def addresses(self, brokers: Iterable[int]) -> tuple[BrokerEndPoint, ...]:
-        found = []
-        for broker in sorted(self.context.live_or_shutting_down.intersection(brokers)):
-            registration = self.context.brokers[broker].registration
-            assert registration.host is not None
-            found.append(BrokerEndPoint(broker, registration.host, registration.port))
-        return tuple(found)
+    def addresses(self, brokers: Collection[int]) -> tuple[BrokerEndPoint, ...]:
+        endpoints = self.context.endpoints
+        return tuple(
+            BrokerEndPoint(broker, endpoints[broker].host or "", endpoints[broker].port)
+            for broker in sorted(endpoints.keys() & brokers)
+        )
+
+
+LISTENERS_VERSION: Final = 3
+"""The first version of UpdateMetadata in which listeners have names."""
+
+
+def live_brokers(context: ControllerContext) -> tuple[UpdateMetadataBroker, ...]:
+    """All brokers that can be reached, for UpdateMetadata: the inter-broker listener for version 0, and all
+    listeners for later ones."""
+    found = []
+    for broker, endpoint in sorted(context.endpoints.items()):
+        registration = context.brokers[broker].registration
+        endpoints = tuple(
+            UpdateMetadataEndpoint(each.port, each.host, each.listener, PROTOCOL_IDS[each.protocol])
+            for each in registration.listeners
+            if each.host is not None and each.protocol in PROTOCOL_IDS
+        )
+        found.append(
+            UpdateMetadataBroker(broker, endpoint.host or "", endpoint.port, endpoints, registration.rack)
+        )
+    return tuple(found)
 
 
 def _is_unreadable(view: _View, topic_partition: TopicPartition) -> bool:

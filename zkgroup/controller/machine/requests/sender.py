@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkgroup.controller.machine import event_manager
-from zkgroup.controller.machine.context import ControllerContext, LiveBroker, PartitionSet
+from zkgroup.controller.machine.context import ControllerContext, PartitionSet
 from zkgroup.controller.machine.event_manager import EventKind
 from zkgroup.controller.machine.events import (
     BrokerAnswered,
@@ -37,6 +37,7 @@ from zkgroup.wire.control import (
     UpdateMetadataRequest,
 )
 from zkgroup.wire.messages import ErrorCode, Response, describe
+from zkgroup.znodes.brokers import Endpoint
 
 
 class AnsweredRequest(NamedTuple):
@@ -83,7 +84,7 @@ class SendQueue:
         self._waiting.extend(mine)
         return dropped
 
-    def unanswered_deletions(self) -> tuple[UpdateMetadataRequest, ...]:
+    def unanswered_deletions(self) -> tuple[BrokerRequest, ...]:
         """The part of its unanswered UpdateMetadata that names partitions being deleted."""
         unanswered = [] if self._flying is None else [self._flying]
         found = []
@@ -91,7 +92,8 @@ class SendQueue:
             if isinstance(each.request, UpdateMetadataRequest):
                 going = tuple(one for one in each.request.partitions if one.leader == LEADER_DURING_DELETE)
                 if going:
-                    found.append(dataclasses.replace(each.request, partitions=going))
+                    request = dataclasses.replace(each.request, partitions=going)
+                    found.append(dataclasses.replace(each, request=request, body=None))
         return tuple(found)
 
     def connected(self) -> BrokerRequest | None:
@@ -149,28 +151,30 @@ class SendQueues:
         self._send_queues: dict[int, SendQueue] = {}
         self._fresh: set[int] = set()
         """Connected, and what was in flight before not yet sent again."""
-        self._deletions: dict[int, tuple[UpdateMetadataRequest, ...]] = {}
+        self._deletions: dict[int, tuple[BrokerRequest, ...]] = {}
         """Of partitions that are deleted: what former incarnations of these brokers have not answered."""
 
-    def open(self, broker: int, live: LiveBroker, epoch: int) -> None:
-        """A channel to this incarnation, instead of the one to another.
+    def open(self, broker: int, incarnation: int, endpoint: Endpoint, epoch: int) -> None:
+        """A channel to this incarnation, instead of the one to another. `epoch`: the controller's.
 
         A process that has just started is reached on the former incarnation's channel until the controller
         knows of it, and may then know partitions whose deletion was not sent yet. That is sent first.
         """
         known = self._send_queues.get(broker)
-        if known is not None and known.incarnation == live.epoch:
+        if known is not None and known.incarnation == incarnation:
             return
         self.close(broker)
-        host, port = live.registration.host, live.registration.port
-        assert host is not None, "only brokers that can be reached have a queue"
-        send_queue = self._send_queues[broker] = SendQueue(broker, live.epoch)
-        deletions = self._deletions.pop(broker, ())
+        assert endpoint.host is not None, "only brokers that can be reached have a queue"
+        send_queue = self._send_queues[broker] = SendQueue(broker, incarnation)
         send_queue.put(
-            BrokerRequest(broker, live.epoch, dataclasses.replace(each, controller_epoch=epoch))
-            for each in deletions
+            dataclasses.replace(
+                each,
+                incarnation=incarnation,
+                request=dataclasses.replace(each.request, controller_epoch=epoch),
+            )
+            for each in self._deletions.pop(broker, ())
         )
-        self._core.emit(OpenChannel(broker, live.epoch, host, port))
+        self._core.emit(OpenChannel(broker, incarnation, endpoint.host, endpoint.port))
 
     def close(self, broker: int) -> None:
         """The incarnation is gone, and with it its requests, but for deletions."""

@@ -1,0 +1,55 @@
+"""`broker run --config FILE`: settings under Kafka's names, and listeners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.shell import Ran, Shell
+
+LISTENERS = (
+    "listeners=A://127.0.0.1:0,B://127.0.0.1:0\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT\n"
+)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def dry(shell: Shell, text: str, *words: str) -> Ran:
+    (shell.home / "server.properties").write_text(text)
+    quick = ("--id", "7", "-z", "127.0.0.1:1", "--dry-run", "--config", str(shell.home / "server.properties"))
+    return shell.run("broker", "run", *quick, *words)
+
+
+def test_a_file_has_every_setting_and_the_options_precede_it(shell: Shell) -> None:
+    """Also of listeners; a value of the file that is not used may be wrong only in what it is for."""
+    text = "replica.lag.time.max.ms=5s\nmin_insync_replicas=2\n" + LISTENERS
+
+    assert dry(shell, text, "--set", "inter.broker.listener.name=A").code == 0
+    both = dry(shell, "host=127.0.0.1\n" + text)
+    assert (both.code, "server.properties: unknown setting 'host'" in both.err) == (2, True)
+    assert dry(shell, "min.insync.replicas=0", "--set", "min_insync_replicas=1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        (LISTENERS, (), "setting inter.broker.listener.name: expected an advertised listener (A, B)"),
+        (LISTENERS, ("--port", "9092"), "--host and --port are one plain listener"),
+        ("broker.id=7", (), "server.properties: setting broker.id: is the option --id here"),
+        ("min.insync.replicas=two", (), "server.properties: setting min_insync_replicas: expected"),
+        ("listeners=PLAINTEXT://h:1\nadvertised.port=2", (), "set advertised.listeners instead"),
+        ("listeners=SSL://h:1\nsecurity.inter.broker.protocol=SSL", (), "expected a protocol of PLAINTEXT"),
+        ("x=\\u1", (), "server.properties, line 1: expected four"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_it_starts(
+    shell: Shell, text: str, words: tuple[str, ...], message: str
+) -> None:
+    """Exit code 2, with the file where it is of the file."""
+    ran = dry(shell, text, *words)
+
+    assert (ran.code, message in ran.err) == (2, True), ran
