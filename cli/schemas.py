@@ -17,7 +17,19 @@ from . import demo_documents as demo
 from . import groups as group
 from . import reassignments as reassign
 from . import replica_documents as replicas
-from .commands import broker, config, controller, coordinator, elect, status, undo, user, znode, zookeeper
+from .commands import (
+    acl,
+    broker,
+    config,
+    controller,
+    coordinator,
+    elect,
+    status,
+    undo,
+    user,
+    znode,
+    zookeeper,
+)
 from .commands import cluster as usage
 from .commands.audit import findings, history, inspect, report, summary, tree
 from .commands.produce import PRODUCE
@@ -33,6 +45,7 @@ _DOCUMENTS: tuple[Document[Any], ...] = (
     *(controller.CONTROLLER, controller.HISTORY, broker.FORGETTING, controller.RESIGNATION),
     *(coordinator.COORDINATOR, coordinator.GROUP_RELEASE),
     *(usage.CLUSTER_USAGE, config.CONFIGS, config.CONFIG_ALTERATION),
+    acl.GROUP_ACCESS,
     *(user.USERS, user.USER_ALTERATION),
     *(elect.ELECTION, elect.UNCLEAN_ELECTION),
     *(reassign.PROPOSAL, reassign.REASSIGNMENT, reassign.REASSIGNMENTS, reassign.PLANS),

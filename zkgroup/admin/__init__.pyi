@@ -10,6 +10,7 @@ from zkgroup.admin.cluster.usage import ClusterUsage as ClusterUsage
 from zkgroup.admin.configs import ConfigDescription as ConfigDescription
 from zkgroup.admin.coordinator import CoordinatorDescription as CoordinatorDescription
 from zkgroup.admin.coordinator_status import DoctorFinding as DoctorFinding
+from zkgroup.admin.group_access import GroupRights as GroupRights
 from zkgroup.admin.offsets.planning import Absolute as Absolute
 from zkgroup.admin.offsets.planning import AtTime as AtTime
 from zkgroup.admin.offsets.planning import Earliest as Earliest

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal
 
 from zkgroup.admin.change import AdminChange, ChangePlan, nothing, undo_record
@@ -30,6 +31,9 @@ ROUNDS_MAX: Final = 5
 NAMED_MAX: Final = 8
 DOCTOR_MAX: Final = 3000
 """Most znodes at which `doctor` looks; `zookeeper secure` looks at all."""
+
+OPEN: Final = tuple(entry.entry for entry in OPEN_ACL)
+"""Kafka's open ACL, as servers return it."""
 
 Progress = Callable[[int, int], object]
 """Is called with the number of znodes that are done, and of all."""
@@ -79,50 +83,49 @@ def read_access(
 ) -> ClusterAccess:
     """Reads the ACLs of at most `limit` znodes, those nearest to the root first; an ACL takes a packet."""
     found: dict[str, tuple[list[str], list[str]]] = {root: ([], []) for root in ("/", *CLOSED_ROOTS)}
-    counts = dict.fromkeys(found, 0)
-    left = limit
-    level = list(found)
-    while level and (left is None or left > 0):
-        parents = []
-        for path, acl in _acls(ensemble, level[:left]):
-            root = "/" + path.split("/")[1]
-            counts[root] += 1
-            if not isinstance(acl, ZnodeAcl):
-                found[root][1].append(path)
-                continue
-            if is_open(path, acl.acl):
-                found[root][0].append(path)
-            if acl.acl != tuple(entry.entry for entry in OPEN_ACL):
-                found[root][1].append(path)
-            if acl.stat.children_count and path != "/":
-                parents.append(path)
-        left = None if left is None else left - len(level)
-        progress(sum(counts.values()))
-        level = list(_below(ensemble, parents))
+    counts, looked = dict.fromkeys(found, 0), 0
+    for path, acl in islice(acls_below(ensemble, list(found)), limit):
+        looked += 1
+        root = "/" + path.split("/")[1]
+        counts[root] += 1
+        if isinstance(acl, ZnodeAcl) and is_open(path, acl.acl):
+            found[root][0].append(path)
+        if not isinstance(acl, ZnodeAcl) or acl.acl != OPEN:
+            found[root][1].append(path)
+        if looked % PATHS_AT_ONCE == 0:
+            progress(looked)
     subtrees = tuple(
         SubtreeAccess(path=root, znodes=counts[root], open=tuple(lists[0]), other=tuple(lists[1]))
         for root, lists in found.items()
         if counts[root]
     )
-    return ClusterAccess(subtrees=subtrees, is_whole=not level)
+    return ClusterAccess(subtrees=subtrees, is_whole=looked != limit)
 
 
-def _parts(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+def acls_below(ensemble: Ensemble, roots: Sequence[str]) -> Iterator[tuple[str, ZnodeAcl | Code]]:
+    """The ACLs of these znodes and of all below them, level by level; of `/` alone, and of what exists.
+
+    A Code in place of an ACL that may not be read.
+    """
+    level = list(roots)
+    while level:
+        parents = []
+        for part in parts(level):
+            for path, acl in ensemble.zk.acl_each(part).items():
+                if acl is not None:
+                    yield path, acl
+                if isinstance(acl, ZnodeAcl) and acl.stat.children_count and path != "/":
+                    parents.append(path)
+        level = []
+        for part in parts(parents):
+            for parent, names in ensemble.zk.list_each(part).items():
+                if isinstance(names, tuple):
+                    level += [join(parent, name) for name in sorted(names)]
+
+
+def parts(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The paths in portions, each for one request."""
     return (paths[start : start + PATHS_AT_ONCE] for start in range(0, len(paths), PATHS_AT_ONCE))
-
-
-def _acls(ensemble: Ensemble, paths: Sequence[str]) -> Iterator[tuple[str, ZnodeAcl | Code]]:
-    for part in _parts(paths):
-        for path, acl in ensemble.zk.acl_each(part).items():
-            if acl is not None:
-                yield path, acl
-
-
-def _below(ensemble: Ensemble, parents: Sequence[str]) -> Iterator[str]:
-    for part in _parts(parents):
-        for parent, names in ensemble.zk.list_each(part).items():
-            if isinstance(names, tuple):
-                yield from (join(parent, name) for name in sorted(names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +178,7 @@ def change_access(ensemble: Ensemble, plan: AccessPlan, progress: Progress = not
     paths, done, refused = plan.paths, 0, {}
     for _ in range(ROUNDS_MAX):
         total = done + len(paths)
-        for part in _parts(paths):
+        for part in parts(paths):
             changes = [AclChange(path, tuple(e.entry for e in acl_at(path, acl))) for path in part]
             for path, stat in zip(part, ensemble.zk.set_acls(*changes), strict=True):
                 if stat is Code.INVALID_ACL:

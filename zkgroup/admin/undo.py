@@ -13,6 +13,7 @@ from zkgroup.admin.change import AdminChange, undo_record
 from zkgroup.admin.cluster.controller import has_controller
 from zkgroup.admin.configs import ConfigPlan, alter_config_change, entity_named, plan_config
 from zkgroup.admin.files import parse_reassignment
+from zkgroup.admin.group_access import GroupRights, group_access_change, plan_group_access
 from zkgroup.admin.offsets.changes import OffsetsChange, offset_change
 from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan, plan_values
 from zkgroup.admin.persistent import plan_removal, remove_persistent_change
@@ -338,6 +339,9 @@ def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[
             return access_change(ensemble, plan_access(ensemble, "closed"))
         case ["zookeeper", "open"]:
             return access_change(ensemble, plan_access(ensemble, "open"))
+        case ["acl", "zookeeper", "apply", group, *options]:
+            rights = GroupRights.from_options(options)
+            return group_access_change(ensemble, plan_group_access(ensemble, group, rights))
         case ["config", "alter", *options]:
             return _config_of_command(ensemble, options)
     raise ConfigError(f"undo record: no change is known for the command {shlex.join(words)!r}")

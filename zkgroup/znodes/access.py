@@ -13,7 +13,7 @@ from zkgroup.znodes.admin_requests import admin_path
 from zkgroup.znodes.brokers import brokers_path
 from zkgroup.znodes.cluster import ClusterId, FinalizedFeatures, ProducerIdBlock
 from zkgroup.znodes.config import config_path, entities_path
-from zkgroup.znodes.consumers import consumers_path
+from zkgroup.znodes.consumers import consumers_path, group_path, offsets_path
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.notifications import isr_changes_path, log_dir_events_path
 from zkgroup.znodes.paths import zkgroup_path
@@ -45,6 +45,22 @@ CLOSED_ROOTS: Final = (
 though its brokers create that closed."""
 
 _READ: Final = 1
+_BELOW_GROUPS: Final = f"{consumers_path()}/"
+
+
+def models_of(path: str) -> tuple[str, ...]:
+    """The znodes whose ACL a new znode of a group gets, of the first one that exists; none for other paths.
+
+    What is in a group gets the group's ACL, and an offset that of the group's `offsets`: so who may join the
+    group, and who may read its offsets, may do so with whatever its members create.
+    """
+    if not path.startswith(_BELOW_GROUPS):
+        return ()
+    names = path.split("/", 4)
+    if len(names) < 4:
+        return ()
+    group = group_path(names[2])
+    return (offsets_path(names[2]), group) if len(names) == 5 and names[3] == "offsets" else (group,)
 
 
 def is_open(path: str, acl: Iterable[AclEntry]) -> bool:

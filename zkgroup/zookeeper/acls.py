@@ -1,19 +1,24 @@
-"""The ACL that a znode is created with, by its path. Every client of zkgroup creates by this rule alone."""
+"""The ACL that a znode is created with. Every client of zkgroup creates by this rule alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-from zkgroup.znodes.access import HIDDEN_PATHS, OPEN_PATH
+from zkgroup.model.requests import AclEntry
+from zkgroup.znodes.access import HIDDEN_PATHS, OPEN_PATH, models_of
 from zkgroup.zookeeper.settings import ANYONE, OPEN_ACL, Acl
-from zkgroup.zookeeper.wire import pack_acl
+from zkgroup.zookeeper.wire import pack_acl, pack_entries
+
+KNOWN_S: Final = 60.0
+"""Seconds after which the ACL of a group is read again."""
 
 
 def acl_at(path: str, acl: Sequence[Acl]) -> tuple[Acl, ...]:
     """The ACL of a new znode at this path, for a client whose setting `acl` is this one.
 
     `path` is relative to the chroot. Where secrets are, the entries for everyone are left out, unless there
-    are no others: an open cluster is open there, too.
+    are no others: an open cluster is open there, too. In a group that exists, `models_of` decides instead.
     """
     if path == OPEN_PATH:
         return OPEN_ACL
@@ -22,19 +27,54 @@ def acl_at(path: str, acl: Sequence[Acl]) -> tuple[Acl, ...]:
     return tuple(acl)
 
 
-class PackedAcls:
-    """The ACL of each new znode as bytes, packed once."""
+class CreationAcls:
+    """The ACL of each new znode of one client, as bytes.
 
-    __slots__ = ("_hidden", "_open", "_usual")
+    A client with credentials creates what is in a group with the ACL that the group has (`models_of`). It
+    reads that once in a while, before it creates something there: a packet or two. A client without
+    credentials can be no member of a closed group, and reads nothing.
+    """
 
-    def __init__(self, acl: Sequence[Acl]) -> None:
-        """`acl`: as in `ClientSettings`."""
+    __slots__ = ("_hidden", "_known", "_now", "_open", "_usual")
+
+    def __init__(self, acl: Sequence[Acl], now: Callable[[], float] | None = None) -> None:
+        """`acl`: as in `ClientSettings`; `now`: the clock, in seconds, of a client with credentials."""
         self._usual = pack_acl(acl)
         self._hidden = pack_acl(acl_at(HIDDEN_PATHS[0], acl))
         self._open = pack_acl(OPEN_ACL)
+        self._now = now
+        self._known: dict[str, tuple[bytes, float]] = {}
+        """ACL of groups and their offsets, and until when it counts."""
 
     def at(self, path: str) -> bytes:
-        """`acl_at` of a path relative to the chroot."""
+        """The ACL of a new znode at a path relative to the chroot, by what is known."""
         if path == OPEN_PATH:
             return self._open
-        return self._hidden if path.startswith(HIDDEN_PATHS) else self._usual
+        if path.startswith(HIDDEN_PATHS):
+            return self._hidden
+        if self._known:
+            for model in models_of(path):
+                if model in self._known:
+                    return self._known[model][0]
+        return self._usual
+
+    def unknown(self, paths: Iterable[str]) -> list[str]:
+        """The znodes whose ACL is to be read before these are created."""
+        if self._now is None:
+            return []
+        models = dict.fromkeys(model for path in paths for model in models_of(path))
+        now = self._now()
+        return [model for model in models if model not in self._known or self._known[model][1] <= now]
+
+    def learn(self, path: str, acl: Sequence[AclEntry] | None) -> None:
+        """Takes the ACL of a znode; None where it may not be read."""
+        assert self._now is not None
+        packed = self._usual if acl is None else pack_entries(acl)
+        self._known[path] = packed, self._now() + KNOWN_S
+
+    def forget(self, path: str | None = None) -> None:
+        """Forgets a znode that does not exist; or everything, on a new connection."""
+        if path is None:
+            self._known.clear()
+        else:
+            self._known.pop(path, None)

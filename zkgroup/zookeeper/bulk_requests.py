@@ -26,9 +26,9 @@ from zkgroup.model.requests import (
     Refused,
     SetAclsDone,
 )
-from zkgroup.zookeeper.acls import PackedAcls
+from zkgroup.zookeeper.acls import CreationAcls
 from zkgroup.zookeeper.raw_connection import RawConnection
-from zkgroup.zookeeper.requests import Call, lost
+from zkgroup.zookeeper.requests import AclLearning, Call, lost
 from zkgroup.zookeeper.settings import Digest
 from zkgroup.zookeeper.sockets import open_connection
 from zkgroup.zookeeper.wire import (
@@ -355,7 +355,7 @@ class CreateMissingCall(_BulkCall):
         self,
         paths: Sequence[str],
         where: ChrootPaths,
-        acls: PackedAcls,
+        acls: CreationAcls,
         on_outcome: Callable[[Outcome], None],
     ) -> None:
         super().__init__(paths, where, on_outcome)
@@ -377,6 +377,13 @@ class CreateMissingCall(_BulkCall):
         if not missing:
             self.settle(CreateMissingDone())
             return
+        unknown = self._acls.unknown(self.paths[index] for index in missing)
+        if unknown:
+            AclLearning(self, self._wire, self._acls, unknown, lambda: self._create(missing))
+        else:
+            self._create(missing)
+
+    def _create(self, missing: Sequence[int]) -> None:
         self._creating = len(missing)
         for index in missing:
             path = self.paths[index]

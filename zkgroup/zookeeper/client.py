@@ -35,7 +35,7 @@ from zkgroup.model.requests import (
     Suspended,
 )
 from zkgroup.zookeeper import bulk_requests
-from zkgroup.zookeeper.acls import PackedAcls
+from zkgroup.zookeeper.acls import CreationAcls
 from zkgroup.zookeeper.bulk_requests import (
     SUPPORT,
     CreateMissingCall,
@@ -45,7 +45,16 @@ from zkgroup.zookeeper.bulk_requests import (
     SetAclsCall,
 )
 from zkgroup.zookeeper.connection import ClientConnection
-from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
+from zkgroup.zookeeper.requests import (
+    Call,
+    ExistsCall,
+    ListCall,
+    MultiCall,
+    ReadCall,
+    RefusedHere,
+    SyncCall,
+    too_big,
+)
 from zkgroup.zookeeper.settings import Address, ClientSettings, Digest
 from zkgroup.zookeeper.sockets import tls_context
 from zkgroup.zookeeper.wire import ChrootPaths
@@ -122,7 +131,9 @@ class ZooKeeperClient:
         self._settings = settings or ClientSettings()
         self._tls = tls_context(self._settings.tls) if self._settings.tls else None
         self._paths = ChrootPaths(self._address.chroot)
-        self._acls = PackedAcls(self._settings.acl)
+        self._acls = CreationAcls(
+            self._settings.acl, time.monotonic if self._settings.is_authenticated else None
+        )
         self._changed = threading.Condition()
         self._events = EventDispatcher()
         self._listeners: dict[int, Listener] = {}
@@ -239,7 +250,7 @@ class ZooKeeperClient:
             return
         call = self._call(request, on_outcome, on_watch)
         if call.size > self._settings.max_request_bytes:
-            call = RefusedHere(_too_big(call.size, self._settings), on_outcome)
+            call = RefusedHere(too_big(call.size, self._settings), on_outcome)
         if not connection.pipeline.offer(call):
             on_outcome(NotSent("not connected"))
 
@@ -312,6 +323,7 @@ class ZooKeeperClient:
             if connection.incarnation <= self._lost_up_to:
                 return
             self._session = session
+            self._acls.forget()
             self._changed.notify_all()
             self._post(Connected(session))
         self._events.run()
@@ -399,11 +411,6 @@ class ZooKeeperClient:
         self._forked = True
         for connection in tuple(self._connections):
             connection.handler.discard_descriptors()
-
-
-def _too_big(size: int, settings: ClientSettings) -> NotSent:
-    limit = settings.max_request_bytes
-    return NotSent(f"the request has {size:,} bytes, the limit is {limit:,}", too_big=True)
 
 
 class EventDispatcher:

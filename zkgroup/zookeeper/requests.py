@@ -6,11 +6,13 @@ connection; several requests of one client may share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import (
+    AclEntry,
+    Create,
     Exists,
     ExistsDone,
     ListChildren,
@@ -27,7 +29,7 @@ from zkgroup.model.requests import (
     SyncDone,
     Unanswered,
 )
-from zkgroup.zookeeper.acls import PackedAcls
+from zkgroup.zookeeper.acls import CreationAcls
 from zkgroup.zookeeper.settings import Address, ClientSettings
 from zkgroup.zookeeper.wire import (
     FRAME_OVERHEAD,
@@ -35,6 +37,7 @@ from zkgroup.zookeeper.wire import (
     ChrootPaths,
     EventType,
     Op,
+    decode_acl,
     decode_multi,
     decode_names,
     decode_stat,
@@ -181,6 +184,12 @@ def lost(sent: bool) -> Outcome:
     if sent:
         return Unanswered("the connection was lost before the reply")
     return NotSent("the connection was lost before the request was sent")
+
+
+def too_big(size: int, settings: ClientSettings) -> NotSent:
+    """The outcome of a request that the server would refuse by closing the connection."""
+    limit = settings.max_request_bytes
+    return NotSent(f"the request has {size:,} bytes, the limit is {limit:,}", too_big=True)
 
 
 class RefusedHere(Call):
@@ -342,17 +351,67 @@ class SyncCall(Call):
         self.settle(SyncDone())
 
 
-class MultiCall(Call):
-    __slots__ = ("_body", "_operations", "_paths")
+class AclLearning:
+    """Reads the ACLs that new znodes get, before they are created. The wire is blocked meanwhile."""
 
     def __init__(
-        self, request: Multi, paths: ChrootPaths, acls: PackedAcls, on_outcome: Callable[[Outcome], None]
+        self, call: Call, wire: Wire, acls: CreationAcls, unknown: Sequence[str], then: Callable[[], None]
+    ) -> None:
+        """`call` is settled if the connection is lost; else `then` is called."""
+        self._call = call
+        self._acls = acls
+        self._left = len(unknown)
+        self._then = then
+        wire.block(True)
+        for path in unknown:
+            wire.send(Op.GET_ACL, encode_path(wire.paths.raw(path)), _Learnt(self, path))
+
+    def take(self, path: str, number: int, acl: Sequence[AclEntry] | None) -> None:
+        """Takes one reply; `number` is that of an error, or 0."""
+        if number == NO_NODE:
+            self._acls.forget(path)
+        else:
+            self._acls.learn(path, acl)
+        self._left -= 1
+        if not self._left:
+            self._then()
+
+    def lost(self) -> None:
+        """Takes the end of the connection: nothing was created."""
+        self._call.settle(lost(False))
+
+
+class _Learnt:
+    """Receives the ACL of one znode."""
+
+    __slots__ = ("_learning", "_path")
+
+    def __init__(self, learning: AclLearning, path: str) -> None:
+        self._learning = learning
+        self._path = path
+
+    def done(self, buffer: bytes, offset: int, zxid: int) -> None:
+        self._learning.take(self._path, 0, decode_acl(buffer, offset).acl)
+
+    def refused(self, number: int) -> None:
+        self._learning.take(self._path, number, None)
+
+    def lost(self, sent: bool) -> None:
+        self._learning.lost()
+
+
+class MultiCall(Call):
+    __slots__ = ("_acls", "_body", "_operations", "_paths")
+
+    def __init__(
+        self, request: Multi, paths: ChrootPaths, acls: CreationAcls, on_outcome: Callable[[Outcome], None]
     ) -> None:
         """Raises `ValueError` for a path that is none."""
         operations = request.operations
         super().__init__(operations[0].path if operations else "/", on_outcome)
         self._operations = operations
         self._paths = paths
+        self._acls = acls
         self._body = encode_multi(operations, paths, acls.at)
 
     @property
@@ -362,6 +421,18 @@ class MultiCall(Call):
     def _send(self) -> None:
         if not self._operations:
             self.settle(MultiDone((), None))
+            return
+        unknown = self._acls.unknown(each.path for each in self._operations if type(each) is Create)
+        if unknown:
+            AclLearning(self, self._wire, self._acls, unknown, self._send_learnt)
+        else:
+            self._wire.send(Op.MULTI, self._body, self)
+
+    def _send_learnt(self) -> None:
+        self._wire.block(False)
+        self._body = encode_multi(self._operations, self._paths, self._acls.at)
+        if self.size > self._wire.settings.max_request_bytes:
+            self.settle(too_big(self.size, self._wire.settings))
         else:
             self._wire.send(Op.MULTI, self._body, self)
 

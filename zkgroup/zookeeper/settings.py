@@ -221,11 +221,12 @@ class ClientSettings:
                 raise ConfigError(f"setting {name}: expected a whole number above 0, found {value!r}")
         if not self.acl:
             raise ConfigError("setting acl: expected at least one entry, found none")
-        if any(entry.scheme == "auth" for entry in self.acl) and not self._is_authenticated:
+        if any(entry.scheme == "auth" for entry in self.acl) and not self.is_authenticated:
             raise ConfigError(f"setting acl: {NO_CREDENTIALS}")
 
     @property
-    def _is_authenticated(self) -> bool:
+    def is_authenticated(self) -> bool:
+        """Whether servers know who this client is: by `auth`, or by a certificate."""
         return self.auth is not None or (self.tls is not None and self.tls.cert_file is not None)
 
 

@@ -33,7 +33,7 @@ from zkgroup.wire.messages import encode_request
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotConfig
-from zkgroup.zookeeper.acls import PackedAcls
+from zkgroup.zookeeper.acls import CreationAcls
 from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import OPEN_ACL
 from zkgroup.zookeeper.wire import ChrootPaths, decode_multi, encode_multi
@@ -60,7 +60,7 @@ class PackedStore:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._paths, self._acls = ChrootPaths(""), PackedAcls(OPEN_ACL)
+        self._paths, self._acls = ChrootPaths(""), CreationAcls(OPEN_ACL)
         self.is_packed = False
 
     def __getattr__(self, name: str) -> Any:

@@ -20,7 +20,7 @@ from tests.worlds.coordinated_groups import CoordinatedGroups
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup import Admin, AsyncAdmin, TopicPartition
-from zkgroup.admin import ChangeResult, GroupChange, PlanRequest
+from zkgroup.admin import ChangeResult, GroupChange, GroupRights, PlanRequest
 from zkgroup.admin.change import AdminChange
 from zkgroup.admin.offsets.planning import Absolute
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, PartlyDoneError, RefusedError
@@ -231,6 +231,10 @@ CHANGES: dict[str, tuple[Given, Call]] = {
     "cancel_plan": (_started, lambda admin, **how: admin.cancel_plan(admin.list_plans().rows[0].plan, **how)),
     "resign_controller": (_nothing, lambda admin, **how: admin.resign_controller(**how)),
     "remove_persistent_znodes": (_restored, lambda admin, **how: admin.remove_persistent_znodes(**how)),
+    "set_group_rights": (
+        _nothing,
+        lambda admin, **how: admin.set_group_rights("idle", GroupRights(watchers=("world:anyone",)), **how),
+    ),
     "secure_znodes": (_nothing, lambda admin, **how: admin.secure_znodes(**how)),
     "open_znodes": (_closed, lambda admin, **how: admin.open_znodes(**how)),
     "undo": (_recorded, lambda admin, **how: admin.undo(**how)),
@@ -252,6 +256,7 @@ UNDOABLE = {
     "start_plan",
     "pause_plan",
     "remove_persistent_znodes",
+    "set_group_rights",
     "secure_znodes",
     "open_znodes",
     "undo",

@@ -61,6 +61,8 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "zookeeper create-chroot",
         "zookeeper secure",
         "zookeeper open",
+        "acl zookeeper plan",
+        "acl zookeeper apply",
         "consume",
         "produce",
         "group list",

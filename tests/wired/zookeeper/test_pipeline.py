@@ -12,6 +12,7 @@ from tests.worlds.scripted_server import STAT
 from zkgroup.model.requests import (
     AclEntry,
     Code,
+    Create,
     CreateMissingDone,
     Exists,
     ExistsDone,
@@ -34,7 +35,7 @@ from zkgroup.model.requests import (
     ZnodeStat,
 )
 from zkgroup.zookeeper import ClientSettings
-from zkgroup.zookeeper.acls import PackedAcls
+from zkgroup.zookeeper.acls import KNOWN_S, CreationAcls
 from zkgroup.zookeeper.bulk_requests import CreateMissingCall, ListManyCall, ReadAclsCall, ReadManyCall
 from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.requests import Call, ExistsCall, ListCall, MultiCall, ReadCall, RefusedHere, SyncCall
@@ -42,7 +43,7 @@ from zkgroup.zookeeper.settings import OPEN_ACL
 from zkgroup.zookeeper.sockets import SharedSocket
 from zkgroup.zookeeper.wire import ChrootPaths, Op
 
-ACLS = PackedAcls(OPEN_ACL)
+ACLS = CreationAcls(OPEN_ACL)
 PATHS = ChrootPaths("")
 HELLO = struct.pack("!iiiqi", 36, 0, 4000, 7, 16) + bytes(16)
 
@@ -336,6 +337,67 @@ def test_acls_are_read_one_by_one_without_knowing_the_server(world: ConnectedExc
     world.answer(third, error=-101)
     acl = ZnodeAcl((AclEntry(31, "world", "anyone"),), ZnodeStat(*range(1, 12)))
     assert world.outcomes == [ReadAclsDone((acl, Code.NO_AUTH, None))]
+
+
+OPEN_ENTRY = struct.pack("!iii", 1, 31, 5) + b"world" + struct.pack("!i", 6) + b"anyone"
+CLOSED_ENTRY = struct.pack("!iii", 1, 31, 4) + b"sasl" + struct.pack("!i", 3) + b"ada"
+
+
+def test_a_client_with_credentials_learns_the_acl_of_a_group(world: ConnectedExchange) -> None:
+    """Two packets before the first create, then none for a minute; later requests wait meanwhile."""
+    now = [0.0]
+    acls = CreationAcls(OPEN_ACL, lambda: now[0])
+
+    def create(path: str) -> MultiCall:
+        return MultiCall(Multi((Create(path, b""),)), PATHS, acls, world.outcomes.append)
+
+    offset = "/consumers/g/offsets/t"
+    world.submit(create(offset), world.sync())
+    (first, op, body), (second, *_) = world.asked()
+    assert (op, body[4:]) == (Op.GET_ACL, b"/consumers/g/offsets")
+    world.answer(first, error=-101)
+    assert world.asked() == []
+    world.answer(second, CLOSED_ENTRY + STAT)
+    (multi, op, body), (sync, last, _) = world.asked()
+    assert (op, last, CLOSED_ENTRY in body) == (Op.MULTI, Op.SYNC, True)
+
+    world.submit(create("/consumers/g/ids/m"), create("/elsewhere"))
+    (inside, op, body), (outside, _, other) = world.asked()
+    assert (op, CLOSED_ENTRY in body, OPEN_ENTRY in other) == (Op.MULTI, True, True)
+    for done in (multi, sync, inside, outside):
+        world.answer(done, error=-4)
+    now[0] = KNOWN_S
+    world.submit(create("/consumers/g/ids/m"))
+    ((xid, op, _),) = world.asked()
+    assert op == Op.GET_ACL
+    world.answer(xid, error=-102)
+    ((_, op, body),) = world.asked()
+    assert (op, OPEN_ENTRY in body) == (Op.MULTI, True)
+
+
+def test_a_client_without_credentials_learns_nothing(world: ConnectedExchange) -> None:
+    """It can be no member of a closed group: a join costs no packet more."""
+    request = Multi((Create("/consumers/g/ids/m", b""),))
+    world.submit(MultiCall(request, PATHS, ACLS, world.outcomes.append))
+    ((_, op, _),) = world.asked()
+    assert op == Op.MULTI
+
+
+def test_a_break_while_learning_creates_nothing(world: ConnectedExchange) -> None:
+    """Nor does a transaction that is too big with the ACL of the group."""
+    acls = CreationAcls(OPEN_ACL, lambda: 0.0)
+    request = Multi((Create("/consumers/g/ids/m", b""),))
+    world.pipeline.settings = ClientSettings(max_request_bytes=10)
+    world.submit(MultiCall(request, PATHS, acls, world.outcomes.append))
+    ((xid, *_),) = world.asked()
+    world.answer(xid, CLOSED_ENTRY + STAT)
+    world.submit(MultiCall(request, PATHS, CreationAcls(OPEN_ACL, lambda: 0.0), world.outcomes.append))
+    world.asked()
+    world.pipeline.detach()
+    too_big, lost = world.outcomes
+    assert isinstance(too_big, NotSent)
+    assert too_big.too_big
+    assert lost == NotSent("the connection was lost before the request was sent")
 
 
 def test_a_bulk_read_that_is_refused_as_a_whole_is_an_error(world: ConnectedExchange) -> None:

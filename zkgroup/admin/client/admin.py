@@ -147,6 +147,7 @@ class AsyncAdmin:
     preview_group = _OffLoop(Admin.preview_group)
     nudge_group = _OffLoop(Admin.nudge_group)
     delete_group = _OffLoop(Admin.delete_group)
+    set_group_rights = _OffLoop(Admin.set_group_rights)
     list_offsets = _OffLoop(Admin.list_offsets)
     set_offsets = _OffLoop(Admin.set_offsets)
     reset_offsets = _OffLoop(Admin.reset_offsets)

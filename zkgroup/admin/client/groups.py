@@ -11,6 +11,12 @@ from zkgroup.admin.change import ChangeResult, apply_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
 from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_group_change
 from zkgroup.admin.coordinator import CoordinatorDescription, describe_coordinator, live_reader
+from zkgroup.admin.group_access import (
+    GroupAccessPlan,
+    GroupRights,
+    group_access_change,
+    plan_group_access,
+)
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
 from zkgroup.admin.offsets import changes as offset_changes
 from zkgroup.admin.offsets.planning import LogPositions, OffsetPlan, Target
@@ -112,6 +118,27 @@ class GroupMethods(AdminBase):
         """
         plan = group_changes.plan_deletion(self._ensemble, group)
         return self._run(group_changes.delete_group_change(self._ensemble, plan), dry_run)
+
+    def set_group_rights(
+        self, group: str, rights: GroupRights | None = None, *, dry_run: bool = False
+    ) -> ChangeResult[GroupAccessPlan, int, None]:
+        """Sets who may join a group of ZooKeeper consumers, read its offsets, or watch it.
+
+        The plan has the present rights, and the JVM members that make it impossible to close the group.
+
+        Args:
+            rights: replace the former ones. None: znodes with another ACL than the group get that of the
+                group.
+
+        Raises:
+            ConfigError: the connection has no credentials, or an identity is none that a server knows.
+            NotFoundError: the group does not exist.
+            AccessDeniedError: the ACL of the group is hidden from this user.
+            RefusedError: the group has members that log in to no server, as those of Kafka 0.8.2.2.
+            PartlyDoneError: some ACLs may not be changed by this user.
+        """
+        plan = plan_group_access(self._ensemble, group, rights)
+        return self._run(group_access_change(self._ensemble, plan), dry_run)
 
     def list_offsets(
         self, group: str, log_ends: reads.LogEndReader | None = None

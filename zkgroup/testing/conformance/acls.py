@@ -131,6 +131,28 @@ def check_kafkas_paths_get_kafkas_acls(target: AclTarget) -> None:
     assert (refused[0], isinstance(refused[1], Znode)) == (Code.NO_AUTH, True)
 
 
+def check_what_is_in_a_group_gets_the_groups_acl(target: AclTarget) -> None:
+    """Of a client with credentials, whatever its own setting; an offset gets that of `offsets`."""
+    owner, stranger = target.connect_as(OWNER, *CREATOR_ALL_ACL), target.connect_as(None)
+    mine, reader = AclEntry(31, "digest", OWNER_ID), AclEntry(1, "digest", "reader:x")
+    owner.make("/consumers", "/consumers/g", "/consumers/g/ids", "/consumers/g/offsets")
+    everyone = AclEntry(31, "world", "anyone")
+    of_group, of_offsets = (mine, AclEntry(5, "world", "anyone")), (mine, reader)
+    changes = (AclChange("/consumers/g", of_group), AclChange("/consumers/g/offsets", of_offsets))
+    owner.ask(SetAcls((*changes, AclChange("/consumers/g/ids", (everyone,)))), SetAclsDone)
+    member = target.connect_as(OWNER)
+    member.write(Create("/consumers/g/ids/m", b"", ephemeral=True), Create("/consumers/g/owners", None))
+    member.make("/consumers/g/offsets/t", "/consumers/g/offsets/t/0")
+    member.write(Create("/consumers/g/owners/t", None))
+    stranger.write(Create("/consumers/g/views", None))
+
+    found = {path: _acl(owner, f"/consumers/g/{path}")[0] for path in ("ids/m", "owners", "owners/t")}
+    assert found == dict.fromkeys(found, of_group)
+    for path in ("offsets/t", "offsets/t/0"):
+        assert _acl(owner, f"/consumers/g/{path}")[0] == of_offsets
+    assert _acl(owner, "/consumers/g/views")[0] == (everyone,)
+
+
 def check_addresses_are_compared_by_their_leading_bits(target: AclTarget) -> None:
     """The clients of a check are on this machine, at 127.0.0.1; `auth` does not include an address."""
     owner, other = target.connect_as(OWNER, ALL), target.connect()

@@ -18,6 +18,7 @@ from typing import Final
 
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import AclEntry, Check, Code, Create, Delete, MultiRefused, Operation, SetData
+from zkgroup.znodes.access import models_of
 from zkgroup.zookeeper.acls import acl_at
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
 
@@ -415,10 +416,7 @@ class _Preparation:
         path = operation.path
         if not path.startswith("/") or (path.endswith("/") and not operation.sequential):
             raise _RefusedError(Code.BAD_ARGUMENTS)
-        try:
-            acl = self._asker.created_at(path)
-        except InvalidAclError:
-            raise _RefusedError(Code.INVALID_ACL) from None
+        acl = self._acl_of_new(path)
         parent = self._allowed(parent_of(path), CREATE)
         if operation.sequential:
             path = f"{path}{parent.creates:010d}"
@@ -433,6 +431,18 @@ class _Preparation:
         parent.creates += 1
         parent.children += 1
         return CreatedNode(path, operation.data, owner, acl)
+
+    def _acl_of_new(self, path: str) -> Entries | None:
+        """A client with credentials creates with the ACL of the group (`zkgroup.zookeeper.acls`)."""
+        if len(self._asker.identities) > 1:
+            for model in models_of(path):
+                outlook = self._find(model)
+                if outlook is not None:
+                    return outlook.acl
+        try:
+            return self._asker.created_at(path)
+        except InvalidAclError:
+            raise _RefusedError(Code.INVALID_ACL) from None
 
     def _delete(self, operation: Delete) -> Deleted:
         if operation.path == "/":
