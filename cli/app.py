@@ -63,6 +63,9 @@ class Shared:
     zk_sasl_file: str | None = None
     zk_acl: str | None = None
     connect_timeout: int | None = None
+    command_config: str | None = None
+    """Of the commands that ask brokers, and the next one."""
+    bootstrap_server: str | None = None
     format: str | None = None
     verbose: int = 0
 
@@ -91,7 +94,8 @@ def output() -> Output:
     return shared().output()
 
 
-def _store(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+def store(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keeps the value of an option in `Shared`, where all that is given to a command can be read."""
     name = parameter.name
     assert name is not None
     if name == "verbose":
@@ -103,7 +107,7 @@ def _store(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
 
 
 def _option(*names: str, **attributes: Any) -> click.Option:
-    return SharedOption(list(names), expose_value=False, callback=_store, is_eager=True, **attributes)
+    return SharedOption(list(names), expose_value=False, callback=store, is_eager=True, **attributes)
 
 
 def show_logs(verbose: int) -> None:

@@ -22,6 +22,7 @@ from .render import echo_err
 
 if TYPE_CHECKING:
     from zkgroup.groups.ensemble import Ensemble
+    from zkgroup.security.client import BrokerAccess
     from zkgroup.zookeeper import ClientSettings
 
 ENVIRONMENT = "ZKGROUP_ZOOKEEPER"
@@ -222,6 +223,38 @@ def _sasl_options(path: Path) -> dict[str, str]:
     return options
 
 
+def broker_access() -> BrokerAccess:
+    """How the running command reaches brokers: `--command-config` and `--bootstrap-server`.
+
+    Raises ConfigError that names the file, or the address that cannot be.
+    """
+    from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess, ClientSecurity
+
+    options = shared()
+    if options.command_config is None and options.bootstrap_server is None:
+        return PLAIN_ACCESS
+    security, named_by, addresses = None, "--bootstrap-server", options.bootstrap_server
+    if options.command_config is not None:
+        from zkgroup.security.properties import read_properties
+
+        path = Path(options.command_config)
+        properties = read_properties(path)
+        try:
+            security = ClientSecurity.of(properties)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        if addresses is None:
+            named_by, addresses = f"{path}: bootstrap.servers", properties.get("bootstrap.servers")
+    return BrokerAccess(security=security, bootstrap=_hosts(addresses, named_by) if addresses else ())
+
+
+def _hosts(addresses: str, named_by: str) -> tuple[tuple[str, int], ...]:
+    from zkgroup.clients.kafka_python import DEFAULT_PORT
+    from zkgroup.zookeeper.settings import parse_hosts
+
+    return parse_hosts(addresses, DEFAULT_PORT, named_by)
+
+
 @contextmanager
 def connecting(*, says_waiting: bool = True) -> Iterator[Callable[[], None]]:
     """Surrounds the first connection of a command, quietly; what it yields is called once there is one.
@@ -281,7 +314,7 @@ def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Itera
     from zkgroup.zookeeper.client import SystemClock
     from zkgroup.zookeeper.settings import Address
 
-    where = target(shared())
+    where, access = target(shared()), broker_access()
     address = Address.parse(where.zookeeper).servers if above_chroot else where.zookeeper
     timeout_ms = int(where.timeout_s * 1000)
     client = ZooKeeperClient(
@@ -293,6 +326,6 @@ def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Itera
             client.wait_connected(where.timeout_s)
             connected()
             blocking = Blocking(client, timeout_s=where.timeout_s)
-            yield Ensemble(zk=blocking, clock=SystemClock())
+            yield Ensemble(zk=blocking, clock=SystemClock(), access=access)
         finally:
             client.close()

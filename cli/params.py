@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from zkgroup.errors import ConfigError
 
+from .app import store
 from .param_types import DURATION, TOPIC_AND_PARTITIONS, name_value, nearest
 from .units import is_whole, parse_duration_ms
 
@@ -96,6 +97,26 @@ def source_option(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Where the records are, for log ends and lag: files:DIR, kafka or brokers (those registered), "
         "kafka:HOST:PORT[,...] or none.",
     )(function)
+
+
+def broker_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--command-config` and `--bootstrap-server` of commands that ask brokers; `connected` reads them."""
+    for name, metavar, text in (
+        (
+            "--bootstrap-server",
+            "HOST:PORT[,...]",
+            "Ask these for the addresses of all brokers; else bootstrap.servers of the file, else ZooKeeper.",
+        ),
+        (
+            "--command-config",
+            "FILE",
+            "Kafka's client settings for connections to brokers: protocol, certificates, user.",
+        ),
+    ):
+        function = click.option(name, metavar=metavar, help=text, expose_value=False, callback=store)(
+            function
+        )
+    return function
 
 
 def confirm_options(function: Callable[..., Any]) -> Callable[..., Any]:

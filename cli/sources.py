@@ -12,11 +12,18 @@ from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.admin.coordinator import live_reader
 from zkgroup.admin.offsets.planning import UNKNOWN, LogPositions
 from zkgroup.admin.offsets.positions import bootstrap_positions, registered_positions
-from zkgroup.errors import ConfigError, CorruptZnodeError, SourceError, ZkGroupError
+from zkgroup.errors import (
+    BrokerAuthenticationError,
+    ConfigError,
+    CorruptZnodeError,
+    SourceError,
+    ZkGroupError,
+)
 from zkgroup.groups.membership import LiveReader
 from zkgroup.groups.reads import LogEndReader
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
+from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
 
 from .app import output
 from .render import echo_err
@@ -34,8 +41,11 @@ NOTES = 5
 """Reasons why log ends are not known that are printed."""
 
 
-def open_source(spec: str) -> RecordSource | None:
-    """The source that a spec names; None for `none`. Raises UsageError, ConfigError."""
+def open_source(spec: str, access: BrokerAccess = PLAIN_ACCESS) -> RecordSource | None:
+    """The source that a spec names; None for `none`. Raises UsageError, ConfigError.
+
+    `access`: how it reaches brokers; the addresses of a spec come first.
+    """
     kind, _, rest = spec.partition(":")
     if kind == "files" and rest:
         from zkgroup.sources.files import FileSource
@@ -44,11 +54,11 @@ def open_source(spec: str) -> RecordSource | None:
     if spec == "kafka" or (kind == "kafka" and rest):
         from zkgroup.sources.kafka import KafkaSource
 
-        return KafkaSource(rest or None)
+        return KafkaSource(rest or access.bootstrap_servers, security=access.security)
     if spec == "brokers":
         from zkgroup.sources.kafka import BrokerSource
 
-        return BrokerSource()
+        return BrokerSource(access.bootstrap_servers, security=access.security)
     if spec == "none":
         return None
     raise click.UsageError(f"--source {spec!r}: expected {KINDS}")
@@ -84,7 +94,7 @@ def log_positions(spec: str, ensemble: Ensemble) -> Iterator[LogPositions | None
         yield registered_positions(ensemble)
     elif kind == "kafka" and rest:
         yield bootstrap_positions(ensemble, rest)
-    elif (source := open_source(spec)) is None:
+    elif (source := open_source(spec, ensemble.access)) is None:
         yield None
     else:
         try:
@@ -136,7 +146,7 @@ def _noted(positions: LogPositions) -> LogEndReader:
         found: Mapping[TopicPartition, int | str]
         try:
             found = positions.latest(partitions)
-        except ConfigError:
+        except (ConfigError, BrokerAuthenticationError):
             raise
         except ZkGroupError as error:
             found = dict.fromkeys(partitions, str(error))

@@ -8,7 +8,8 @@ connection code.
 | --- | --- |
 | `zkgroup`, `zkgroup.admin`, `zkgroup.broker`, `zkgroup.sources`, `zkgroup.zookeeper` | their `__all__` |
 | `zkgroup.errors`, `zkgroup.history`, `zkgroup.metrics`, `zkgroup.model` | their `__all__` |
-| `zkgroup.placement`, `zkgroup.testing`, `zkgroup.testing.conformance` | their `__all__` |
+| `zkgroup.placement`, `zkgroup.security` | their `__all__` |
+| `zkgroup.testing`, `zkgroup.testing.conformance` | their `__all__` |
 | `zkgroup.zookeeper.embedded` | `EmbeddedZooKeeper` |
 | `zkgroup.audit.spark.sources` | `register` |
 """

@@ -232,6 +232,10 @@ class BrokerAuthenticationError(ZkGroupError):
         self.mechanism = mechanism
 
 
+class AuthorizationError(ZkGroupError):
+    """A broker does not allow the user to do this."""
+
+
 class AccessDeniedError(ZkGroupError):
     """The ACL of a znode forbids the request."""
 

@@ -22,7 +22,7 @@ from ..cluster import BROKER, broker_note
 from ..confirm import print_result, run_change
 from ..context import add_connect_timeout, client_settings, connected, connecting, target
 from ..param_types import Parsed
-from ..params import Consent, confirm_options, set_option
+from ..params import Consent, broker_options, confirm_options, set_option
 from ..render import Output, echo_err
 from ..schema import INTEGER, Document, KeyColumn, NamedKeys, Shape, given, nullable
 from ..serving import StopSignals, keep_freed_memory, rare_collections
@@ -84,6 +84,7 @@ def list_() -> None:
 
 @broker.command()
 @click.argument("broker", metavar="ID", type=click.IntRange(0))
+@broker_options
 def describe(broker: int) -> None:
     """Show the registration of broker ID, and what it hosts.
 
@@ -97,14 +98,15 @@ def describe(broker: int) -> None:
     out = output()
     with connected() as ensemble:
         as_of, one = admin.describe_broker(ensemble, broker)
-        known = admin.readable(admin.registrations(ensemble))
+        known, access = admin.readable(admin.registrations(ensemble)), ensemble.access
     from ..replica_documents import BROKER_DOCUMENT, HOSTED_LOG, DescribedBroker, HostedLog
 
     logs = failed = None
     if one.summary.role == "data":
+        from zkgroup.clients.leaders import find_brokers
         from zkgroup.clients.log_ends import failed_replicas, read_log_ends
 
-        ends = read_log_ends(known, [(tp, broker) for tp in one.hosted])
+        ends = read_log_ends(find_brokers(known, access), [(tp, broker) for tp in one.hosted])
         logs = [HostedLog(tp, ends[tp, broker]) for tp in one.hosted]
         failed = failed_replicas(ends) if one.summary.kind == "zkgroup" else None
     if not BROKER_DOCUMENT.print(out, as_of, DescribedBroker(one, logs, failed)):

@@ -16,10 +16,10 @@ from zkgroup.errors import ConfigError, MemberClosedError
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
 from ..app import command, output, shared
-from ..context import add_connect_timeout, client_settings, connecting, target
+from ..context import add_connect_timeout, broker_access, client_settings, connecting, target
 from ..groups import threads_text
 from ..param_types import DURATION, TOPIC_AND_COUNT
-from ..params import complete_topics, group_argument, set_option
+from ..params import broker_options, complete_topics, group_argument, set_option
 from ..render import echo_err
 from ..serving import StopSignals
 
@@ -87,6 +87,7 @@ END_CHECK_S = 0.2
 )
 @set_option("settings", "Any setting of a member", aliases=["--setting"])
 @click.option("--dry-run", is_flag=True, help="Check everything, join nothing.")
+@broker_options
 def consume(
     group: str,
     topics: Sequence[tuple[str, int]],
@@ -131,7 +132,7 @@ def consume(
     printer = (
         EventPrinter(out, name) if output_format is None else RecordPrinter(name, raw=output_format == "raw")
     )
-    records = open_source(source)
+    records = open_source(source, broker_access())
     options: dict[str, Any] = {
         "group": group,
         "topics": wanted,

@@ -22,7 +22,7 @@ from ..app import group as make_group
 from ..app import output
 from ..confirm import print_result, run_change
 from ..context import connected
-from ..params import Consent, confirm_options, group_argument
+from ..params import Consent, broker_options, confirm_options, group_argument
 from ..render import Cell, Output, short_name
 from ..schema import COUNT, INTEGER, Document, KeyColumn, Shape, given, nullable
 
@@ -166,6 +166,7 @@ _LEADER = Shape(
 
 @coordinator.command()
 @click.argument("group", required=False)
+@broker_options
 def describe(group: str | None) -> None:
     """Show slots and leaders, groups, members and timers.
 

@@ -19,7 +19,7 @@ from ..app import group as make_group
 from ..confirm import print_result, run_change
 from ..context import connected
 from ..param_types import TOPIC_AND_COUNT
-from ..params import Consent, confirm_options, group_argument, source_option, wait_options
+from ..params import Consent, broker_options, confirm_options, group_argument, source_option, wait_options
 from ..render import echo_err
 from ..sources import asking, log_ends
 from ..units import is_whole
@@ -36,6 +36,7 @@ group = make_group(
 
 @group.command("list")
 @source_option
+@broker_options
 def list_(source: str | None) -> None:
     """List every group with its state.
 
@@ -59,6 +60,7 @@ def list_(source: str | None) -> None:
 @group.command()
 @group_argument(many=True)
 @source_option
+@broker_options
 def describe(groups: tuple[str, ...], source: str | None) -> None:
     """Show members, partitions, owners, offsets and lag of GROUP.
 
@@ -89,6 +91,7 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
 @group.command()
 @group_argument()
 @wait_options("the group has converged")
+@broker_options
 def verify(group: str, wait_s: float | None) -> None:
     """Check that every partition has the owner that was assigned.
 
@@ -175,6 +178,7 @@ def nudge(group: str, consent: Consent) -> None:
 @group.command()
 @group_argument()
 @confirm_options
+@broker_options
 def delete(group: str, consent: Consent) -> None:
     """Delete GROUP with its offsets. Refused while it has members.
 

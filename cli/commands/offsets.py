@@ -39,6 +39,7 @@ from ..param_types import PARTITION_OFFSET, TEXT_FILE, TOPIC_AND_PARTITIONS, nam
 from ..params import (
     Consent,
     allow_missing_option,
+    broker_options,
     confirm_options,
     force_option,
     group_argument,
@@ -84,6 +85,7 @@ def _write_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @offsets.command()
 @group_argument()
 @source_option
+@broker_options
 def show(group: str, source: str | None) -> None:
     """Show the committed offsets of GROUP, with its lag.
 
@@ -228,6 +230,7 @@ def set_(
 @topics_option("Only these; may be repeated.")
 @source_option
 @_write_options
+@broker_options
 def reset(
     group: str,
     topics: Sequence[tuple[str, tuple[int, ...]]],

@@ -13,25 +13,28 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Literal, cast
 import click
 
 from zkgroup.errors import (
+    AuthorizationError,
     ConfigError,
     NotFoundError,
     PartlyDoneError,
     RecordsNotAppendedError,
     RefusedError,
     SourceError,
+    ZkGroupError,
 )
 from zkgroup.model.text import counted
 
 from ..app import command, output
 from ..context import connected
 from ..param_types import SOME_TIME
-from ..params import complete_topics
+from ..params import broker_options, complete_topics
 from ..render import Output, echo_err
 from ..schema import Document, KeyColumn, Shape, given, word
 
 if TYPE_CHECKING:
     from zkgroup.admin.cluster.brokers import ClusterReader
     from zkgroup.clients.producer import DeliveryReport, RecordProducer
+    from zkgroup.security.client import BrokerAccess
 
     from ..record_input import ParseLine
 
@@ -83,6 +86,7 @@ SHOW_S = 0.5
     help="Records that wait longer for their acknowledgement are given up, and the command ends.",
 )
 @click.option("--dry-run", is_flag=True, help="Check topic, partition and brokers; append nothing.")
+@broker_options
 def produce(
     topic: str,
     file: IO[bytes],
@@ -115,7 +119,7 @@ def produce(
         from ..record_input import json_record, raw_record
 
         cluster = ClusterReader(ensemble)
-        _check(cluster, topic, partition)
+        _check(cluster, topic, partition, ensemble.access)
         if dry_run:
             echo_err(f"would append records of {_name(file)} to {topic}")
             return
@@ -124,7 +128,7 @@ def produce(
         parse = (json_record if input_format == "json" else raw_record)(partition, key)
         error: Exception | None = None
         with _progress(summary) as show:
-            producer = RecordProducer(cluster, topic, summary.delivered, settings)
+            producer = RecordProducer(cluster, topic, summary.delivered, settings, ensemble.access)
             try:
                 error = _append(producer, file, parse, summary, show)
             except KeyboardInterrupt:
@@ -147,7 +151,7 @@ def _append(
     parse: ParseLine,
     summary: Summary,
     show: Callable[[], None],
-) -> ConfigError | RecordsNotAppendedError | SourceError | None:
+) -> ZkGroupError | None:
     """The error before the last line, if any. Records before an invalid line are sent to their end."""
     from ..record_input import LineSplitter, chunks_of
 
@@ -182,7 +186,7 @@ def _append(
         except OSError as error:
             bad_line = ConfigError(f"{lines.place}: cannot be read: {error.strerror}")
         producer.flush()
-    except (RecordsNotAppendedError, SourceError) as error:
+    except (AuthorizationError, RecordsNotAppendedError, SourceError) as error:
         return error
     return bad_line
 
@@ -198,7 +202,7 @@ def _verdict(error: Exception, summary: Summary) -> Exception:
     return error
 
 
-def _check(cluster: ClusterReader, topic: str, wanted: int | None) -> None:
+def _check(cluster: ClusterReader, topic: str, wanted: int | None, access: BrokerAccess) -> None:
     """Raises NotFoundError, ConfigError, RefusedError where records cannot go there."""
     from zkgroup.clients.kafka_python import addresses_of, load
 
@@ -211,12 +215,16 @@ def _check(cluster: ClusterReader, topic: str, wanted: int | None) -> None:
     if wanted is not None and wanted not in known:
         span = f"{known[0]} to {known[-1]}" if len(known) > 1 else str(known[0])
         raise ConfigError(f"--partition {wanted}: expected one of topic {topic}, which has {span}")
-    if not addresses_of(cluster.brokers().values()):
+    if not addresses_of(cluster.brokers().values(), access):
         raise RefusedError(
-            "expected a broker that keeps records in /brokers/ids, found none; "
+            f"expected a broker that keeps records{_listening(access)} in /brokers/ids, found none; "
             "start one with `zkgroup broker run --id auto`"
         )
     load("zkgroup produce")
+
+
+def _listening(access: BrokerAccess) -> str:
+    return f" and listens by {access.security.protocol}" if access.security is not None else ""
 
 
 @contextmanager

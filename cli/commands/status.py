@@ -36,7 +36,7 @@ from ..app import command, fail_check, output, shared
 from ..confirm import print_result, run_change
 from ..context import SESSION_TIMEOUT_MS, connected, target
 from ..groups import GROUP_SUMMARY
-from ..params import Consent, confirm_options
+from ..params import Consent, broker_options, confirm_options
 from ..render import Output
 from ..schema import (
     BROKERS,
@@ -117,6 +117,7 @@ STATUS = Document(
 @click.option(
     "--exit-code", "checks", is_flag=True, help="Exit with 3 where `doctor --fail-on warning` does."
 )
+@broker_options
 def status(checks: bool) -> None:
     """Show brokers, controller, topics and groups on one screen.
 
@@ -141,6 +142,7 @@ def status(checks: bool) -> None:
 )
 @click.option("--fix", is_flag=True, help="Remove persistent znodes that belong to sessions.")
 @confirm_options
+@broker_options
 def doctor(fail_on: Severity | None, fix: bool, consent: Consent) -> None:
     """Find problems and name the command that fixes each.
 

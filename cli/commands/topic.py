@@ -35,6 +35,7 @@ from ..context import connected
 from ..param_types import REPLICA_LISTS
 from ..params import (
     Consent,
+    broker_options,
     compat_option,
     confirm_options,
     disable_racks_option,
@@ -161,6 +162,7 @@ def list_() -> None:
     "--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader."
 )
 @click.option("--replicas", is_flag=True, help="Ask brokers for log end and high watermark of each replica.")
+@broker_options
 def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool, replicas: bool) -> None:
     """Show partitions, replicas, leaders and overrides of topics.
 
@@ -172,6 +174,7 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
     with connected() as ensemble:
         as_of, whole, unreadable = admin.describe_topics(ensemble, topics)
         entries = registrations(ensemble)
+        access = ensemble.access
     live, described = by_role(entries).data, whole
     if under_replicated:
         described = admin.only(described, admin.is_under_replicated)
@@ -179,9 +182,10 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
         described = admin.only(described, lambda partition: admin.is_unavailable(partition, live))
     ends = None
     if replicas:
+        from zkgroup.clients.leaders import find_brokers
         from zkgroup.clients.log_ends import read_log_ends
 
-        ends = read_log_ends(readable(entries), _replicas(described))
+        ends = read_log_ends(find_brokers(readable(entries), access), _replicas(described))
     if ends is None:
         document = shown.TOPICS.json(as_of, topics=described)
     else:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 PAGES = {
     "api-zkgroup": ("zkgroup",),
-    "api-broker": ("zkgroup.broker", "zkgroup.sources"),
+    "api-broker": ("zkgroup.broker", "zkgroup.sources", "zkgroup.security"),
     "api-placement": ("zkgroup.model", "zkgroup.placement"),
     "api-history": ("zkgroup.history",),
     "api-zookeeper": ("zkgroup.zookeeper", "zkgroup.zookeeper.embedded"),

@@ -16,6 +16,7 @@ from zkgroup.admin.change import AdminChange, ChangePlan
 from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.admin.guards import clients_error, write
 from zkgroup.clients import coordinators
+from zkgroup.clients.leaders import find_brokers
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import ConflictError, NotFoundError, OutcomeUnknownError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
@@ -181,7 +182,7 @@ def delete_stored_group(ensemble: Ensemble, group: str) -> int:
 
 
 def _ask_coordinator(ensemble: Ensemble, group: str, leader: int) -> None:
-    broker = readable(registrations(ensemble)).get(leader)
+    broker = find_brokers(readable(registrations(ensemble)), ensemble.access).get(leader)
     if broker is None:
         raise ConflictError(f"{group_path(group)}: broker {leader} has just gone; run the command again")
     answer = coordinators.delete_group(broker, group, ASK_MS)

@@ -12,8 +12,9 @@ from typing import Final
 
 from zkgroup.admin.cluster.brokers import readable, registrations
 from zkgroup.clients import coordinators
+from zkgroup.clients.leaders import find_brokers
 from zkgroup.coordinator.group_ids import slot_of
-from zkgroup.errors import NotFoundError, ZkGroupError
+from zkgroup.errors import BrokerAuthenticationError, ConfigError, NotFoundError, ZkGroupError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.membership import (
@@ -158,11 +159,13 @@ def live_reader(
 
     def read(groups: Mapping[str, int]) -> Mapping[str, LiveGroup]:
         try:
-            registered = readable(registrations(ensemble))
+            addresses = find_brokers(readable(registrations(ensemble)), ensemble.access)
+        except (ConfigError, BrokerAuthenticationError):
+            raise
         except ZkGroupError as error:
             note(f"what coordinators report is not known: {error}")
             return {}
-        answers = coordinators.describe_groups(registered, groups, timeout_ms)
+        answers = coordinators.describe_groups(addresses, groups, timeout_ms)
         found = {group: _live(answer) for group, answer in answers.items() if not isinstance(answer, str)}
         missing = [(group, answer) for group, answer in answers.items() if isinstance(answer, str)]
         if missing:
@@ -221,7 +224,7 @@ def describe_coordinator(
     ensemble.zk.sync("/")
     count = _slot_count(ensemble)
     slots = read_slots(ensemble, range(count) if group is None else [slot_of(group, count)])
-    registered = readable(registrations(ensemble))
+    addresses = find_brokers(readable(registrations(ensemble)), ensemble.access)
     leaders = {
         number: slot.leader for number, slot in slots.items() if slot.is_led and slot.leader is not None
     }
@@ -229,7 +232,7 @@ def describe_coordinator(
     names = {group} if group is not None else _names(ensemble, slots)
     used: dict[int, coordinators.ReportedSlotUse] = {}
     if group is None:
-        for broker, answer in coordinators.list_groups(registered, set(leaders.values()), timeout_ms).items():
+        for broker, answer in coordinators.list_groups(addresses, set(leaders.values()), timeout_ms).items():
             if isinstance(answer, str):
                 unanswered.append(f"the groups of broker {broker} are not known: {answer}")
             else:
@@ -241,7 +244,7 @@ def describe_coordinator(
     asked = {
         name: leader for name in sorted(names) if (leader := leaders.get(slot_of(name, count))) is not None
     }
-    answers = coordinators.describe_groups(registered, asked, timeout_ms)
+    answers = coordinators.describe_groups(addresses, asked, timeout_ms)
     groups = [
         _group(name, slots[slot_of(name, count)], stored.get(name), answers.get(name))
         for name in sorted(names)

@@ -6,16 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
+from zkgroup.clients.addresses import Addresses, BrokerAddress
 from zkgroup.errors import WireError
 from zkgroup.wire.client import BrokerClient
-from zkgroup.wire.messages import Request, Response
+from zkgroup.wire.messages import ErrorCode, Request, Response, describe
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
-from zkgroup.znodes.brokers import BrokerRegistration
 
 TIMEOUT_MS: Final = 5_000
 NO_ANSWER: Final = "no answer in time"
-NEGOTIATES_FROM: Final = 3
-"""Lowest version of a Kafka broker's registration from which on it answers ApiVersions (0.10)."""
+
+NOT_AUTHORIZED: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 AnswerT = TypeVar("AnswerT")
@@ -25,9 +31,9 @@ KeyT = TypeVar("KeyT")
 class QueryClient:
     """Asks one broker in the highest version that both know."""
 
-    def __init__(self, broker: BrokerRegistration, client: BrokerClient) -> None:
+    def __init__(self, client: BrokerClient, *, negotiates: bool) -> None:
         self._client = client
-        self._negotiates = broker.is_zkgroup or broker.version >= NEGOTIATES_FROM
+        self._negotiates = negotiates
         self._versions: dict[int, int] | None = None
         """API key to the highest version that the broker serves."""
 
@@ -52,13 +58,13 @@ class QueryClient:
 
 
 async def query(
-    broker: BrokerRegistration, timeout_ms: int, question: Callable[[QueryClient], Awaitable[AnswerT]]
+    broker: BrokerAddress, timeout_ms: int, question: Callable[[QueryClient], Awaitable[AnswerT]]
 ) -> AnswerT | str:
-    """The answer, or why there is none, with the broker's address."""
-    assert broker.host is not None
-    client = QueryClient(
-        broker, BrokerClient(broker.host, broker.port, client_id="zkgroup", timeout_ms=timeout_ms)
+    """The answer, or why there is none, with the broker's address. Raises BrokerAuthenticationError."""
+    connection = BrokerClient(
+        broker.host, broker.port, client_id="zkgroup", timeout_ms=timeout_ms, security=broker.security
     )
+    client = QueryClient(connection, negotiates=broker.negotiates)
     try:
         return await question(client)
     except (OSError, EOFError, WireError) as error:
@@ -81,16 +87,19 @@ Question: TypeAlias = Callable[[QueryClient, Sequence[KeyT]], Awaitable[Mapping[
 
 
 def ask_each(
-    registered: Mapping[int, BrokerRegistration],
+    addresses: Addresses,
     brokers: Iterable[tuple[KeyT, int | str]],
     timeout_ms: int,
     question: Question[KeyT, AnswerT],
     name: str = "its broker",
 ) -> dict[KeyT, AnswerT | str]:
-    """The answers of brokers, each about its own things, or why there is none; raises nothing.
+    """The answers of brokers, each about its own things, or why there is none.
+
+    Raises BrokerAuthenticationError where a broker refuses the login, and ConfigError for files of its
+    certificates; nothing else.
 
     Args:
-        registered: the brokers, by id.
+        addresses: of the brokers, by id.
         brokers: each thing with the broker to be asked, or why none can be.
         timeout_ms: for each answer of a broker; after the first that is late it is not asked again.
         question: asks one broker. All brokers are asked at the same time.
@@ -98,16 +107,18 @@ def ask_each(
     """
     found: dict[KeyT, AnswerT | str] = {}
     own: dict[int, list[KeyT]] = {}
+    reached: dict[int, BrokerAddress] = {}
     for key, broker in brokers:
         if isinstance(broker, str):
             found[key] = broker
-        elif why := unreachable(registered.get(broker), name.format(broker)):
-            found[key] = why
+        elif isinstance(address := addresses.get(broker, "is not registered"), str):
+            found[key] = f"{name.format(broker)} {address}"
         else:
+            reached[broker] = address
             own.setdefault(broker, []).append(key)
 
     async def ask(broker: int, keys: Sequence[KeyT]) -> Mapping[KeyT, AnswerT | str]:
-        answer = await query(registered[broker], timeout_ms, lambda client: question(client, keys))
+        answer = await query(reached[broker], timeout_ms, lambda client: question(client, keys))
         return dict.fromkeys(keys, answer) if isinstance(answer, str) else answer
 
     for answer in at_once([ask(broker, keys) for broker, keys in own.items()]):
@@ -130,10 +141,7 @@ def first_answer(questions: Sequence[Awaitable[AnswerT | str]]) -> AnswerT | lis
     return asyncio.run(first())
 
 
-def unreachable(broker: BrokerRegistration | None, name: str = "its broker") -> str | None:
-    """Returns the reason why a broker cannot be asked; None where it can."""
-    if broker is None:
-        return f"{name} is not registered"
-    if broker.host is None or broker.port <= 0:
-        return f"{name} has no plain listener"
-    return None
+def refusal(error: int) -> str:
+    """The reason why there is no answer where a broker answers with an error code."""
+    answer = f"its broker answers {describe(error)}"
+    return f"not authorized: {answer}" if error in NOT_AUTHORIZED else answer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, ask_each
+from zkgroup.clients.addresses import Addresses, BrokerAddress
+from zkgroup.clients.broker_queries import TIMEOUT_MS, QueryClient, ask_each, refusal
 from zkgroup.wire.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -16,8 +17,7 @@ from zkgroup.wire.groups import (
     ListGroupsResponse,
     SlotUse,
 )
-from zkgroup.wire.messages import ErrorCode, describe
-from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.wire.messages import ErrorCode
 
 ReportedSlotUse: TypeAlias = SlotUse
 """The usage of a slot by its groups, as its leader reports it."""
@@ -28,16 +28,16 @@ GROUPS_AT_ONCE: Final = 200
 
 
 def describe_groups(
-    registered: Mapping[int, BrokerRegistration],
+    addresses: Addresses,
     coordinators: Mapping[str, int],
     timeout_ms: int = TIMEOUT_MS,
 ) -> dict[str, DescribedGroup | str]:
-    """Groups as their coordinators describe them, or why one does not; raises nothing.
+    """Groups as their coordinators describe them, or why one does not. Raises what `ask_each` raises.
 
     `coordinators`: group to the broker that leads its slot, as ZooKeeper has it. `timeout_ms`: for each
     answer of a broker; after the first that is late it is not asked again.
     """
-    return ask_each(registered, coordinators.items(), timeout_ms, _described)
+    return ask_each(addresses, coordinators.items(), timeout_ms, _described)
 
 
 async def _described(client: QueryClient, names: Sequence[str]) -> dict[str, DescribedGroup | str]:
@@ -48,7 +48,7 @@ async def _described(client: QueryClient, names: Sequence[str]) -> dict[str, Des
         )
         for group in (await client.ask(request, DescribeGroupsResponse)).groups:
             refused = group.error != ErrorCode.NONE
-            found[group.group] = f"its broker answers {describe(group.error)}" if refused else group
+            found[group.group] = refusal(group.error) if refused else group
     return found
 
 
@@ -61,24 +61,24 @@ class ListedGroups(NamedTuple):
 
 
 def list_groups(
-    registered: Mapping[int, BrokerRegistration], brokers: Collection[int], timeout_ms: int = TIMEOUT_MS
+    addresses: Addresses, brokers: Collection[int], timeout_ms: int = TIMEOUT_MS
 ) -> dict[int, ListedGroups | str]:
-    """The groups that each of the brokers coordinates, or why it does not say; raises nothing.
+    """The groups that each of the brokers coordinates, or why it does not say. Raises what `ask_each` raises.
 
     While a broker loads, it lists the groups that it has loaded.
     """
-    return ask_each(registered, ((broker, broker) for broker in sorted(brokers)), timeout_ms, _listed)
+    return ask_each(addresses, ((broker, broker) for broker in sorted(brokers)), timeout_ms, _listed)
 
 
 async def _listed(client: QueryClient, brokers: Sequence[int]) -> dict[int, ListedGroups | str]:
     answer = await client.ask(ListGroupsRequest(include_slots=True), ListGroupsResponse)
     if answer.error not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-        return dict.fromkeys(brokers, f"its broker answers {describe(answer.error)}")
+        return dict.fromkeys(brokers, refusal(answer.error))
     groups = tuple(group.group for group in answer.groups)
     return dict.fromkeys(brokers, ListedGroups(groups, answer.slots))
 
 
-def delete_group(broker: BrokerRegistration, group: str, timeout_ms: int = TIMEOUT_MS) -> int | str:
+def delete_group(broker: BrokerAddress | str, group: str, timeout_ms: int = TIMEOUT_MS) -> int | str:
     """Kafka's error code of a coordinator that was asked to delete a group, or why it has not answered.
 
     Without an answer it may have deleted the group.

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from socket import socket
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from zkgroup.errors import ConfigError, SourceError, SourceUnavailableError
+from zkgroup.clients import addresses
+from zkgroup.clients.addresses import BrokerAddress
+from zkgroup.clients.broker_queries import TIMEOUT_MS, first_answer, query
+from zkgroup.errors import (
+    AuthorizationError,
+    BrokerAuthenticationError,
+    ConfigError,
+    SourceError,
+    SourceUnavailableError,
+    ZkGroupError,
+)
 from zkgroup.model import TopicPartition
+from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
+from zkgroup.wire.metadata import ApiVersionsRequest
 from zkgroup.znodes.brokers import BrokerRegistration
 
 T = TypeVar("T")
@@ -77,17 +89,41 @@ def leader_of(consumer: Any, tp: TopicPartition) -> int | None:
     return leader
 
 
-def address_of(broker: BrokerRegistration) -> str | None:
-    """`host:port` of the plain listener, or of the first one if there is no plain listener."""
-    if broker.host is not None and broker.port > 0:
-        return f"{broker.host}:{broker.port}"
-    return broker.endpoints[0].partition("://")[2] if broker.endpoints else None
+def address_of(broker: BrokerRegistration, access: BrokerAccess = PLAIN_ACCESS) -> BrokerAddress | None:
+    """The address of the broker for a client (`addresses.address_of`); None where it has none.
+
+    Without a protocol in `access` it is that of the plain listener, or of the first one if there is no plain
+    listener: the client's own options may name a protocol.
+    """
+    found = addresses.address_of(broker, access)
+    if isinstance(found, BrokerAddress):
+        return found
+    first = next(iter(broker.listeners), None) if access.security is None else None
+    return None if first is None or first.host is None else BrokerAddress(first.host, first.port)
 
 
-def addresses_of(brokers: Iterable[BrokerRegistration]) -> list[str]:
-    """Addresses of the brokers that host partitions: those that only take part in elections are left out."""
-    hosts = (address_of(broker) for broker in brokers if broker.role == "data")
-    return [address for address in hosts if address is not None]
+def addresses_of(
+    brokers: Iterable[BrokerRegistration], access: BrokerAccess = PLAIN_ACCESS
+) -> list[BrokerAddress]:
+    """Addresses of the brokers that host partitions: those that only take part in elections are left out.
+
+    Those of `access` where it has any. Raises ConfigError where several listeners of a broker fit.
+    """
+    if access.bootstrap:
+        return [BrokerAddress(host, port, security=access.security) for host, port in access.bootstrap]
+    found = (address_of(broker, access) for broker in brokers if broker.role == "data")
+    return [address for address in found if address is not None]
+
+
+def check_login(brokers: Sequence[BrokerAddress], timeout_ms: int = TIMEOUT_MS) -> None:
+    """Logs in at the first broker that answers: kafka-python only logs a refusal, and tries again.
+
+    Raises BrokerAuthenticationError, ConfigError for files that cannot be used, and SourceUnavailableError
+    where none answers.
+    """
+    asked = [query(one, timeout_ms, lambda client: client.version(ApiVersionsRequest)) for one in brokers]
+    if isinstance(answer := first_answer(asked), list):
+        raise SourceUnavailableError("; ".join(answer))
 
 
 def protocol_of(brokers: Iterable[BrokerRegistration]) -> tuple[int, ...] | None:
@@ -115,13 +151,25 @@ def asked(question: Callable[[], T], brokers: str, user: str) -> T:
         raise translated(error, brokers, user) from error
 
 
-def translated(error: Exception, brokers: str, user: str) -> ConfigError | SourceError:
+def translated(error: Exception, brokers: str, user: str) -> ZkGroupError:
     """zkgroup's error for one of kafka-python; see `asked`."""
     errors = load(user).errors
     if isinstance(error, errors.RetriableError):
         return SourceUnavailableError(f"brokers {brokers}: {text_of(error)}")
     if isinstance(error, errors.KafkaConfigurationError):
         return ConfigError(f"{user}, for brokers {brokers}: {error}; see its options")
+    if isinstance(error, errors.AuthorizationError):
+        return AuthorizationError(
+            f"brokers {brokers}: {text_of(error)}; allow the user to describe and read the topics "
+            "(kafka-acls.sh), or connect as another one"
+        )
+    refusals = (
+        errors.SaslAuthenticationFailedError,
+        errors.UnsupportedSaslMechanismError,
+        errors.IllegalSaslStateError,
+    )
+    if isinstance(error, refusals):
+        return BrokerAuthenticationError(brokers, "SASL", f"{text_of(error)}; check user and mechanism")
     return SourceError(f"brokers {brokers}: {text_of(error)}; {_remedy(error, user)}")
 
 
@@ -129,24 +177,13 @@ def text_of(error: BaseException) -> str:
     """The class of an error of kafka-python, and its message where it has one."""
     message = ", ".join(str(part) for part in error.args if part is not None)
     name = type(error).__name__
-    return f"{name}: {message}" if message and name not in message else message or name
+    text = f"{name}: {message}" if message and name not in message else message or name
+    return f"not authorized: {text}" if "AuthorizationFailed" in name else text
 
 
 def _remedy(error: Exception, user: str) -> str:
     """Returns a user's remedy for an error that a retry does not resolve."""
     errors = load(user).errors
-    if isinstance(error, errors.AuthorizationError):
-        return (
-            "allow the user to describe and read the topics (kafka-acls.sh), or connect as another one: "
-            f"{user}(options={{'security_protocol': ..., 'sasl_mechanism': ...}})"
-        )
     if isinstance(error, (errors.UnsupportedVersionError, errors.UnrecognizedBrokerVersion)):
         return f"set their protocol version, for example {user}(api_version=(0, 10, 2))"
-    sasl = (
-        errors.SaslAuthenticationFailedError,
-        errors.UnsupportedSaslMechanismError,
-        errors.IllegalSaslStateError,
-    )
-    if isinstance(error, sasl):
-        return f"check the credentials and the mechanism in {user}(options={{'sasl_mechanism': ..., ...}})"
     return "a retry would not help: see the brokers' logs"

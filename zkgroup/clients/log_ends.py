@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkgroup.clients.broker_queries import TIMEOUT_MS, AnswerT, QueryClient, Question, ask_each
+from zkgroup.clients.addresses import Addresses
+from zkgroup.clients.broker_queries import TIMEOUT_MS, AnswerT, QueryClient, Question, ask_each, refusal
 from zkgroup.model import TopicPartition
-from zkgroup.wire.messages import ErrorCode, describe
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import (
     CONSUMER_REPLICA,
     EARLIEST,
@@ -32,7 +33,6 @@ from zkgroup.wire.records import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from zkgroup.znodes.brokers import BrokerRegistration
 
 Replica = tuple[TopicPartition, int]
 """A partition on a broker."""
@@ -80,13 +80,13 @@ def failed_replicas(ends: LogEnds) -> tuple[FailedReplicaReport, ...] | None:
 
 
 def read_log_ends(
-    registered: Mapping[int, BrokerRegistration], replicas: Iterable[Replica], timeout_ms: int = TIMEOUT_MS
+    addresses: Addresses, replicas: Iterable[Replica], timeout_ms: int = TIMEOUT_MS
 ) -> dict[Replica, LogEnd]:
-    """Asks the brokers of these replicas, all at the same time; raises nothing.
+    """Asks the brokers of these replicas, all at the same time; raises what `ask_each` raises.
 
     `timeout_ms`: for each answer of a broker; after the first that is late it is not asked again.
     """
-    found = ask_each(registered, ((replica, replica[1]) for replica in replicas), timeout_ms, _replica_ends)
+    found = ask_each(addresses, ((replica, replica[1]) for replica in replicas), timeout_ms, _replica_ends)
     return {
         replica: LogEnd(broker=replica[1], reason=end, answered=False) if isinstance(end, str) else end
         for replica, end in found.items()
@@ -94,24 +94,25 @@ def read_log_ends(
 
 
 def read_start_offsets(
-    registered: Mapping[int, BrokerRegistration],
+    addresses: Addresses,
     leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int = TIMEOUT_MS,
 ) -> dict[TopicPartition, int | str]:
-    """Reads the starts of logs from their leaders, or the reason why one is not known; raises nothing.
+    """Reads the starts of logs from their leaders, or the reason why one is not known. Raises what
+    `ask_each` raises.
 
     `leaders`: partition to the broker that leads it, or why none is known. `timeout_ms`: see `read_log_ends`.
     """
-    return _by_leader(registered, leaders, timeout_ms, _bound(EARLIEST))
+    return _by_leader(addresses, leaders, timeout_ms, _bound(EARLIEST))
 
 
 def read_end_offsets(
-    registered: Mapping[int, BrokerRegistration],
+    addresses: Addresses,
     leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int = TIMEOUT_MS,
 ) -> dict[TopicPartition, int | str]:
     """High watermarks by the leaders of partitions; see `read_start_offsets`."""
-    return _by_leader(registered, leaders, timeout_ms, _bound(LATEST))
+    return _by_leader(addresses, leaders, timeout_ms, _bound(LATEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class TimeOffset:
 
 
 def read_time_offsets(
-    registered: Mapping[int, BrokerRegistration],
+    addresses: Addresses,
     leaders: Mapping[TopicPartition, int | str],
     time_ms: int,
     timeout_ms: int = TIMEOUT_MS,
@@ -139,17 +140,17 @@ def read_time_offsets(
     file was copied or truncated since (`fetchOffsetsBefore` in kafka/server/KafkaApis.scala@0.8.2.2).
     """
     return _by_leader(
-        registered, leaders, timeout_ms, lambda client, asked: _time_offsets(client, asked, time_ms)
+        addresses, leaders, timeout_ms, lambda client, asked: _time_offsets(client, asked, time_ms)
     )
 
 
 def _by_leader(
-    registered: Mapping[int, BrokerRegistration],
+    addresses: Addresses,
     leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int,
     question: Question[TopicPartition, AnswerT],
 ) -> dict[TopicPartition, AnswerT | str]:
-    return ask_each(registered, leaders.items(), timeout_ms, question, "its leader, broker {},")
+    return ask_each(addresses, leaders.items(), timeout_ms, question, "its leader, broker {},")
 
 
 def _bound(time_ms: int) -> Question[TopicPartition, int]:
@@ -254,7 +255,7 @@ def _offset_of(listed: ListedPartition | None) -> int | str:
 
 
 def _refusal(error: int | None) -> str:
-    return "its broker does not answer for it" if error is None else f"its broker answers {describe(error)}"
+    return "its broker does not answer for it" if error is None else refusal(error)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Protocol
 from zkgroup.clients import kafka_python
 from zkgroup.errors import ConfigError, RecordsNotAppendedError, RecordsUnknownError, SourceUnavailableError
 from zkgroup.model import TopicPartition
+from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
 from zkgroup.znodes.brokers import BrokerRegistration
 
 RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -119,11 +120,13 @@ class RecordProducer:
         topic: str,
         on_delivery: Callable[[DeliveryReport], None],
         settings: ProducerSettings | None = None,
+        access: BrokerAccess = PLAIN_ACCESS,
     ) -> None:
         """Connects.
 
         Raises:
-            ConfigError: kafka-python is not installed.
+            ConfigError: kafka-python is not installed; several listeners of a broker fit `access`.
+            BrokerAuthenticationError: the brokers refuse the login.
             SourceUnavailableError: no broker is registered, or none answers within `delivery_timeout_ms`.
             SourceError: the brokers refuse.
         """
@@ -139,10 +142,14 @@ class RecordProducer:
         self._error: RecordsNotAppendedError | None = None
         self._attempts = Attempts()
         registered = cluster.brokers().values()
-        self._addresses = kafka_python.addresses_of(registered)
-        if not self._addresses:
+        found = kafka_python.addresses_of(registered, access)
+        if not found:
             raise SourceUnavailableError("no broker that hosts partitions is registered in /brokers/ids")
+        self._addresses = [str(address) for address in found]
         self._brokers = ",".join(self._addresses)
+        self._security = access.security
+        if self._security is not None:
+            kafka_python.check_login(found)
         self._kafka = kafka_python.load(USER)
         protocol = kafka_python.protocol_of(registered)
         self._producer: Any = kafka_python.asked(lambda: self._connect(protocol), self._brokers, USER)
@@ -203,6 +210,8 @@ class RecordProducer:
         options["kafka_client"] = self._attempts.client(options.get("kafka_client"))
         if protocol is not None:
             options["api_version"] = protocol
+        if self._security is not None:
+            options |= self._security.kafka_python_options()
         if self._settings.acks != "all":
             options["enable_idempotence"] = False
         return self._kafka.KafkaProducer(

@@ -198,7 +198,7 @@ class ClusterRun(DemoRun):
         self.log(f"topic {TOPIC}: {self.partitions} partitions x {REPLICATION} replicas, all in sync", "good")
 
     def bootstrap(self) -> str:
-        return ",".join(kafka_python.addresses_of(ClusterReader(self.ensemble).brokers().values()))
+        return ",".join(map(str, kafka_python.addresses_of(ClusterReader(self.ensemble).brokers().values())))
 
     def produce(self, end: int, per_s: float) -> None:
         """Produces from now on, so many lines a second, up to the line of this number."""

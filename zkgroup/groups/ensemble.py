@@ -10,6 +10,7 @@ from typing import TypeVar
 from zkgroup.groups.as_of import AsOf as AsOf
 from zkgroup.model import Znode
 from zkgroup.model.ports import Clock
+from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
 from zkgroup.znodes.ids import number_of
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -25,6 +26,8 @@ class Ensemble:
     clock: Clock
     pause: Callable[[float], None] = field(default=time.sleep)
     """Waits this many seconds between two reads; tests advance a clock instead."""
+    access: BrokerAccess = PLAIN_ACCESS
+    """By which the brokers in the ensemble are asked."""
 
     def exists_now(self, path: str) -> bool:
         """Returns whether there is such a znode, by everything that was written before this call."""

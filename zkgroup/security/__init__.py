@@ -12,3 +12,8 @@ text that these classes print, and in no error.
 * `tls`: PEM files as contexts of Python's `ssl`
 * `client`: `ClientSecurity`, how a client reaches brokers and logs in
 """
+
+from zkgroup.security.client import ClientSecurity
+from zkgroup.security.tls import TlsSettings
+
+__all__ = ["ClientSecurity", "TlsSettings"]

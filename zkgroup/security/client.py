@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from zkgroup.errors import ConfigError
 from zkgroup.security.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas
+from zkgroup.security.listeners import PLAINTEXT, PROTOCOLS
 from zkgroup.security.scram import HASHES
 from zkgroup.security.secret import Secret
 from zkgroup.security.tls import (
@@ -22,8 +23,6 @@ from zkgroup.security.tls import (
     TlsSettings,
 )
 
-PLAINTEXT: Final = "PLAINTEXT"
-PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"
 JAAS: Final = "sasl.jaas.config"
@@ -124,6 +123,21 @@ class ClientSecurity:
         """A context of the files as they are now; None without TLS. Raises ConfigError."""
         return TlsContext(self.tls or TlsSettings()).client() if self.uses_tls else None
 
+    def kafka_python_options(self) -> dict[str, Any]:
+        """The options of kafka-python's clients that mean the same. They have the password: never print them.
+
+        Raises ConfigError for a file of certificates that cannot be used.
+        """
+        options: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.uses_tls:
+            options["ssl_context"] = self.tls_context()
+        if self.uses_sasl:
+            assert self.password is not None
+            options["sasl_mechanism"] = self.mechanism
+            options["sasl_plain_username"] = self.username
+            options["sasl_plain_password"] = self.password.reveal()
+        return options
+
     def login(self) -> Generator[bytes, bytes | None, None]:
         """Yields the tokens that log in, and takes the broker's answer to each.
 
@@ -148,6 +162,27 @@ class ClientSecurity:
             raise LoginRefusedError(
                 f"the broker does not prove that it knows the password: {error}"
             ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAccess:
+    """How a program that finds brokers in ZooKeeper reaches them."""
+
+    security: ClientSecurity | None = None
+    """Protocol and user; None for plain text at `host` and `port` of a broker's registration."""
+    bootstrap: tuple[tuple[str, int], ...] = ()
+    """Hosts and ports of brokers that name the addresses of all; without them the registrations do."""
+    listener: str | None = None
+    """The name of the brokers' listener, where several have the protocol."""
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """`bootstrap` as texts; IPv6 addresses are in brackets."""
+        return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.bootstrap]
+
+
+PLAIN_ACCESS: Final = BrokerAccess()
+"""Of programs that are told nothing else."""
 
 
 def _text(token: bytes | None) -> str:

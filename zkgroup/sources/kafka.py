@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from zkgroup.clients import kafka_python
+from zkgroup.clients.addresses import BrokerAddress
 from zkgroup.clients.leaders import read_leaders
 from zkgroup.clients.log_ends import read_time_offsets
 from zkgroup.errors import (
@@ -25,9 +27,10 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import after, seconds_until
+from zkgroup.security.client import BrokerAccess, ClientSecurity
 from zkgroup.settings import GroupSettings
 from zkgroup.sources.port import Bounds, Cluster, RecordSource, SourceRecord
-from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
+from zkgroup.znodes.brokers import NO_LEADER
 from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import parse_hosts
 
@@ -52,11 +55,11 @@ class KafkaSource(RecordSource):
 
     A second consumer gets `ConfigError` when it starts, as long as the first is not closed. Brokers that
     cannot be reached are retried without limit, with a warning. `options` are passed on to
-    `kafka.KafkaConsumer` (security, sizes); those that would make it a group member are refused.
+    `kafka.KafkaConsumer`; those that would make it a group member are refused.
 
-    Raises SourceError for refusals that a retry does not resolve (access, credentials, an unsupported
-    protocol version), ConfigError for options that kafka-python does not take; kafka-python's own error is
-    the cause.
+    Raises BrokerAuthenticationError and AuthorizationError where brokers refuse the user, SourceError for
+    other refusals that a retry does not resolve (an unsupported protocol version), ConfigError for options
+    that kafka-python does not take; kafka-python's own error is the cause.
     """
 
     default_reset = "latest"
@@ -68,6 +71,7 @@ class KafkaSource(RecordSource):
         *,
         api_version: tuple[int, ...] | None = None,
         options: Mapping[str, object] | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         """Does not connect yet.
 
@@ -75,16 +79,17 @@ class KafkaSource(RecordSource):
             bootstrap: `host:port[,host:port...]` or a sequence; those registered in ZooKeeper when absent.
             api_version: as kafka-python takes it; from the registrations when absent.
             options: other options of kafka-python.
+            security: protocol, certificates and user; in plain text by default. Without `bootstrap` the
+                registered listeners of the protocol are used.
 
         Raises:
             ConfigError: kafka-python is not installed, or an address or an option cannot be.
         """
         _kafka()
-        self._bootstrap = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap or ())
-        for address in self._bootstrap:
-            parse_hosts(
-                address, kafka_python.DEFAULT_PORT, f"{type(self).__name__}, address {address!r} of a broker"
-            )
+        texts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap or ())
+        what = f"{type(self).__name__}, address {{!r}} of a broker"
+        hosts = [parse_hosts(text, kafka_python.DEFAULT_PORT, what.format(text)) for text in texts]
+        self._access = BrokerAccess(security=security, bootstrap=tuple(chain.from_iterable(hosts)))
         self._api_version = api_version
         self._options = dict(options or {})
         forbidden = sorted(RESERVED_SETTINGS & self._options.keys())
@@ -93,6 +98,8 @@ class KafkaSource(RecordSource):
                 f"{type(self).__name__} options: {', '.join(forbidden)} cannot be set: "
                 "the group is managed by zkgroup"
             )
+        if security is not None and (double := sorted(_SECURITY_OPTIONS & self._options.keys())):
+            raise ConfigError(f"{type(self).__name__} options: {', '.join(double)} and security: give one")
         self._cluster: Cluster | None = None
         self._lock = threading.Lock()
         self._group: str | None = None
@@ -281,13 +288,13 @@ class KafkaSource(RecordSource):
         self, partitions: Sequence[TopicPartition], time_ms: int
     ) -> dict[TopicPartition, int]:
         """By version 0 of ListOffsets, in which kafka-python does not ask for times."""
-        if self._options.get("security_protocol", PLAINTEXT) != PLAINTEXT:
+        if self._options.get("security_protocol", PLAINTEXT) != PLAINTEXT:  # kafka-python's alone
             raise ConfigError(
                 f"brokers {self._brokers} do not know the times of their records (Kafka before 0.10.1), and "
-                "those of segments can be asked for without security_protocol only: seek to an offset"
+                "those of segments are not asked for with security_protocol: seek, or give `security` instead"
             )
         addresses = parse_hosts(self._brokers, kafka_python.DEFAULT_PORT, "address of a broker")
-        bootstrap = [BrokerRegistration(host, port) for host, port in addresses]
+        bootstrap = [BrokerAddress(*at, negotiates=False, security=self._access.security) for at in addresses]
         found = read_time_offsets(*read_leaders(bootstrap, partitions), time_ms)
         log.warning("brokers %s know the times of segments only, not of records", self._brokers)
         return {tp: one.offset for tp, one in found.items() if not isinstance(one, str)}
@@ -369,13 +376,16 @@ class KafkaSource(RecordSource):
     def _consumer(self) -> Any:
         if self._made is None:
             brokers = self._cluster.brokers().values() if self._cluster is not None else ()
-            bootstrap = self._bootstrap or kafka_python.addresses_of(brokers)
-            if not bootstrap:
+            found = kafka_python.addresses_of(brokers, self._access)
+            if not found:
                 raise SourceUnavailableError("no broker that hosts partitions is registered in /brokers/ids")
             version = self._api_version or kafka_python.protocol_of(brokers)
+            bootstrap = [str(address) for address in found]
             self._brokers = ",".join(bootstrap)
-            self._addresses = frozenset(() if self._bootstrap else bootstrap)
+            self._addresses = frozenset(() if self._access.bootstrap else bootstrap)
             self._read_ms = self._clock.now_ms()
+            if self._access.security is not None:
+                kafka_python.check_login(found)
             self._made = self._ask(lambda: self._connect(bootstrap, version))
         return self._made
 
@@ -392,7 +402,8 @@ class KafkaSource(RecordSource):
             return
         self._read_ms = now_ms
         try:
-            found = frozenset(kafka_python.addresses_of(self._cluster.brokers().values()))
+            registered = self._cluster.brokers().values()
+            found = frozenset(map(str, kafka_python.addresses_of(registered, self._access)))
         except StoreUnavailableError as error:
             log.info("the addresses of brokers are unknown now: %s", error)
             return
@@ -411,6 +422,8 @@ class KafkaSource(RecordSource):
         options = {**kafka_python.connecting(), **self._configured, **self._options}
         if version is not None:
             options["api_version"] = version
+        if self._access.security is not None:
+            options |= self._access.security.kafka_python_options()
         return _kafka().KafkaConsumer(
             bootstrap_servers=list(bootstrap),
             group_id=None,
@@ -424,18 +437,27 @@ RESERVED_SETTINGS = frozenset(
     {"group_id", "enable_auto_commit", "auto_offset_reset", "bootstrap_servers", "api_version"}
 )
 """Options of kafka-python that the source sets itself."""
+_SECURITY_OPTIONS = frozenset(
+    {"security_protocol", "ssl_context", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password"}
+)
+"""Those that stand for a `security`."""
 
 
 class BrokerSource(KafkaSource):
-    """`KafkaSource` over the brokers in `/brokers/ids`; from the earliest record if nothing is committed."""
+    """`KafkaSource` over zkgroup brokers; from the earliest record if nothing is committed."""
 
     default_reset = "earliest"
 
     def __init__(
-        self, *, api_version: tuple[int, ...] | None = None, options: Mapping[str, object] | None = None
+        self,
+        bootstrap: str | Sequence[str] | None = None,
+        *,
+        api_version: tuple[int, ...] | None = None,
+        options: Mapping[str, object] | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         """See `KafkaSource`."""
-        super().__init__(api_version=api_version, options=options)
+        super().__init__(bootstrap, api_version=api_version, options=options, security=security)
 
 
 def _slices(timeout_ms: int) -> Iterator[tuple[int, bool]]:

@@ -110,7 +110,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except ConnectionResetError as error:
             if context is None or str(error):
                 raise
-            raise ConnectionResetError(f"closed in the TLS handshake: is {where} a port of TLS?") from error
+            raise ConnectionResetError("closed in the TLS handshake: is it a port of TLS?") from error
         except ssl.SSLError as error:  # before ValueError, which that of a certificate is as well
             raise _untrusted(where, error) from error
         except (ValueError, OverflowError) as error:  # as registered: no name of a host, or no port
@@ -290,7 +290,9 @@ def _untrusted(where: str, error: ssl.SSLError) -> BrokerAuthenticationError:
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = f"the broker's certificate is refused: {error.verify_message}"
     else:
-        reason = (error.reason or str(error)).lower().replace("_", " ")
+        reason = (
+            f"{(error.reason or str(error)).lower().replace('_', ' ')}; is the client's certificate right?"
+        )
     return BrokerAuthenticationError(where, "TLS", reason)
 
 

@@ -128,7 +128,7 @@ class BrokerRegistration:
     features: Mapping[str, object] = field(default_factory=dict)
     """Feature to its supported versions, `{"min_version":1,"max_version":3}`, from version 5 on."""
     extensions: Mapping[str, object] = field(default_factory=dict)
-    """Unknown keys, unchanged; zkgroup's key is `zkgroup`, an object with the `role`."""
+    """Unknown keys, unchanged; zkgroup's key is `zkgroup`, an object (`role` and others)."""
 
     @staticmethod
     def path(broker: int) -> str:

@@ -14,6 +14,7 @@ from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.errors import ConfigError
 from zkgroup.groups.reads import known_ends
 from zkgroup.model import TopicPartition
+from zkgroup.security.client import BrokerAccess
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, broker_ids_path
 
 TP = TopicPartition("orders", 0)
@@ -126,6 +127,9 @@ def test_an_address_that_cannot_be_is_refused(world: MemoryGroups, spec: str) ->
 
 
 def test_kafka_without_an_address_is_the_registered_brokers() -> None:
-    """For `consume`; with one, these."""
-    for spec, bootstrap in (("kafka", []), ("kafka:a:1,b:2", ["a:1", "b:2"])):
-        assert vars(open_source(spec))["_bootstrap"] == bootstrap
+    """For `consume`; with one, these; else those of `--bootstrap-server`."""
+    access = BrokerAccess(bootstrap=(("c", 3),))
+    cases = (("kafka", ()), ("kafka:a:1,b:2", (("a", 1), ("b", 2))), ("brokers", ()))
+    for spec, bootstrap in cases:
+        assert vars(open_source(spec))["_access"].bootstrap == bootstrap
+        assert vars(open_source(spec, access))["_access"].bootstrap == (bootstrap or (("c", 3),))

@@ -11,6 +11,7 @@ from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.server import BrokerServer
+from zkgroup.clients.addresses import inter_broker_listener
 from zkgroup.model import TopicPartition
 from zkgroup.security.listeners import Listener
 from zkgroup.wire.messages import Request
@@ -76,6 +77,7 @@ def check_registration(cluster: ListeningBrokers) -> None:
     assert found.version == 4
     assert found.endpoints == (f"OUT://{out}", f"IN://{inside}")
     assert found.protocols == {"OUT": "PLAINTEXT", "IN": "PLAINTEXT"}
+    assert inter_broker_listener(found) == "IN"
     assert f"{found.host}:{found.port}" == out == ":".join(map(str, cluster.brokers[1].serving or ()))
 
 

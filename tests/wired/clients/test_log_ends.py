@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
 
 import pytest
 
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.record_brokers import RecordBrokers
 from zkgroup.admin.offsets.positions import bootstrap_positions
-from zkgroup.clients.broker_queries import NEGOTIATES_FROM
+from zkgroup.clients.addresses import BrokerAddress, addresses_of
 from zkgroup.clients.leaders import read_leaders
 from zkgroup.clients.log_ends import (
     FailedReplicaReport,
@@ -62,8 +61,8 @@ def test_each_replica_reports_its_own_end_and_watermark() -> None:
         brokers.lead(TP, 1)
         produce(brokers, b"a", b"b")
 
-        found = read_log_ends(brokers.registrations(), [(TP, 1), (TP, 2)])
-        ends = read_end_offsets(brokers.registrations(), {TP: 1})
+        found = read_log_ends(addresses_of(brokers.registrations()), [(TP, 1), (TP, 2)])
+        ends = read_end_offsets(addresses_of(brokers.registrations()), {TP: 1})
 
     assert found[TP, 1] == LogEnd(broker=1, log_end_offset=2, high_watermark=0)
     assert found[TP, 2] == LogEnd(broker=2, log_end_offset=0, high_watermark=0)
@@ -77,7 +76,7 @@ def test_all_replicas_of_a_broker_are_one_request() -> None:
         for tp in places[:-1]:
             brokers.lead(tp, 1)
 
-        found = read_log_ends(brokers.registrations(), [(tp, 1) for tp in places])
+        found = read_log_ends(addresses_of(brokers.registrations()), [(tp, 1) for tp in places])
         asked = [*brokers.requests(1, ListOffsetsRequest), *brokers.requests(1, FetchRequest)]
 
     assert [found[tp, 1].log_end_offset for tp in places] == [0] * (len(places) - 1) + [None]
@@ -107,8 +106,9 @@ def test_a_broker_that_cannot_be_asked_has_a_reason_and_the_others_answer() -> N
         }
         wanted = [(TP, 1), (TP, 2), *((TP, number) for number in range(4, 8)), *((tp, 3) for tp in places)]
 
-        found = read_log_ends(registered, wanted, timeout_ms=SHORT_MS)
-        ends = read_end_offsets(registered, {TP: 5, places[1]: 4}, timeout_ms=SHORT_MS)
+        addresses = addresses_of(registered)
+        found = read_log_ends(addresses, wanted, timeout_ms=SHORT_MS)
+        ends = read_end_offsets(addresses, {TP: 5, places[1]: 4}, timeout_ms=SHORT_MS)
 
     assert (found[TP, 1].log_end_offset, found[TP, 1].answered) == (0, True)
     assert found[TP, 2].reason == "its broker has no plain listener"
@@ -129,13 +129,15 @@ def test_the_brokers_themselves_say_who_leads_and_where_logs_are_at_a_time() -> 
         socket.create_server(("127.0.0.1", 0)) as gone,
         socket.create_server(("127.0.0.1", 0)) as mute,
     ):
-        away, silent = (BrokerRegistration(*one.getsockname(), NEGOTIATES_FROM) for one in (gone, mute))
+        away, silent = (BrokerAddress(*one.getsockname()) for one in (gone, mute))
         gone.close()
         for tp in places:
             brokers.lead(tp, 1)
         produce(brokers, b"a", b"b")
         brokers.lead(places[1], -1, epoch=1, isr=(1, 2))
-        bootstrap = [silent, away, replace(brokers.registration(2), version=NEGOTIATES_FROM)]
+        answering = brokers.registration(2)
+        assert answering.host is not None
+        bootstrap = [silent, away, BrokerAddress(answering.host, answering.port)]
         wanted = [*places, TopicPartition("others", 0)]
 
         registered, leaders = read_leaders(bootstrap, wanted, NEVER_MS)
@@ -176,7 +178,7 @@ def test_a_broker_reports_why_its_replicas_have_failed() -> None:
         brokers.start(2)
         brokers.lead(TP, 2, epoch=2)
 
-        found = read_log_ends(brokers.registrations(), [(TP, 1), (TP, 2)])
+        found = read_log_ends(addresses_of(brokers.registrations()), [(TP, 1), (TP, 2)])
 
     assert failed_replicas({(TP, 1): found[TP, 1]}) == ()
     end = found[TP, 2]

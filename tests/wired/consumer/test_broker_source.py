@@ -158,7 +158,7 @@ def test_a_leader_that_does_not_have_a_partition_yet_is_an_error_of_this_partiti
 ) -> None:
     """Metadata may name a broker that answers 3: kafka-python raises KeyError for all partitions."""
     here, there = orders(1, 4)
-    source = KafkaSource(address_of(brokers.registration(2)) or "")
+    source = KafkaSource(str(address_of(brokers.registration(2))))
     source.open(Registered(brokers))
     try:
         brokers.lead(there, 1, told=(2,))

@@ -15,6 +15,7 @@ from zkgroup.admin.client.groups import GroupMethods
 from zkgroup.admin.client.reassignments import ReassignmentMethods
 from zkgroup.admin.client.topics import TopicMethods
 from zkgroup.model.ports import Clock, Store
+from zkgroup.security.client import ClientSecurity
 from zkgroup.zookeeper.settings import ClientSettings
 
 
@@ -96,6 +97,7 @@ class AsyncAdmin:
         *,
         client: Store | None = None,
         connection: ClientSettings | None = None,
+        security: ClientSecurity | None = None,
         undo_folder: str | Path | None = None,
         timeout_s: float = 10.0,
         user: str | None = None,
@@ -106,6 +108,7 @@ class AsyncAdmin:
             address,
             client=client,
             connection=connection,
+            security=security,
             undo_folder=undo_folder,
             timeout_s=timeout_s,
             user=user,

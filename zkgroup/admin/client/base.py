@@ -28,6 +28,7 @@ from zkgroup.errors import ConfigError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store
+from zkgroup.security.client import BrokerAccess, ClientSecurity
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.client import SystemClock
@@ -74,6 +75,7 @@ class AdminBase:
         *,
         client: Store | None = None,
         connection: ClientSettings | None = None,
+        security: ClientSecurity | None = None,
         undo_folder: str | Path | None = None,
         timeout_s: float = 10.0,
         user: str | None = None,
@@ -85,6 +87,7 @@ class AdminBase:
             address: `HOST:PORT[,HOST:PORT...][/CHROOT]`.
             client: a ZooKeeper client instead of `address`; it stays the caller's to close.
             connection: credentials, TLS and timeouts for `address`.
+            security: protocol and user for the brokers, of methods that ask any; in plain text by default.
             undo_folder: where undo records are kept; by default `$XDG_STATE_HOME/zkgroup/undo`.
             timeout_s: how long a call waits for the connection and for answers, in seconds.
             user: who makes the changes, for the records; by default the user of the process.
@@ -104,6 +107,7 @@ class AdminBase:
             address = getattr(client, "address", None)
         self._store = client
         self._address, self._connection = address, connection
+        self._access = BrokerAccess(security=security)
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         self._opening = threading.Lock()
@@ -117,7 +121,7 @@ class AdminBase:
         with self._opening:
             if self._opened is None:
                 blocking = Blocking(self._store, timeout_s=self._timeout_s, clock=self._clock)
-                self._opened = Ensemble(zk=blocking, clock=self._clock)
+                self._opened = Ensemble(zk=blocking, clock=self._clock, access=self._access)
             return self._opened
 
     def __enter__(self) -> Self:

@@ -8,18 +8,19 @@ from typing import TypeAlias
 
 from zkgroup.admin.cluster.brokers import ClusterReader
 from zkgroup.admin.offsets.planning import SegmentOffset, Target, needs_log
-from zkgroup.clients.broker_queries import NEGOTIATES_FROM, TIMEOUT_MS
+from zkgroup.clients.addresses import Addresses, bootstrap_addresses
+from zkgroup.clients.broker_queries import TIMEOUT_MS
 from zkgroup.clients.kafka_python import DEFAULT_PORT
-from zkgroup.clients.leaders import read_leaders
+from zkgroup.clients.leaders import find_brokers, read_leaders
 from zkgroup.clients.log_ends import read_end_offsets, read_start_offsets, read_time_offsets
 from zkgroup.errors import NotFoundError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
+from zkgroup.znodes.brokers import broker_ids_path
 from zkgroup.zookeeper.settings import parse_hosts
 
-Places: TypeAlias = tuple[Mapping[int, BrokerRegistration], Mapping[TopicPartition, int | str]]
-"""Brokers by id, and for each partition the id of its leader, or why there is none."""
+Places: TypeAlias = tuple[Addresses, Mapping[TopicPartition, int | str]]
+"""Addresses of brokers by id, and for each partition the id of its leader, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def registered_positions(
                 for tp, leader in leaders.items()
                 if leader in others
             }
-        return registered, leaders
+        return find_brokers(registered, ensemble.access), leaders
 
     return BrokerPositions(places, timeout_ms)
 
@@ -88,21 +89,15 @@ def positions_for(ensemble: Ensemble, target: Target) -> BrokerPositions | None:
 def bootstrap_positions(ensemble: Ensemble, bootstrap: str) -> BrokerPositions:
     """By the brokers that those at `HOST:PORT[,...]` name as leaders. Raises ConfigError for another text.
 
-    Whether one negotiates versions of requests is taken from its registration in the ensemble; without one,
-    from the oldest of Kafka's.
+    They are asked by the protocol and user of the ensemble's access.
     """
-    cluster = ClusterReader(ensemble)
-    addresses = parse_hosts(bootstrap, DEFAULT_PORT, "address of a broker")
+    cluster, security = ClusterReader(ensemble), ensemble.access.security
+    hosts = parse_hosts(bootstrap, DEFAULT_PORT, "address of a broker")
 
     def places(partitions: Sequence[TopicPartition]) -> Places:
-        known = {(one.host, one.port): one for one in cluster.brokers().values()}
-        kafkas = [one.version for one in known.values() if not one.is_zkgroup]
-        oldest = min(kafkas, default=NEGOTIATES_FROM)
-
-        def broker(host: str | None, port: int) -> BrokerRegistration:
-            return known.get((host, port)) or BrokerRegistration(host, port, oldest)
-
-        found, leaders = read_leaders([broker(*address) for address in addresses], partitions)
-        return {number: broker(one.host, one.port) for number, one in found.items()}, leaders
+        registered = cluster.brokers()
+        found, leaders = read_leaders(bootstrap_addresses(hosts, registered, security), partitions)
+        at = bootstrap_addresses([(one.host, one.port) for one in found.values()], registered, security)
+        return dict(zip(found, at, strict=True)), leaders
 
     return BrokerPositions(places)

@@ -107,6 +107,8 @@ class BrokerRegistrar:
         serving, config = self.serving, self._core.config
         assert serving is not None
         own = {"role": "data"} if serving.folder is None else {"role": "data", "folder": serving.folder}
+        if len(serving.endpoints) > 1:
+            own["inter_broker_listener"] = config.inter_broker.name
         data = BrokerRegistration.of(
             serving.endpoints,
             self._core.now.wall_ms,
