@@ -41,6 +41,8 @@ CORRELATIONS: Final = 2**31
 """Correlation ids start again after so many."""
 CLIENT_ID: Final = "zkgroup"
 """Of requests that log in."""
+SESSION_SHARE: Final = 0.85
+"""Of the lifetime of a login, after which Kafka's clients log in again as well."""
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 Write = Callable[[bytes, "BrokerConnection"], Awaitable[None]]
@@ -71,6 +73,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Is done when the connection has ended."""
         self._lost = loop.create_future()
         self._is_tls = False
+        self._renew_at: float | None = None
+        """On the loop's clock in seconds; None for never."""
         self._closed = "the broker has closed the connection"
 
     @classmethod
@@ -148,6 +152,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 if answer.error != ErrorCode.NONE:
                     raise LoginRefusedError(f"the broker answers {describe(answer.error)}")
                 received = answer.auth_bytes
+                if answer.session_lifetime_ms > 0:
+                    lifetime_s = SESSION_SHARE * answer.session_lifetime_ms / 1000
+                    self._renew_at = asyncio.get_running_loop().time() + lifetime_s
+
+    @property
+    def is_outdated(self) -> bool:
+        """True once most of the login's time is over (KIP-368): then the broker closes the connection."""
+        return self._renew_at is not None and asyncio.get_running_loop().time() >= self._renew_at
 
     async def ask(
         self,
@@ -325,6 +337,8 @@ class BrokerClient:
         Raises what `BrokerConnection.open` raises; the connection is closed then.
         """
         assert kind is request.RESPONSE
+        if self._connection is not None and self._connection.is_outdated:
+            await self.close()  # simpler than KIP-368's second login, and as good between two requests
         try:
             if self._connection is None:
                 self._connection = await BrokerConnection.open(

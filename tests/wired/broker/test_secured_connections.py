@@ -62,9 +62,13 @@ def forged() -> Tokens:
 class ScriptedBroker:
     """Answers ApiVersions once the client has logged in."""
 
-    def __init__(self, exchange: Callable[[], Tokens] | None = None, *mechanisms: str) -> None:
+    def __init__(
+        self, exchange: Callable[[], Tokens] | None = None, *mechanisms: str, lifetime_ms: int = 0
+    ) -> None:
         self.exchange = exchange
         self.mechanisms = mechanisms
+        self.lifetime_ms = lifetime_ms
+        self.logins = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         exchange = None
@@ -97,7 +101,8 @@ class ScriptedBroker:
             token = exchange.send(request.auth_bytes)
             if token is None:
                 return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "no", b"")
-            return SaslAuthenticateResponse(ErrorCode.NONE, None, token)
+            self.logins += 1
+            return SaslAuthenticateResponse(ErrorCode.NONE, None, token, session_lifetime_ms=self.lifetime_ms)
         return ApiVersionsResponse(ErrorCode.NONE, ())
 
 
@@ -153,6 +158,29 @@ def test_a_client_logs_in(mechanism: str, with_tls: bool, tmp_path: Path) -> Non
     tls = tls_of(authority) if with_tls else None
     context = server_context(authority) if with_tls else None
     assert asked(broker, user(mechanism, tls=tls), context) == ApiVersionsResponse(ErrorCode.NONE, ())
+
+
+def test_a_login_that_ends_is_renewed_on_a_new_connection() -> None:
+    """Before the broker cuts the connection, between two requests; one that lasts is kept."""
+    asking = ApiVersionsRequest()
+
+    async def logins(broker: ScriptedBroker, again_at: float) -> int:
+        async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            client = BrokerClient(
+                "127.0.0.1", port, client_id="me", timeout_ms=PATIENCE_MS, security=user("PLAIN")
+            )
+            await client.ask(asking, ApiVersionsResponse)
+            loop = asyncio.get_running_loop()
+            now = loop.time
+            loop.time = lambda: now() + again_at  # type: ignore[method-assign]
+            await client.ask(asking, ApiVersionsResponse)
+            await client.close()
+        return broker.logins
+
+    for lifetime_ms, again_s, expected in ((0, 3600, 1), (60_000, 50, 1), (60_000, 52, 2)):
+        broker = ScriptedBroker(plain, "PLAIN", lifetime_ms=lifetime_ms)
+        assert asyncio.run(logins(broker, again_s)) == expected
 
 
 def test_a_client_shows_its_certificate(tmp_path: Path) -> None:
