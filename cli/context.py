@@ -191,7 +191,7 @@ def _file(key: str, given: str | None, profile: Mapping[str, str]) -> Path | Non
 
 def client_settings(where: ConnectionTarget, **overrides: Any) -> ClientSettings:
     """Settings of a client for this target: authentication and encryption. Raises ConfigError."""
-    from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, ClientSettings, Digest, Sasl, Secret, Tls
+    from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL, ClientSettings, Digest, Sasl, Tls
 
     if where.digest_file and where.sasl_file:
         raise click.UsageError("--zk-digest-file and --zk-sasl-file exclude each other")
@@ -199,9 +199,7 @@ def client_settings(where: ConnectionTarget, **overrides: Any) -> ClientSettings
     if where.digest_file:
         auth = Digest.from_file(where.digest_file)
     elif where.sasl_file:
-        options = _sasl_options(where.sasl_file)
-        password = options.pop("password", None)
-        auth = Sasl(**options, password=Secret(password) if password else None)
+        auth = Sasl.from_file(where.sasl_file)
     tls = None
     if where.tls_ca or where.tls_cert or where.tls_key:
         files = (where.tls_ca, where.tls_cert, where.tls_key)
@@ -209,18 +207,6 @@ def client_settings(where: ConnectionTarget, **overrides: Any) -> ClientSettings
         tls = Tls(ca_file=ca, cert_file=cert, key_file=key)
     acl = CREATOR_ACL if where.acl == "creator" else OPEN_ACL
     return ClientSettings(auth=auth, tls=tls, acl=acl, **overrides)
-
-
-def _sasl_options(path: Path) -> dict[str, str]:
-    known = ("mechanism", "username", "password", "service", "principal")
-    try:
-        options = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a TOML file: {type(error).__name__}") from None
-    for key, value in options.items():
-        if key not in known or not isinstance(value, str):
-            raise ConfigError(f"{path}: key {key!r}: expected a text under one of {', '.join(known)}")
-    return options
 
 
 def broker_access() -> BrokerAccess:

@@ -216,7 +216,7 @@ class StoreUnavailableError(ZkGroupError):
 
 
 class AuthenticationError(StoreUnavailableError):
-    """ZooKeeper refused the credentials."""
+    """ZooKeeper refused the credentials, or client and servers do not fit in certificates, TLS or SASL."""
 
 
 class BrokerAuthenticationError(ZkGroupError):

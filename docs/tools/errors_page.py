@@ -35,7 +35,7 @@ WHAT_TO_DO = {
     "LeaseLostError": "Drop unfinished work; the member joins again by itself.",
     "CommitUnknownError": "Treat it as not committed: the records may be delivered again.",
     "StoreUnavailableError": "Check address, network and ensemble: `zkgroup status`. Reads may be repeated.",
-    "AuthenticationError": "Check user, password file or keytab, and the server's configuration.",
+    "AuthenticationError": "Check what the message names: user, password file or keytab, certificates, and the server's configuration.",
     "BrokerAuthenticationError": "Check user, password, mechanism and certificates: the file of `--command-config`, or the `ClientSecurity`.",
     "AuthorizationError": "Allow the user of `--command-config` or `ClientSecurity` what it needs (Kafka: `kafka-acls`), or take another user.",
     "AccessDeniedError": "Get the right on the znode that the message names, or connect as a user who has it.",

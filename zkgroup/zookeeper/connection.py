@@ -18,15 +18,16 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from zkgroup.errors import AuthenticationError, ZkGroupError
+from zkgroup.errors import AuthenticationError, ConfigError, ZkGroupError
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Session
 from zkgroup.zookeeper import bulk_requests
 from zkgroup.zookeeper.kazoo_adapter import KazooHandler, KazooSession, SessionState, ShutdownError
 from zkgroup.zookeeper.pipeline import RequestPipeline
+from zkgroup.zookeeper.refusals import Refusals
 from zkgroup.zookeeper.requests import ChrootCheck, CloseSession
-from zkgroup.zookeeper.settings import Address, ClientSettings, Sasl
-from zkgroup.zookeeper.sockets import SharedSocket, open_connection, refuses_certificate
+from zkgroup.zookeeper.settings import Address, ClientSettings, Sasl, present
+from zkgroup.zookeeper.sockets import SharedSocket, TlsFiles, open_connection, refuses_certificate
 from zkgroup.zookeeper.wire import ChrootPaths, Op, encode_read
 
 _log = logging.getLogger("zkgroup.zookeeper")
@@ -61,7 +62,7 @@ class ClientConnection:
         incarnation: int,
         address: Address,
         settings: ClientSettings,
-        tls: ssl.SSLContext | None,
+        tls: TlsFiles | None,
         clock: Clock | None = None,
     ) -> None:
         self.incarnation = incarnation
@@ -76,12 +77,14 @@ class ClientConnection:
         self._address = address
         self._settings = settings
         self._tls = tls
+        self._auth = settings.auth
         self._up = False
         """True if it is connected and authenticated and the chroot exists: requests are sent."""
         self._over = False
         self._shutdown_at: float | None = None
         self._close_session = CloseSession()
         self._chroot = ChrootCheck(address)
+        self._refusals = Refusals(address, settings.tls)
         self._failed: OSError | None = None
         """The error of the latest attempt to connect."""
         self._had_session = False
@@ -90,7 +93,8 @@ class ClientConnection:
         self._asking = False
         self._pause_s = 0.0
         self._read_timeout_s = self._timeout_s = self._ping_s = settings.session_timeout_ms / 1000
-        self.handler = KazooHandler(self, f"zkgroup-zookeeper-{incarnation}", clock)
+        logs_in = isinstance(settings.auth, Sasl)
+        self.handler = KazooHandler(self, f"zkgroup-zookeeper-{incarnation}", clock, logs_in=logs_in)
         self._now = self.handler.time.now
         self.pipeline = RequestPipeline(
             settings, ChrootPaths(address.chroot), self.handler.waker.wake, self._now
@@ -137,23 +141,42 @@ class ClientConnection:
     def connect(self, address: tuple[str, int], host: str, timeout_s: float) -> SharedSocket:
         self._kazoo.requires(self.pipeline.zxid)
         self._failed = self.handler.socket = None
+        self._server, self._host = address, host
+        self._log_in_as_now()
         if self.last_error == _UNASKED:
             self.last_error = f"{address[0]}:{address[1]}: no answer yet"
         share_s = min(timeout_s, self._settings.session_timeout_ms / 1000 / len(self._address.hosts))
         try:
             sock = open_connection(
-                address, host, timeout_s=share_s, tls=self._tls, waker=self.handler.waker, check=self._check
+                address,
+                host,
+                timeout_s=share_s,
+                tls=self._context(),
+                waker=self.handler.waker,
+                check=self._check,
             )
         except OSError as error:
             self._failed = error
             self.last_error = f"{address[0]}:{address[1]}: {error.strerror or error}"
             raise
         self.last_error = f"{address[0]}:{address[1]}: connected, but the server granted no session"
-        self._server, self._host = address, host
         self.pipeline.multi_read = bulk_requests.SUPPORT.known(address)
         self._asking = False
         self._chroot.asked = False
         return SharedSocket(sock, self.pipeline.receive, self._now)
+
+    def _context(self) -> ssl.SSLContext | None:
+        return None if self._tls is None else self._tls.context()
+
+    def _log_in_as_now(self) -> None:
+        """Takes the credentials as their file has them: a password that has changed is used from now on."""
+        if self._auth is None:
+            return
+        try:
+            self._auth = present(self._auth)
+        except ConfigError as error:
+            _log.warning("%s: %s; the former credentials are still used", self._address, error)
+        self._kazoo.log_in_as(self._auth)
 
     def turn(self) -> None:
         if self._demands_auth:
@@ -274,6 +297,7 @@ class ClientConnection:
             if not self._chroot.exists:
                 return
         self._up = self._had_session = True
+        self._refusals.forget()
         self.last_error = ""
         if self._shutdown_at is None:
             self.pipeline.accept()
@@ -302,7 +326,7 @@ class ClientConnection:
 
     def _ask_for_multi_read(self) -> None:
         self._asking = True
-        server, host, tls, auth = self._server, self._host, self._tls, self._settings.auth
+        server, host, tls, auth = self._server, self._host, self._context(), self._auth
 
         def report(answer: bool) -> None:  # on the probe's thread
             if self._server == server:
@@ -332,10 +356,15 @@ class ClientConnection:
         if self.handler.socket is not None and self.handler.socket.error is not None:
             error = self.handler.socket.error
             self.last_error = f"{self._server[0]}:{self._server[1]}: {error.strerror or error}"
-        if refuses_certificate(error) and self.incarnation == 1 and not self._had_session:
+        if self.incarnation != 1 or self._had_session:
+            return  # it was served before
+        if refuses_certificate(error):
             what = "refused the client's certificate" if self._shows_certificate else "demands a certificate"
-            found = f"ZooKeeper at {self._address} {what}: {error}; give --zk-tls-cert and --zk-tls-key"
+            advice = "renew or replace that of" if self._shows_certificate else "give"
+            found = f"ZooKeeper at {self._address} {what}: {error}; {advice} --zk-tls-cert and --zk-tls-key"
             self._end("authentication failed", AuthenticationError(found))
+        elif reason := self._refusals.after(self._host, self._server, error):
+            self._end("authentication failed", AuthenticationError(f"no connection to ZooKeeper: {reason}"))
 
     @property
     def _shows_certificate(self) -> bool:
@@ -363,6 +392,11 @@ class ClientConnection:
 
     def _unauthenticated(self, detail: str = "") -> AuthenticationError:
         auth = self._settings.auth
+        if self.handler.socket is not None and self.handler.socket.lacks_sasl:
+            return AuthenticationError(
+                f"ZooKeeper at {self._address}: expected a login by SASL, found a server without it; leave "
+                "out --zk-sasl-file, or give the server a JAAS file and authProvider.sasl"
+            )
         if isinstance(auth, Sasl) or not self._demands_auth:
             return AuthenticationError(
                 f"ZooKeeper at {self._address} refused the client's credentials{detail}"

@@ -10,6 +10,7 @@ of kazoo's queue. The handler is kazoo's public extension point; that these hold
 * of a connection it uses `send`, `recv`, `pending`, `fileno`, `setblocking` and `close`;
 * its xids begin at 1 on each connection, and it reads again after `ssl.SSLWantReadError` (`sockets`);
 * it writes into its pair of sockets for its own queue only, which zkgroup does not use;
+* it reads `auth_data` and the dictionary of SASL options at each handshake;
 * it passes `last_zxid` in its handshake, and calls listeners with the session's state in `client_state`;
 * its warnings begin with "Cannot resolve" and "Connection dropped".
 
@@ -183,13 +184,12 @@ class KazooSession:
         self, driver: Driver, handler: KazooHandler, address: Address, settings: ClientSettings
     ) -> None:
         self._driver = driver
-        auth = settings.auth
+        self._sasl = settings.auth.options() if isinstance(settings.auth, Sasl) else None
         self._client = KazooClient(
             hosts=address.servers,
             timeout=(settings.session_timeout_ms + 0.5) / 1000,  # kazoo cuts the fraction off
             handler=handler,
-            auth_data=[("digest", auth.credential)] if isinstance(auth, Digest) else None,
-            sasl_options=auth.options() if isinstance(auth, Sasl) else None,
+            sasl_options=self._sasl,
             connection_retry={**_RETRY, "sleep_func": handler.sleep_func},
             logger=RedactingLogger(str(address), driver.is_ending, self._warns),
         )
@@ -198,6 +198,14 @@ class KazooSession:
     def start(self) -> None:
         """Starts the thread and connects."""
         self._client.start_async()
+
+    def log_in_as(self, auth: Digest | Sasl) -> None:
+        """Has the next handshake use these credentials: kazoo reads them there."""
+        if isinstance(auth, Digest):
+            self._client.auth_data = {("digest", auth.credential)}
+        elif self._sasl is not None:
+            self._sasl.clear()
+            self._sasl.update(auth.options())
 
     def requires(self, zxid: int) -> None:
         """Has a server refuse the session that is behind this zxid."""
@@ -268,8 +276,12 @@ class KazooHandler:
     timeout_exception = KazooTimeoutError
     running = True
 
-    def __init__(self, driver: Driver, thread_name: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self, driver: Driver, thread_name: str, clock: Clock | None = None, *, logs_in: bool = False
+    ) -> None:
+        """`logs_in`: whether the client logs in by SASL."""
         self._driver = driver
+        self._logs_in = logs_in
         self._thread_name = thread_name
         self.completion_queue = self.callback_queue = _AtOnce()
         self.waker = Waker()
@@ -301,6 +313,8 @@ class KazooHandler:
                 driver.turn()
             elif driver.shutting_down():
                 raise ShutdownError("this session has ended")
+            if self._logs_in and sock.lacks_sasl:
+                raise ConnectionDropped("the server has no SASL")
             ready: list[Any] = [sock] if sock.pending() else []
             if wakeups is not None and wakeups.count:
                 ready.append(wakeups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ class Digest:
     """The user name, without `:`."""
     password: Secret
     """The password."""
+    file: Path | None = None
+    """The file that they are read from, again at each connection; None for none."""
 
     def __post_init__(self) -> None:
         if not self.username or ":" in self.username:
@@ -38,7 +41,7 @@ class Digest:
         user, colon, password = Secret.from_file(path).reveal().partition(":")
         if not colon:
             raise ConfigError(f"digest file {path}: expected user:password in the first line")
-        return cls(user, Secret(password))
+        return cls(user, Secret(password), Path(path))
 
 
 _KERBEROS = ("kerberos", "winkerberos")
@@ -59,6 +62,8 @@ class Sasl:
     """The service name of the servers' Kerberos principal."""
     principal: str | None = None
     """The client's Kerberos principal; by default that of the ticket."""
+    file: Path | None = None
+    """The file that they are read from, again at each connection; None for none."""
 
     def __post_init__(self) -> None:
         if self.mechanism not in ("DIGEST-MD5", "GSSAPI"):
@@ -70,6 +75,20 @@ class Sasl:
         if self.mechanism == "GSSAPI" and not any(map(importlib.util.find_spec, _KERBEROS)):
             raise ConfigError("sasl mechanism GSSAPI needs the package kerberos: pip install kerberos")
 
+    @classmethod
+    def from_file(cls, path: str | Path) -> Sasl:
+        """The options of a TOML file, of these names. Raises `ConfigError`."""
+        known = ("mechanism", "username", "password", "service", "principal")
+        try:
+            options = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not a TOML file: {type(error).__name__}") from None
+        for key, value in options.items():
+            if key not in known or not isinstance(value, str):
+                raise ConfigError(f"{path}: key {key!r}: expected a text under one of {', '.join(known)}")
+        password = options.pop("password", None)
+        return cls(**options, password=Secret(password) if password else None, file=Path(path))
+
     def options(self) -> dict[str, str]:
         """The options that kazoo passes to pure-sasl, with the password in plain text: never log them."""
         options = {"mechanism": self.mechanism, "service": self.service}
@@ -80,6 +99,11 @@ class Sasl:
         if self.principal:
             options["principal"] = self.principal
         return options
+
+
+def present(auth: Digest | Sasl) -> Digest | Sasl:
+    """The credentials as their file has them now. Raises `ConfigError` where it cannot be used."""
+    return auth if auth.file is None else type(auth).from_file(auth.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import select
 import socket
@@ -11,11 +12,14 @@ import ssl
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.errors import ConfigError
 from zkgroup.zookeeper.settings import Tls
 from zkgroup.zookeeper.wire import AUTH_DEMANDED, PING_XID, WATCH_XID
+
+_log = logging.getLogger("zkgroup.zookeeper")
 
 FIRST_XID = 1 << 30
 """The first xid of zkgroup; kazoo's few requests start at 1 on every connection."""
@@ -29,6 +33,8 @@ _LONGEST_FRAME = 1 << 27
 _INT = struct.Struct("!i")
 _HEADER = struct.Struct("!iqi")  # xid, zxid, err (zookeeper.jute, ReplyHeader)
 _CONNECT_RESPONSE = struct.Struct("!iiiq")  # frame length, protocol version, granted timeout, session id
+
+_NO_TOKEN = _INT.pack(-1)
 
 Receiver = Callable[[int, int, int, bytes, int], None]
 """Called with xid, zxid, error number, the bytes read and the offset of this reply's body in them."""
@@ -67,6 +73,9 @@ class SharedSocket:
         """The error that broke the connection while it was read."""
         self.demands_auth = False
         """True if the server refused to serve a client that is not authenticated."""
+        self.lacks_sasl = False
+        """True if the first reply to kazoo has no bytes of its own: to a SASL token, that of a server without
+        SASL (ZooKeeperServer@3.9.1, `processSasl`). kazoo would send the token again and again."""
         self._now = now
         self.last_heard = self.last_sent = now()
         self.written = 0
@@ -174,6 +183,8 @@ class SharedSocket:
             if xid >= FIRST_XID or xid in (WATCH_XID, PING_XID):
                 self._receiver(xid, zxid, number, data, at + 20)
                 return
+            if xid == 1 and data[at + 20 : at + size] == _NO_TOKEN:
+                self.lacks_sasl = True
         self._kazoo_frames += data[at : at + size]
 
 
@@ -232,6 +243,42 @@ def refuses_certificate(error: OSError | None) -> bool:
     return "_ALERT_" in reason and any(
         word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
     )
+
+
+class TlsFiles:
+    """The TLS context of the settings, made again when one of the files has changed."""
+
+    def __init__(self, tls: Tls) -> None:
+        """Raises `ConfigError` if a file is invalid."""
+        self._tls = tls
+        self._seen = self._stamps()
+        self._context = tls_context(tls)
+
+    def context(self) -> ssl.SSLContext:
+        """The context of the files as they are, or as they were if they cannot be used now: they may be
+        changed at this moment, and the next connection reads them again.
+        """
+        seen = self._stamps()
+        if seen != self._seen:
+            try:
+                self._context, self._seen = tls_context(self._tls), seen
+            except ConfigError as error:
+                _log.warning("%s; the former files are still used", error)
+        return self._context
+
+    def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
+        files = (self._tls.ca_file, self._tls.cert_file, self._tls.key_file)
+        return tuple(_stamp(file) for file in files)
+
+
+def _stamp(file: str | None) -> tuple[int, int, int] | None:
+    if file is None:
+        return None
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

@@ -1,0 +1,107 @@
+"""Why no server of an address will serve this client: certificates that do not fit, TLS on one side only.
+
+Waiting does not help there, so the client ends at once. A server that is starting or has no quorum closes
+connections too; so it is asked whether it speaks the other language before that is said of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from typing import Final
+
+from zkgroup.zookeeper.settings import Address, Tls
+from zkgroup.zookeeper.sockets import open_connection
+
+ASKED_AFTER: Final = 3
+"""Connections that a server closes before it is asked."""
+_ASK_TIMEOUT_S: Final = 1.0
+
+_EXPIRED, _NOT_YET_VALID = 10, 9
+_NO_AUTHORITY: Final = (2, 18, 19, 20, 21)
+_OTHER_NAME: Final = (62, 64)
+"""X509_V_ERR_... of OpenSSL (x509_vfy.h): the certificate names another host, or another address."""
+
+
+class Refusals:
+    """The servers of one address that cannot be connected to as the settings say, and why."""
+
+    def __init__(self, address: Address, tls: Tls | None) -> None:
+        self._servers = set(address.hosts)
+        self._tls = tls
+        self._reasons: dict[tuple[str, int], str] = {}
+        self._closed: dict[tuple[str, int], int] = {}
+
+    def after(self, host: str, server: tuple[str, int], error: OSError | None) -> str | None:
+        """Takes a connection that ended before there was a session; the reason once it holds for all servers.
+
+        host: the name in the address; server: numeric; error: what ended it, None if the server closed it.
+        """
+        name = (host, server[1])
+        if isinstance(error, ssl.SSLCertVerificationError):
+            self._reasons[name] = _of_certificate(name, error)
+        elif not isinstance(error, ConnectionRefusedError | TimeoutError):
+            self._closed[name] = self._closed.get(name, 0) + 1
+            if self._closed[name] == ASKED_AFTER:
+                self._ask(name, server)
+        if len(self._reasons) < len(self._servers):
+            return None
+        return "; ".join(sorted(set(self._reasons.values())))
+
+    def _ask(self, name: tuple[str, int], server: tuple[str, int]) -> None:
+        if self._tls is not None and speaks_plain_text(server):
+            self._reasons[name] = (
+                f"{_text(name)}: expected TLS, found a port of plain text; use the secure port of the "
+                "server, or leave out --zk-tls-ca and --zk-tls-cert"
+            )
+        elif self._tls is None and speaks_tls(server):
+            self._reasons[name] = (
+                f"{_text(name)}: expected plain text, found a port of TLS; give --zk-tls-ca, or use the "
+                "other port of the server"
+            )
+
+    def forget(self) -> None:
+        """Forgets everything: a server has granted a session."""
+        self._reasons.clear()
+        self._closed.clear()
+
+
+def _text(name: tuple[str, int]) -> str:
+    return f"{name[0]}:{name[1]}"
+
+
+def _of_certificate(name: tuple[str, int], error: ssl.SSLCertVerificationError) -> str:
+    code = error.verify_code
+    advice = "check the certificate of the server"
+    if code == _EXPIRED:
+        advice = "renew the certificate of the server"
+    elif code == _NOT_YET_VALID:
+        advice = "check the clocks of the server and of this machine"
+    elif code in _NO_AUTHORITY:
+        advice = "give the certificate of its authority as --zk-tls-ca"
+    elif code in _OTHER_NAME:
+        advice = "connect by a name that is in the certificate"
+    found = error.verify_message.rstrip(".")
+    return (
+        f"{_text(name)}: expected a certificate of this server that can be verified, found: {found}; {advice}"
+    )
+
+
+def speaks_plain_text(server: tuple[str, int]) -> bool:
+    """Returns whether the server answers a four-letter word, be it by a refusal, in plain text."""
+    with contextlib.suppress(OSError), socket.create_connection(server, timeout=_ASK_TIMEOUT_S) as sock:
+        sock.sendall(b"ruok")
+        return sock.recv(4) in (b"imok", b"ruok", b"This")
+    return False
+
+
+def speaks_tls(server: tuple[str, int]) -> bool:
+    """Returns whether the server answers a TLS handshake; its certificate is not read."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        open_connection(server, server[0], timeout_s=_ASK_TIMEOUT_S, tls=context).close()
+    except OSError as error:
+        return "_ALERT_" in (getattr(error, "reason", None) or "")
+    return True
