@@ -89,30 +89,46 @@ def leader_of(consumer: Any, tp: TopicPartition) -> int | None:
     return leader
 
 
-def address_of(broker: BrokerRegistration, access: BrokerAccess = PLAIN_ACCESS) -> BrokerAddress | None:
-    """The address of the broker for a client (`addresses.address_of`); None where it has none.
-
-    Without a protocol in `access` it is that of the plain listener, or of the first one if there is no plain
-    listener: the client's own options may name a protocol.
-    """
-    found = addresses.address_of(broker, access)
-    if isinstance(found, BrokerAddress):
-        return found
-    first = next(iter(broker.listeners), None) if access.security is None else None
-    return None if first is None or first.host is None else BrokerAddress(first.host, first.port)
-
-
 def addresses_of(
-    brokers: Iterable[BrokerRegistration], access: BrokerAccess = PLAIN_ACCESS
+    brokers: Iterable[BrokerRegistration], access: BrokerAccess = PLAIN_ACCESS, *, any_listener: bool = False
 ) -> list[BrokerAddress]:
     """Addresses of the brokers that host partitions: those that only take part in elections are left out.
 
-    Those of `access` where it has any. Raises ConfigError where several listeners of a broker fit.
+    Args:
+        brokers: those registered.
+        access: its own addresses come first; else it says by which listener.
+        any_listener: takes the first listener of a broker without a plain one, for a client whose options
+            name a protocol that `access` does not know.
+
+    Raises SourceUnavailableError where there is none, ConfigError where several listeners of a broker fit.
     """
     if access.bootstrap:
         return [BrokerAddress(host, port, security=access.security) for host, port in access.bootstrap]
-    found = (address_of(broker, access) for broker in brokers if broker.role == "data")
-    return [address for address in found if address is not None]
+    data = [broker for broker in brokers if broker.role == "data"]
+    found = [addresses.address_of(broker, access) for broker in data]
+    if any_listener:
+        found = [
+            first_address(broker) if isinstance(one, str) else one
+            for broker, one in zip(data, found, strict=True)
+        ]
+    reached = [one for one in found if isinstance(one, BrokerAddress)]
+    if not reached:
+        without = next((one for one in found if isinstance(one, str)), None)
+        raise SourceUnavailableError(
+            "no broker that hosts partitions is registered in /brokers/ids"
+            if without is None
+            else f"no broker can be reached: each {without}; another protocol is named by --command-config, "
+            "in a program by `security`"
+        )
+    return reached
+
+
+def first_address(broker: BrokerRegistration) -> BrokerAddress | str:
+    """The address of a broker's first listener, whatever its protocol."""
+    first = next(iter(broker.listeners), None)
+    if first is None or first.host is None:
+        return "has no listener"
+    return BrokerAddress(first.host, first.port, addresses.negotiates_versions(broker))
 
 
 def check_login(brokers: Sequence[BrokerAddress], timeout_ms: int = TIMEOUT_MS) -> None:

@@ -143,8 +143,6 @@ class RecordProducer:
         self._attempts = Attempts()
         registered = cluster.brokers().values()
         found = kafka_python.addresses_of(registered, access)
-        if not found:
-            raise SourceUnavailableError("no broker that hosts partitions is registered in /brokers/ids")
         self._addresses = [str(address) for address in found]
         self._brokers = ",".join(self._addresses)
         self._security = access.security

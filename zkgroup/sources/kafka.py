@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from zkgroup.model.ports import after, seconds_until
 from zkgroup.security.client import BrokerAccess, ClientSecurity
 from zkgroup.settings import GroupSettings
 from zkgroup.sources.port import Bounds, Cluster, RecordSource, SourceRecord
-from zkgroup.znodes.brokers import NO_LEADER
+from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import parse_hosts
 
@@ -376,9 +376,7 @@ class KafkaSource(RecordSource):
     def _consumer(self) -> Any:
         if self._made is None:
             brokers = self._cluster.brokers().values() if self._cluster is not None else ()
-            found = kafka_python.addresses_of(brokers, self._access)
-            if not found:
-                raise SourceUnavailableError("no broker that hosts partitions is registered in /brokers/ids")
+            found = self._found_addresses(brokers)
             version = self._api_version or kafka_python.protocol_of(brokers)
             bootstrap = [str(address) for address in found]
             self._brokers = ",".join(bootstrap)
@@ -388,6 +386,10 @@ class KafkaSource(RecordSource):
                 kafka_python.check_login(found)
             self._made = self._ask(lambda: self._connect(bootstrap, version))
         return self._made
+
+    def _found_addresses(self, brokers: Iterable[BrokerRegistration]) -> list[BrokerAddress]:
+        is_their_own = "security_protocol" in self._options
+        return kafka_python.addresses_of(brokers, self._access, any_listener=is_their_own)
 
     def _check_addresses(self, *, is_idle: bool) -> None:
         """Disconnects if every broker has another address than before, as kafka-python cannot find them then.
@@ -402,15 +404,13 @@ class KafkaSource(RecordSource):
             return
         self._read_ms = now_ms
         try:
-            registered = self._cluster.brokers().values()
-            found = frozenset(map(str, kafka_python.addresses_of(registered, self._access)))
-        except StoreUnavailableError as error:
+            found = frozenset(map(str, self._found_addresses(self._cluster.brokers().values())))
+        except (StoreUnavailableError, SourceUnavailableError) as error:
             log.info("the addresses of brokers are unknown now: %s", error)
             return
         if found.isdisjoint(self._addresses):
-            if found:
-                log.warning("brokers %s have new addresses: %s", self._brokers, ", ".join(sorted(found)))
-                self._disconnect()
+            log.warning("brokers %s have new addresses: %s", self._brokers, ", ".join(sorted(found)))
+            self._disconnect()
         else:
             self._addresses = found
 

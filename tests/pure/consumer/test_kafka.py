@@ -13,7 +13,7 @@ from kafka import errors
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.memory_groups import hold
 from zkgroup.clients.addresses import BrokerAddress
-from zkgroup.clients.kafka_python import address_of, addresses_of, asked, protocol_of
+from zkgroup.clients.kafka_python import addresses_of, asked, protocol_of
 from zkgroup.consumer.fetcher import ZooKeeperCluster
 from zkgroup.consumer.sync import Consumer, GroupMember
 from zkgroup.errors import (
@@ -57,25 +57,18 @@ def test_an_address_of_brokers_that_cannot_be_is_named(bootstrap: str) -> None:
             KafkaSource(given)
 
 
-@pytest.mark.parametrize(
-    ("broker", "address"),
-    [
-        (BrokerRegistration(host="h", port=9092), "h:9092"),
-        (
-            BrokerRegistration(
-                host=None, port=-1, version=4, endpoints=("SSL://h:9093", "SASL_SSL://h:9094")
-            ),
-            "h:9093",
-        ),
-        (BrokerRegistration(host=None, port=-1, version=4), None),
-    ],
-)
-def test_the_address_is_the_plain_listener_or_the_first(
-    broker: BrokerRegistration, address: str | None
-) -> None:
-    """From version 2 on a broker may have no plain one."""
-    found = address_of(broker)
-    assert (found and str(found)) == address
+def test_the_address_is_the_plain_listener_or_the_first() -> None:
+    """The first only where the client's own options name a protocol."""
+    plain = BrokerRegistration(host="h", port=9092)
+    secured = BrokerRegistration(None, -1, version=4, endpoints=("SSL://h:9093", "SASL_SSL://h:9094"))
+    assert [str(one) for one in addresses_of([plain, secured])] == ["h:9092"]
+    assert [str(one) for one in addresses_of([plain, secured], any_listener=True)] == ["h:9092", "h:9093"]
+    for brokers, told in (
+        ([secured], "each has no plain listener; .*--command-config"),
+        ([], "is registered"),
+    ):
+        with pytest.raises(SourceUnavailableError, match=told):
+            addresses_of(brokers)
 
 
 OURS = {"zkgroup": {"role": "data"}}

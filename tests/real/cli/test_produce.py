@@ -13,7 +13,7 @@ from tests.waiting import eventually
 from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
-from zkgroup.clients.kafka_python import address_of
+from zkgroup.clients.addresses import address_of
 from zkgroup.clients.producer import RECORD_BYTES_MAX, partition_of_key
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create

@@ -12,7 +12,7 @@ from tests.wired.consumer.records import places, polled
 from tests.worlds.memory_groups import hold
 from tests.worlds.public_apis import Api, MemberWorld, orders
 from tests.worlds.record_brokers import RecordBrokers
-from zkgroup.clients.kafka_python import address_of
+from zkgroup.clients.addresses import address_of
 from zkgroup.clients.producer import DeliveryReport, NewRecord, RecordProducer
 from zkgroup.errors import ConfigError, SourceUnavailableError, StableTimeoutError
 from zkgroup.model import TopicPartition
