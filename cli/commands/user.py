@@ -25,6 +25,7 @@ from zkgroup.errors import ConfigError
 from zkgroup.security.passwords import SALT_BYTES, hash_password
 from zkgroup.security.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS
 from zkgroup.security.secret import Secret
+from zkgroup.security.secret_files import check_secret_file
 
 from ..app import check_read, output
 from ..app import group as make_group
@@ -115,6 +116,8 @@ def add(name: str, mechanism: str, iterations: int, password_file: Path | None, 
     Example:
       zkgroup user add alice --mechanism SCRAM-SHA-512 --password-file alice.txt --execute
     """
+    if password_file is not None:
+        check_secret_file(password_file)
     password = _password() if password_file is None else Secret.from_file(password_file).reveal()
     with connected() as ensemble:
         plan = plan_user(ensemble, name, mechanism, password, iterations)

@@ -6,7 +6,7 @@ it, a second run does the rest: each run reads what is left to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
@@ -19,7 +19,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model.requests import AclChange, Code, ZnodeAcl
 from zkgroup.model.text import counted, named
 from zkgroup.znodes.access import CLOSED_ROOTS, is_open
-from zkgroup.znodes.brokers import broker_ids_path
+from zkgroup.znodes.brokers import PLAINTEXT, BrokerRegistration, broker_ids_path
 from zkgroup.zookeeper.acls import acl_at
 from zkgroup.zookeeper.settings import CREATOR_ACL, NO_CREDENTIALS, OPEN_ACL
 
@@ -223,6 +223,21 @@ def access_change(
         undo_is_required=False,
         write=lambda by: change_access(ensemble, plan, progress),
     )
+
+
+def diagnose_ports(
+    registrations: Mapping[int, BrokerRegistration], access: ClusterAccess
+) -> tuple[DoctorFinding, ...]:
+    """Ports of brokers that take anybody, in a cluster that is meant to be closed: one with listeners of TLS
+    or SASL, or with closed znodes. Whether a port of TLS demands a certificate is not registered.
+    """
+    endpoints = [one for broker in registrations.values() for one in broker.listeners]
+    is_meant = any(one.protocol != PLAINTEXT for one in endpoints)
+    ports = sorted(one.text for one in endpoints if one.protocol == PLAINTEXT)
+    if not ports or not (is_meant or access.holds != "open"):
+        return ()
+    detail = f"open: whoever reaches {named(ports, NAMED_MAX)} may read, write and delete everything"
+    return (DoctorFinding("warning" if is_meant else "info", "ports", detail),)
 
 
 def diagnose_access(access: ClusterAccess) -> DoctorFinding:

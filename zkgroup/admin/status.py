@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from zkgroup.admin.access import DOCTOR_MAX, diagnose_access, read_access
-from zkgroup.admin.cluster.brokers import Brokers, by_role, registrations
+from zkgroup.admin.access import DOCTOR_MAX, diagnose_access, diagnose_ports, read_access
+from zkgroup.admin.cluster.brokers import Brokers, by_role, readable, registrations
 from zkgroup.admin.cluster.controller import ControllerHealth, blocked_by_topic, read_controller_health
 from zkgroup.admin.configs import unreadable_configs
 from zkgroup.admin.coordinator import CoordinatedGroupDescription, live_reader
@@ -224,8 +224,10 @@ def read_diagnosis(
     """The findings of `doctor` on a status; also reads what coordinators say of rebalances."""
     partitions = diagnose_partitions(status.partitions, status.brokers.data)
     rebalances = read_rebalances(ensemble, status.groups)
-    access = diagnose_access(read_access(ensemble, DOCTOR_MAX))
-    return diagnose(status, [*partitions, access], rebalances, wanted_timeout_ms=wanted_timeout_ms)
+    access = read_access(ensemble, DOCTOR_MAX)
+    ports = diagnose_ports(readable(registrations(ensemble)), access)
+    more = [*partitions, *ports, diagnose_access(access)]
+    return diagnose(status, more, rebalances, wanted_timeout_ms=wanted_timeout_ms)
 
 
 def diagnose(

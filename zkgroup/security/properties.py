@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import ConfigError
+from zkgroup.security.secret_files import check_secret_file
 
+_SECRETS: Final = (".password", "sasl.jaas.config")
+"""The ends of names whose values are secrets."""
 _BLANKS: Final = " \t\f"
 _ENDS_NAME: Final = f"=:{_BLANKS}"
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
@@ -20,12 +23,19 @@ _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The names and values of a file. Raises ConfigError with the path, and the line of what is wrong."""
+    """The names and values of a file.
+
+    Raises ConfigError with the path, and the line of what is wrong; also where it has passwords, and others
+    may write it.
+    """
     try:
         text = path.read_bytes().decode("latin-1")
     except OSError as error:
         raise ConfigError(f"properties file {path}: {error.strerror or error}") from error
-    return parse_properties(text, str(path))
+    found = parse_properties(text, str(path))
+    if any(name.endswith(_SECRETS) for name in found):
+        check_secret_file(path)
+    return found
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from zkgroup.errors import ConfigError
+
+_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_READ: Final = stat.S_IRGRP | stat.S_IROTH
+
+
+def refuse_writable(path: str | Path) -> str | None:
+    """Raises ConfigError for a file that others may write: they could log this process in as somebody else.
+
+    Returns a warning for one that others may read; it stays usable, as secrets that a container mounts are.
+    A pipe and a file that does not exist pass: reading says what is wrong with it.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return None
+    if os.name != "posix" or not stat.S_ISREG(mode):
+        return None
+    found, mend = f"{stat.S_IMODE(mode):04o}", f"`chmod 600 {shlex.quote(str(path))}` mends it"
+    if mode & _WRITE:
+        raise ConfigError(
+            f"secret file {path}: expected a file that only its owner may write, found mode {found}; {mend}"
+        )
+    if mode & _READ:
+        return f"secret file {path}: others on this machine may read it (mode {found}); {mend}"
+    return None
 
 
 class Secret:
@@ -41,8 +69,9 @@ class Secret:
     def from_file(cls, path: str | Path) -> Secret:
         """The first line of a file, without its line end.
 
-        Raises `ConfigError` when the file cannot be read or is empty.
+        Raises `ConfigError` when the file cannot be read or is empty, or others may write it.
         """
+        refuse_writable(path)
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:

@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from zkgroup.errors import ConfigError
 from zkgroup.security.secret import Secret
+from zkgroup.security.secret_files import check_secret_file
 
 PEM: Final = "PEM"
 KEY_STORE: Final = "ssl.keystore.location"
@@ -83,6 +84,8 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
 
 
 def _load_key(context: ssl.SSLContext, path: str, password: Secret | None) -> None:
+    check_secret_file(path)
+
     # Without a function OpenSSL would ask for the password on the terminal.
     def reveal() -> str:
         return password.reveal() if password is not None else ""

@@ -34,6 +34,7 @@ from zkgroup.model.requests import (
     SetAcls,
     Suspended,
 )
+from zkgroup.security.secret_files import check_secret_file
 from zkgroup.zookeeper import bulk_requests
 from zkgroup.zookeeper.acls import CreationAcls
 from zkgroup.zookeeper.bulk_requests import (
@@ -148,6 +149,8 @@ class ZooKeeperClient:
         self._closed = False
         self._forked = False
         self._zxid = 0
+        if self._settings.auth is not None and self._settings.auth.file is not None:
+            check_secret_file(self._settings.auth.file)
         if isinstance(self._settings.auth, Digest) and self._tls is None:
             _log.warning("%s: digest credentials are sent without TLS", self._address)
         _clients.add(self)

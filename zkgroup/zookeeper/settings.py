@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from zkgroup.errors import ConfigError
 from zkgroup.model.requests import AclEntry
 from zkgroup.security.secret import Secret as Secret
+from zkgroup.security.secret import refuse_writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Sasl:
     def from_file(cls, path: str | Path) -> Sasl:
         """The options of a TOML file, of these names. Raises `ConfigError`."""
         known = ("mechanism", "username", "password", "service", "principal")
+        refuse_writable(path)
         try:
             options = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

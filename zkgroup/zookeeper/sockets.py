@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.errors import ConfigError
+from zkgroup.security.secret_files import check_secret_file
 from zkgroup.zookeeper.settings import Tls
 from zkgroup.zookeeper.wire import AUTH_DEMANDED, PING_XID, WATCH_XID
 
@@ -291,6 +292,8 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
             context = _trusting_only(context, tls.ca_file)
         if tls.cert_file is not None:
             password = tls.key_password.reveal() if tls.key_password else ""
+            if tls.key_file is not None:
+                check_secret_file(tls.key_file)
             context.load_cert_chain(tls.cert_file, tls.key_file, password)
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(name for name in (tls.ca_file, tls.cert_file, tls.key_file) if name)

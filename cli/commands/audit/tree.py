@@ -361,7 +361,7 @@ class _ExportTo(NamedTuple):
         if not self.is_folder:
             return
         try:
-            self.path.mkdir(exist_ok=True)
+            self.path.mkdir(mode=0o750, exist_ok=True)
         except OSError as error:
             raise ConfigError(
                 f"{self.path}: expected a folder, or a place for one: {error.strerror}"

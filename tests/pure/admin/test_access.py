@@ -8,12 +8,13 @@ import pytest
 
 from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.admin import access as module
-from zkgroup.admin.access import change_access, diagnose_access, plan_access, read_access
+from zkgroup.admin.access import change_access, diagnose_access, diagnose_ports, plan_access, read_access
 from zkgroup.admin.change import ChangeRecord
 from zkgroup.errors import PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model.requests import AclEntry, SetAcls
 from zkgroup.testing import FakeClock, MemoryZooKeeper
+from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
 from zkgroup.zookeeper import Digest, Secret
 from zkgroup.zookeeper.blocking import Blocking
 
@@ -142,3 +143,20 @@ def test_the_doctor_says_which_holds(world: AccessWorld) -> None:
         ("info", "closed (of the 3000 nearest to the root)"),
     ]
     assert texts[2].detail.endswith(": /brokers/topics/late")
+
+
+def test_the_doctor_names_ports_that_take_anybody(world: AccessWorld) -> None:
+    """Where a listener of TLS or SASL shows that the cluster is meant to be closed; else it is only told."""
+    plain = Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")
+    secure = Endpoint("OUT", "h", 9093, "SASL_SSL")
+
+    def found(*endpoints: Endpoint) -> list[tuple[str, str]]:
+        one = BrokerRegistration.of(endpoints, timestamp_ms=1, version=4)
+        access = read_access(world.ensemble)
+        return [(each.severity, each.detail.split(" may ")[0]) for each in diagnose_ports({1: one}, access)]
+
+    assert found(plain) == found(secure) == []
+    named = "open: whoever reaches PLAINTEXT://h:9092"
+    assert found(plain, secure) == [("warning", named)]
+    world.run("closed")
+    assert found(plain) == [("info", named)]

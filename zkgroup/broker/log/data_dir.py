@@ -107,7 +107,8 @@ class DataDir:
         wall_ms: Callable[[], int],
         open_files_max: int = OPEN_FILES_MAX,
     ) -> DataDir:
-        """Takes a folder for this process until `close`; a missing one is created in its parent.
+        """Takes a folder for this process until `close`; a missing one is created in its parent, closed to
+        users other than the owner and its group.
 
         `open_files_max`: most files of logs that stay open.
         Raises ConfigError where it is another broker's or cluster's, or not a broker's at all, and
@@ -115,7 +116,7 @@ class DataDir:
         """
         path = Path(folder)
         try:
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=0o750, exist_ok=True)
             lock = _Lock(path)
         except OSError as error:
             raise ConfigError(f"{path} cannot be a broker's folder: {error.strerror}") from error

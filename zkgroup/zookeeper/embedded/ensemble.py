@@ -262,7 +262,7 @@ class EmbeddedZooKeeper:
         peers = self._hold_peer_ports() if self._count > 1 else []
         for number, client_port in enumerate(clients):
             folder = self.data_dir / f"server-{number}"
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o750, parents=True, exist_ok=True)
             config = folder / "zoo.cfg"
             config.write_text(self._zoo_cfg(folder, client_port, self._peer_lines(number, peers)))
             (folder / "myid").write_text(f"{number + 1}\n")
@@ -302,7 +302,7 @@ class EmbeddedZooKeeper:
     def _take_data_dir(self) -> None:
         folder = self._wanted_data_dir or Path(tempfile.mkdtemp(prefix="zkgroup-zookeeper-"))
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o750, parents=True, exist_ok=True)
             lock = (folder / "lock").open("wb")
         except OSError as error:
             raise EmbeddedServerError(

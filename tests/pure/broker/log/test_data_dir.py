@@ -85,6 +85,15 @@ def test_logs_are_there_again_after_a_clean_shutdown(open_dir: Open) -> None:
     assert (other.end_offset, other.kept_high_watermark) == (0, None)
 
 
+def test_a_new_folder_is_closed_to_others(tmp_path: Path) -> None:
+    """It has the records of everybody; the owner's group may read it, and an older folder stays as it is."""
+    on_disk(tmp_path / "data").close()
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o750
+    (tmp_path / "older").mkdir(mode=0o755)
+    on_disk(tmp_path / "older").close()
+    assert (tmp_path / "older").stat().st_mode & 0o777 == 0o755
+
+
 def test_kafkas_files_after_a_clean_shutdown(tmp_path: Path) -> None:
     """Their names and their contents."""
     data_dir = on_disk(tmp_path / "data")
