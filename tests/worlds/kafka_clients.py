@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaPartition
@@ -32,6 +32,26 @@ class KafkaRecord:
     timestamp_ms: int = 1_700_000_000_000
 
 
+class SaslLogin(NamedTuple):
+    """Who a client is, at a listener with SASL_PLAINTEXT."""
+
+    mechanism: str
+    user: str
+    password: str
+
+    @property
+    def of_python(self) -> dict[str, str]:
+        """As kafka-python and aiokafka take it."""
+        names = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
+        return {"security_protocol": "SASL_PLAINTEXT", **dict(zip(names, self, strict=True))}
+
+    @property
+    def of_librdkafka(self) -> dict[str, str]:
+        """As confluent-kafka takes it."""
+        names = ("sasl.mechanism", "sasl.username", "sasl.password")
+        return {"security.protocol": "SASL_PLAINTEXT", **dict(zip(names, self, strict=True))}
+
+
 class KafkaClient(Protocol):
     """One of Kafka's clients. `bootstrap` are the addresses of a cluster."""
 
@@ -56,6 +76,9 @@ class KafkaClient(Protocol):
 class KafkaPython:
     """kafka-python."""
 
+    def __init__(self, login: SaslLogin | None = None) -> None:
+        self._login = {} if login is None else login.of_python
+
     def send(
         self,
         bootstrap: str,
@@ -71,6 +94,7 @@ class KafkaPython:
             enable_idempotence=idempotent,
             compression_type=compression,
             linger_ms=1,
+            **self._login,
         )
         try:
             sent = [
@@ -91,7 +115,10 @@ class KafkaPython:
 
     def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
         consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap, enable_auto_commit=False, consumer_timeout_ms=PATIENCE_S * 1000
+            bootstrap_servers=bootstrap,
+            enable_auto_commit=False,
+            consumer_timeout_ms=PATIENCE_S * 1000,
+            **self._login,
         )
         try:
             consumer.assign([KafkaPythonPartition(*tp)])
@@ -109,7 +136,7 @@ class KafkaPython:
 
     def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
         partition = KafkaPythonPartition(*tp)
-        consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **self._login)
         try:
             with waiting():
                 found = consumer.offsets_for_times({partition: timestamp_ms})[partition]
@@ -120,6 +147,9 @@ class KafkaPython:
 
 class Confluent:
     """confluent-kafka, with librdkafka."""
+
+    def __init__(self, login: SaslLogin | None = None) -> None:
+        self._login = {} if login is None else login.of_librdkafka
 
     def send(
         self,
@@ -139,6 +169,7 @@ class Confluent:
                 "linger.ms": 1,
                 "topic.metadata.refresh.fast.interval.ms": 50,
                 "reconnect.backoff.max.ms": 500,
+                **self._login,
             }
         )
         offsets: dict[int, int] = {}
@@ -168,7 +199,7 @@ class Confluent:
 
     def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
         consumer = ConfluentConsumer(
-            {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+            {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, **self._login}
         )
         try:
             consumer.assign([ConfluentPartition(*tp, offset)])
@@ -185,7 +216,7 @@ class Confluent:
             consumer.close()
 
     def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
-        consumer = ConfluentConsumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+        consumer = ConfluentConsumer({"bootstrap.servers": bootstrap, "group.id": "none", **self._login})
         try:
             with waiting():
                 [found] = consumer.offsets_for_times([ConfluentPartition(*tp, timestamp_ms)], PATIENCE_S)
@@ -216,6 +247,9 @@ async def stop_aiokafka(consumer: AIOKafkaConsumer) -> None:
 class Aiokafka:
     """aiokafka, on an event loop for each call."""
 
+    def __init__(self, login: SaslLogin | None = None) -> None:
+        self._login = {} if login is None else login.of_python
+
     def send(
         self,
         bootstrap: str,
@@ -232,6 +266,7 @@ class Aiokafka:
                 enable_idempotence=idempotent,
                 compression_type=compression,
                 linger_ms=1,
+                **self._login,
             )
             await producer.start()
             try:
@@ -255,7 +290,7 @@ class Aiokafka:
 
     def read(self, bootstrap: str, tp: TopicPartition, offset: int, count: int) -> dict[int, KafkaRecord]:
         async def read() -> dict[int, KafkaRecord]:
-            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **self._login)
             await consumer.start()
             try:
                 consumer.assign([AiokafkaPartition(*tp)])
@@ -274,7 +309,7 @@ class Aiokafka:
     def offset_for(self, bootstrap: str, tp: TopicPartition, timestamp_ms: int) -> int | None:
         async def find() -> int | None:
             partition = AiokafkaPartition(*tp)
-            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **self._login)
             await consumer.start()
             try:
                 found = (await consumer.offsets_for_times({partition: timestamp_ms}))[partition]

@@ -18,12 +18,12 @@ from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.apis import BrokerApis
-from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import SlotSource, cached
+from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.model import TopicPartition

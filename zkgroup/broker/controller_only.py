@@ -21,17 +21,17 @@ from zkgroup.broker.broker import HOST_DEFAULT
 from zkgroup.broker.hosted_controller import client_settings, limits_of_process, open_controller
 from zkgroup.broker.security_settings import SecuritySettings, advertised, main_address, security_of
 from zkgroup.broker.server.apis import BrokerApis
-from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
+from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.controller import Controller
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.requests.batch import live_brokers
-from zkgroup.errors import CorruptZnodeError, StoreUnavailableError
+from zkgroup.errors import ConfigError, CorruptZnodeError, StoreUnavailableError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Read, ReadDone, SessionEvent
 from zkgroup.runtime.logs import get_logger
@@ -96,6 +96,8 @@ class ControllerOnly:
         self.broker = broker
         self.settings = settings or BrokerSettings()
         self.security = security_of(security, host, port, self.settings)
+        if self.security.sasl:
+            raise ConfigError(f"listener {next(iter(self.security.sasl))}: a controller alone has no logins")
         self._connected = threading.Event()
         self._address, self._client = address, client
         self._connection = client_settings(self.settings, connection)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from zkgroup.broker.log.disk_storage import OPEN_FILES_MAX
-from zkgroup.broker.server.connection import ConnectionLimits
+from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.controller.channels import ChannelSettings

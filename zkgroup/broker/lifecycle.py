@@ -27,6 +27,7 @@ from zkgroup.broker.machine.events import (
     BrokerMachineConfig,
     ConfigChanged,
     ControllerFound,
+    CredentialsChanged,
     Failed,
     FindController,
     IsrChanged,
@@ -56,8 +57,9 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent, Suspended
 from zkgroup.runtime.events import LogEvent
-from zkgroup.runtime.logs import get_logger
+from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.runtime.loop import LoopThread, MachineLoop
+from zkgroup.security.sasl import ScramUsers
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint, ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.wire.control import BrokerEndPoint as Address
@@ -140,6 +142,7 @@ class BrokerLifecycle:
         self._is_closing = False
         """True if no controller may be made any more; guarded by the lock."""
         self._unapplied: list[ConfigChanged] = []
+        self._users = ScramUsers()
         self._controller_waiters: list[asyncio.Future[Address | None]] = []
         self._shutdown_lock = threading.Lock()
         self._controlled_shutdown: Future[bool] | None = None
@@ -259,6 +262,7 @@ class BrokerLifecycle:
                 on_log=self._telemetry.groups.note,
             ),
             inter_broker=parts.security.listeners.inter_broker,
+            logins=parts.security.logins(self._users, _warn),
         )
         try:
             listeners = await network.open(parts.security.listeners.listeners)
@@ -288,6 +292,13 @@ class BrokerLifecycle:
         return AdminApis(
             self._store, self._clock, metadata, broker=broker, settings=self._settings, started=started
         )
+
+    def _configured(self, effect: ConfigChanged | CredentialsChanged) -> None:
+        if isinstance(effect, CredentialsChanged):
+            self._users.changed(effect.user, effect.credentials)
+            return
+        self._listener.on_config(effect.entity, effect.overrides)
+        self.thread.call(self._apply, effect)
 
     def _apply(self, effect: ConfigChanged) -> None:
         """Applies a configuration; one that arrives before the port is open is applied after that."""
@@ -387,9 +398,8 @@ class BrokerLifecycle:
             case IsrChanged(tp, leader_epoch, isr):
                 self.thread.call(BrokerNetwork.isr_changed, self.network, tp, leader_epoch, isr)
                 self._listener.on_isr(tp, leader_epoch, isr)
-            case ConfigChanged(entity, overrides):
-                self._listener.on_config(entity, overrides)
-                self.thread.call(self._apply, effect)
+            case ConfigChanged() | CredentialsChanged():
+                self._configured(effect)
             case ControllerFound() | ProducerIdsClaimed():
                 self.thread.call(self._take_result, effect)
             case Failed(error):
@@ -526,3 +536,7 @@ async def _try_controlled_shutdown(
         named = ", ".join(map(str, answer.remaining[:5]))
         return f"it still leads {len(answer.remaining)} partitions: {named}"
     return None
+
+
+def _warn(fault: str) -> None:
+    log.warning("users are as they were: %s", fault, extra=limited())

@@ -43,6 +43,7 @@ from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S
 from zkgroup.broker.server.handlers import ServedApi
 from zkgroup.broker.server.log_dirs import LogDirHandlers
+from zkgroup.broker.server.logins import SaslListener
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
@@ -107,6 +108,7 @@ class BrokerNetwork:
         groups: GroupCoordinatorService,
         make_admin_rows: Callable[[MetadataCache], AdminRows],
         inter_broker: str = PLAINTEXT,
+        logins: Mapping[str, SaslListener] | None = None,
     ) -> None:
         """
         Args:
@@ -119,6 +121,7 @@ class BrokerNetwork:
             make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
                 this broker.
             inter_broker: the name of the listener by which brokers reach each other.
+            logins: those of the listeners with SASL, by name.
         """
         self._broker, self._cluster_id = broker, cluster_id
         self._claims, self._log_dir = claims, log_dir
@@ -146,12 +149,12 @@ class BrokerNetwork:
         self._fetchers = self._make_fetchers()
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self._apis = self._make_apis(controlled_shutdown)
-        self._server = self._make_server(inter_broker)
+        self._server = self._make_server(inter_broker, logins)
 
-    def _make_server(self, inter_broker: str) -> BrokerServer:
+    def _make_server(self, inter_broker: str, logins: Mapping[str, SaslListener] | None) -> BrokerServer:
         table, limits = self._apis.table, limits_of_process(self._settings)
         respond = self._telemetry.metered(table.respond)
-        return BrokerServer(respond, table.requests, limits, inter_broker=inter_broker)
+        return BrokerServer(respond, table.requests, limits, inter_broker=inter_broker, logins=logins)
 
     def _make_fetchers(self) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+from zkgroup.broker.server.logins import SaslListener
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
 from zkgroup.security.listeners import NAMES, Listener, ListenerSettings, parse_listeners, plaintext
-from zkgroup.znodes.brokers import PLAINTEXT, Endpoint, InterBrokerListener
+from zkgroup.security.sasl import ScramUsers
+from zkgroup.security.sasl_settings import SaslSettings, is_of_sasl
+from zkgroup.znodes.brokers import PLAINTEXT, SASL_PLAINTEXT, Endpoint, InterBrokerListener
 
-_SERVED: Final = (PLAINTEXT,)
+_SERVED: Final = (PLAINTEXT, SASL_PLAINTEXT)
 """The protocols that listeners can have."""
 
 
@@ -20,6 +23,9 @@ class SecuritySettings:
     """The listeners of a broker, and what each demands of its clients."""
 
     listeners: ListenerSettings
+    """Where it listens, and by which protocols."""
+    sasl: Mapping[str, SaslSettings] = field(default_factory=dict)
+    """The logins of the listeners with SASL, by name."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> SecuritySettings:
@@ -37,7 +43,39 @@ class SecuritySettings:
                     f"listener {each.name}: expected a protocol of {', '.join(_SERVED)},"
                     f" found {each.protocol}"
                 )
-        return cls(listeners=listeners)
+        if listeners.inter_broker_protocol != PLAINTEXT:
+            raise ConfigError(
+                f"listener {listeners.inter_broker}: expected {PLAINTEXT} among brokers, "
+                f"found {listeners.inter_broker_protocol}"
+            )
+        sasl = {
+            each.name: SaslSettings.of(properties, each.name)
+            for each in listeners.listeners
+            if each.protocol.startswith("SASL_")
+        }
+        return cls(listeners=listeners, sasl=sasl)
+
+    @property
+    def follows_users(self) -> bool:
+        """True if a listener needs the credentials of users in ZooKeeper."""
+        return any(one.uses_scram for one in self.sasl.values())
+
+    def logins(self, users: ScramUsers, on_fault: Callable[[str], object]) -> dict[str, SaslListener]:
+        """The logins of the listeners with SASL. Raises ConfigError where a file of users cannot be read.
+
+        Args:
+            users: those in ZooKeeper.
+            on_fault: see `PasswordFile`.
+        """
+        return {
+            name: SaslListener(
+                exchanges=one.exchanges(users, on_fault),
+                max_reauth_ms=one.max_reauth_ms,
+                failure_delay_ms=one.failure_delay_ms,
+                is_slow=one.plain_file is not None,
+            )
+            for name, one in self.sasl.items()
+        }
 
     @property
     def inter_broker(self) -> InterBrokerListener:
@@ -65,7 +103,7 @@ def security_of(
 
 def is_of_security(name: str) -> bool:
     """Returns whether a name of Kafka's is one of these settings."""
-    return name in NAMES
+    return name in NAMES or is_of_sasl(name)
 
 
 def advertised(listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:

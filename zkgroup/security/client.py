@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from zkgroup.errors import ConfigError
 from zkgroup.security.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas
 from zkgroup.security.listeners import PLAINTEXT, PROTOCOLS
-from zkgroup.security.scram import HASHES
+from zkgroup.security.scram import HASHES, import_scramp
 from zkgroup.security.secret import Secret
 from zkgroup.security.tls import (
     HOST_NAMES,
@@ -70,7 +70,7 @@ class ClientSecurity:
             if not self.username or self.password is None:
                 raise ConfigError(f"{JAAS}: expected a username and a password for {self.mechanism}")
             if self.mechanism != PLAIN:
-                _scramp()
+                import_scramp()
         if not self.uses_sasl and (self.mechanism or self.username or self.password):
             raise ConfigError(f"{PROTOCOL}: expected SASL_PLAINTEXT or SASL_SSL for a user and a mechanism")
         if not self.uses_tls and self.tls is not None:
@@ -149,7 +149,7 @@ class ClientSecurity:
         if self.mechanism == PLAIN:
             yield b"\0".join((b"", self.username.encode(), self.password.reveal().encode()))
             return
-        scramp = _scramp()
+        scramp = import_scramp()
         try:
             client = scramp.ScramClient([self.mechanism], self.username, "-")
             # As Kafka hashes it: without the normalization (SASLprep) that scramp would apply.
@@ -188,11 +188,3 @@ PLAIN_ACCESS: Final = BrokerAccess()
 def _text(token: bytes | None) -> str:
     """Raises ValueError for other bytes than UTF-8."""
     return (token or b"").decode()
-
-
-def _scramp() -> Any:
-    try:
-        import scramp
-    except ImportError as error:
-        raise ConfigError("SCRAM needs the package scramp: pip install 'zkgroup[security]'") from error
-    return scramp

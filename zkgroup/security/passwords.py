@@ -7,6 +7,9 @@ import binascii
 import hashlib
 import hmac
 import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import ConfigError
@@ -36,13 +39,92 @@ def hash_password(password: str, salt: bytes) -> str:
 
 def is_password(text: str, password: str) -> bool:
     """Returns whether a hash is that of a password. It takes 16 MiB and some 50 ms. Raises ValueError."""
+    log2_n, block, parallel, salt, digest = _parsed(text)
+    return hmac.compare_digest(digest, _scrypt(password, salt, log2_n, block, parallel))
+
+
+def _parsed(text: str) -> tuple[int, int, int, bytes, bytes]:
+    """The costs of a hash, its salt, and itself. Raises ValueError for other texts, and for higher costs."""
     if (found := _HASH.fullmatch(text)) is None:
         raise ValueError
     log2_n, block, parallel = map(int, found.group(1, 2, 3))
     if not 1 <= log2_n <= LOG2_N_MAX or not 1 <= block <= BLOCK or not 1 <= parallel <= PARALLEL:
         raise ValueError
-    salt, digest = _bytes(found[4]), _bytes(found[5])
-    return hmac.compare_digest(digest, _scrypt(password, salt, log2_n, block, parallel))
+    return log2_n, block, parallel, _bytes(found[4]), _bytes(found[5])
+
+
+class PasswordFile:
+    """The users of a file of lines `name:hash`, read again when it changes. Empty lines and `#` are skipped.
+
+    Its methods may be called on any thread.
+    """
+
+    def __init__(self, path: Path, on_fault: Callable[[str], object]) -> None:
+        """Reads the file. Raises ConfigError.
+
+        Args:
+            path: the file.
+            on_fault: is called with the reason where a changed file cannot be read; until it can, users are
+                as they were.
+        """
+        self._path, self._on_fault = path, on_fault
+        self._lock = threading.Lock()
+        self._stamp = self._stamp_now()
+        self._hashes = self._read()
+
+    def accepts(self, user: str, password: str) -> bool:
+        """Returns whether that is the user's password; takes as long for a user who is not there."""
+        stored = self._current().get(user)
+        is_right = is_password(_NOBODY if stored is None else stored, password)
+        return is_right and stored is not None
+
+    def _current(self) -> Mapping[str, str]:
+        with self._lock:
+            try:
+                stamp = self._stamp_now()
+                if stamp != self._stamp:
+                    self._stamp = stamp
+                    self._hashes = self._read()
+            except ConfigError as error:
+                self._on_fault(str(error))
+            return self._hashes
+
+    def _stamp_now(self) -> tuple[int, int, int]:
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise ConfigError(f"{self._path}: the file of users cannot be read: {error.strerror}") from error
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> Mapping[str, str]:
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self._path}: the file of users cannot be read: {error}") from None
+        found: dict[str, str] = {}
+        for number, line in enumerate(lines, 1):
+            if line.strip() and not line.startswith("#"):
+                user, text = self._entry(number, line)
+                if user in found:
+                    raise ConfigError(f"{self._path}, line {number}: expected {user} once, found it again")
+                found[user] = text
+        return found
+
+    def _entry(self, number: int, line: str) -> tuple[str, str]:
+        user, _, text = line.rpartition(":")
+        try:
+            _parsed(text)
+        except ValueError:
+            user = ""
+        if not user:
+            raise ConfigError(
+                f"{self._path}, line {number}: expected a name, a colon and what `zkgroup user hash` prints"
+            )
+        return user, text
+
+
+_NOBODY: Final = "$scrypt$ln=14,r=8,p=1$MDEyMzQ1Njc4OWFiY2RlZg$MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"
+"""The hash of no password, for a user who is not there."""
 
 
 def _scrypt(password: str, salt: bytes, log2_n: int, block: int, parallel: int) -> bytes:

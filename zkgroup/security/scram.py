@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from zkgroup.errors import ConfigError
 
@@ -98,6 +98,15 @@ class ScramCredential:
         if {len(stored_key), len(server_key)} != {key_bytes}:
             raise ValueError
         return cls(salt=salt, stored_key=stored_key, server_key=server_key, iterations=int(iterations))
+
+
+def import_scramp() -> Any:
+    """The package scramp. Raises ConfigError where it is not installed."""
+    try:
+        import scramp
+    except ImportError as error:
+        raise ConfigError("SCRAM needs the package scramp: pip install 'zkgroup[security]'") from error
+    return scramp
 
 
 def check_iterations(iterations: int) -> None:

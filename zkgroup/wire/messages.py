@@ -380,6 +380,10 @@ class FrameSplitter:
         self._wanted = SIZE.size
         """Bytes from `_at` to the end of the next frame, or of its size while that has not come."""
 
+    def limit(self, max_bytes: int) -> None:
+        """Sets another bound of a frame, without its size."""
+        self._max_bytes = max_bytes
+
     def feed(self, data: bytes) -> None:
         """More bytes of the stream, cut anywhere."""
         if self._parts and len(self._parts[-1]) < PART_BYTES:

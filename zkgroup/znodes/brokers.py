@@ -51,7 +51,8 @@ VERSIONS: Final = range(1, 6)
 VERSION_DEFAULT: Final = 4
 """Readable by 0.8.2.2, which reads host and port only, and by every release from 0.9.0.1 on."""
 PLAINTEXT: Final = "PLAINTEXT"
-PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+PROTOCOLS: Final = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
 ZKGROUP_KEY: Final = "zkgroup"
 
 Role = Literal["data", "controller"]

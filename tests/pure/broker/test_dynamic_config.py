@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from tests.pure.broker.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from tests.worlds.acls import UNREADABLE
-from zkgroup.broker.machine.events import ConfigChanged, Registered, TopicsFollowed
+from zkgroup.broker.machine.events import (
+    ConfigChanged,
+    CredentialsChanged,
+    Registered,
+    TopicsFollowed,
+)
 from zkgroup.model.requests import Create, Delete
+from zkgroup.security.scram import ScramCredential
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.config import BrokerConfig, ConfigEntity, TopicConfig
+from zkgroup.znodes.config import BrokerConfig, ConfigEntity, TopicConfig, UserConfig
 from zkgroup.znodes.notifications import ConfigChange, config_changes_path
 from zkgroup.zookeeper.settings import OPEN_ACL
 
@@ -178,3 +184,88 @@ def test_changes_are_seen_again_once_an_acl_lets_the_broker_look() -> None:
     world.advance(2000)
 
     assert _told(node) == [("topics/t", {"retention.ms": "1"})]
+
+
+SECRET = ScramCredential.of_password("SCRAM-SHA-256", "geheim", 4096, b"salt" * 4)
+
+
+def _user(world: SteppedBrokers, name: str, **settings: str) -> None:
+    data = UserConfig({key.replace("_", "-"): value for key, value in settings.items()}).encode()
+    world.server.put(UserConfig.path(name), data)
+
+
+def _following() -> tuple[SteppedBrokers, BrokerNode]:
+    world = SteppedBrokers()
+    _user(world, "al ice", SCRAM_SHA_256=SECRET.encode(), producer_byte_rate="1")
+    _user(world, "quota", producer_byte_rate="1")
+    world.server.put("/config/users/<default>", UserConfig({"SCRAM-SHA-256": "x"}).encode())
+    node = world.node(follows_users=True)
+    return world, node
+
+
+def _credentials(node: BrokerNode) -> list[tuple[str, list[str]]]:
+    return [(one.user, list(one.credentials)) for one in node.emitted(CredentialsChanged)]
+
+
+def test_users_are_read_before_the_broker_registers_and_followed() -> None:
+    """By credential: a quota that changes is no news; a user who is deleted has none."""
+    world, node = _following()
+    world.run()
+    assert _credentials(node) == [("al ice", ["SCRAM-SHA-256"])]
+    assert isinstance(node.effects[-1], Registered)
+    (told,) = node.emitted(CredentialsChanged)
+    assert told.credentials["SCRAM-SHA-256"] == SECRET
+
+    user = ConfigEntity.user("al ice")
+    for settings in ({"SCRAM_SHA_256": SECRET.encode()}, {"SCRAM_SHA_512": "salt=c2VjcmV0"}, {}):
+        _user(world, "al ice", **settings)
+        _notify(world, ConfigChange(user, "v2").encode())
+        _notify(world, ConfigChange(ConfigEntity.user_client("al ice", "app"), "v2").encode())
+        _notify(world, ConfigChange(ConfigEntity.user(None), "v2").encode())
+
+    assert _credentials(node)[1:] == [("al ice", []), ("al ice", [])]
+    (note,) = node.notes("config.unreadable")
+    assert note.fields["path"] == "/config/users/al%20ice"
+    assert "c2VjcmV0" not in str(note.fields)
+
+
+def test_users_are_not_read_where_no_listener_needs_them() -> None:
+    """A broker without SCRAM reads what it did before."""
+    world = SteppedBrokers()
+    _user(world, "alice", SCRAM_SHA_256=SECRET.encode())
+    for path in ("/config/users", "/config/users/alice"):
+        world.server.set_acl(path, UNREADABLE)
+    node = world.node()
+    world.run()
+    _notify(world, ConfigChange(ConfigEntity.user("alice"), "v2").encode())
+
+    assert _credentials(node) == []
+    assert node.notes("config.unreadable") == []
+
+
+def test_credentials_stay_while_zookeeper_is_away_and_are_read_in_the_next_session() -> None:
+    """Nothing is told at the end of a session; changes of the meantime are, without a notification."""
+    world, node = _following()
+    world.run()
+    world.server.expire(node.client.name)
+    world.server.cut(node.client.name, hold=True)
+    world.run()
+    assert len(_credentials(node)) == 1
+
+    world.server.remove(UserConfig.path("al ice"))
+    _user(world, "bob", SCRAM_SHA_256=SECRET.encode())
+    world.server.resume(node.client.name)
+    world.run()
+
+    assert _credentials(node)[1:] == [("al ice", []), ("bob", ["SCRAM-SHA-256"])]
+
+
+def test_a_broker_that_may_not_list_users_registers_without_them() -> None:
+    """Only users of its own configuration get in; the log says why."""
+    world, node = _following()
+    world.server.set_acl("/config/users", UNREADABLE)
+    world.run()
+
+    assert isinstance(node.effects[-1], Registered)
+    assert _credentials(node) == []
+    assert [note.fields["path"] for note in node.notes("config.unreadable")] == ["/config/users"]

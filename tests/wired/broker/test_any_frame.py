@@ -30,10 +30,10 @@ from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.apis import BrokerApis
-from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
+from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings

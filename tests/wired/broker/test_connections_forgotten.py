@@ -25,9 +25,10 @@ from tests.worlds.serving import (
 )
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.replicas.replica import no_fetch
-from zkgroup.broker.server.connection import Connection, ConnectionLimits
+from zkgroup.broker.server.connection import Connection
 from zkgroup.broker.server.fetch_requests import DelayedFetch
 from zkgroup.broker.server.handlers import Answer, RequestContext
+from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.errors import WireError
 from zkgroup.wire.client import BrokerConnection

@@ -8,8 +8,8 @@ from tests.worlds.listening_brokers import ListeningBrokers
 from tests.worlds.running_brokers import ask
 from tests.worlds.serving import client_of, closed, on_a_loop
 from tests.worlds.wire_requests import REQUESTS
-from zkgroup.broker.server.connection import ConnectionLimits
 from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.clients.addresses import inter_broker_listener
 from zkgroup.model import TopicPartition

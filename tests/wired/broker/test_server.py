@@ -14,8 +14,9 @@ from tests.worlds import golden_data
 from tests.worlds.broker_requests import brokers, state, update_metadata
 from tests.worlds.serving import ALL, Client, closed, connected, on_a_loop, opened, served, until
 from tests.worlds.wire_requests import REQUESTS
-from zkgroup.broker.server.connection import AHEAD_BYTES_MAX, CHUNK_BYTES, ITEMS_AT_ONCE
+from zkgroup.broker.server.connection import AHEAD_BYTES_MAX, ITEMS_AT_ONCE
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext
+from zkgroup.broker.server.port import CHUNK_BYTES
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.security.listeners import Listener

@@ -27,9 +27,10 @@ from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.hosted_controller import connection_limits, shared
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server import connection as connection_module
-from zkgroup.broker.server.connection import ITEMS_AT_ONCE, ConnectionLimits
+from zkgroup.broker.server.connection import ITEMS_AT_ONCE
 from zkgroup.broker.server.connection_choice import PeerKind
 from zkgroup.broker.server.handlers import Answer, Later, RequestContext, given
+from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.wire.control import UpdateMetadataRequest, UpdateMetadataResponse

@@ -13,7 +13,7 @@ from zkgroup.broker.admin import configs, partitions, topics, users
 from zkgroup.broker.admin.failures import Failure, failure_of
 from zkgroup.broker.admin.known_configs import known_configs
 from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
-from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.broker.server.handlers import ANONYMOUS, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ZkGroupError
@@ -476,6 +476,8 @@ def _deleted(one: DeleteTopicState, error: int, message: str | None) -> DeletedT
 def _by(context: RequestContext) -> ChangeRecord:
     """Returns the author of a change that came as a request."""
     user = f"{context.client_id or 'a client'} at {context.peer}"
+    if context.principal != ANONYMOUS:
+        user = f"{context.principal}, {user}"
     return ChangeRecord(undo_id="", command=Api(context.api_key).name, user=user)
 
 

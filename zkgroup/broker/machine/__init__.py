@@ -5,6 +5,6 @@
 * `registration`: `/brokers/ids/<id>` in every session; before the first one parents, cluster id and broker id
 * `isr_manager`: writes the ISRs of the partitions that it leads; `isr`: one of them, and the notifications of
   changes for the controller
-* `dynamic_config`: configurations, and the notifications of their changes
+* `dynamic_config`: configurations, credentials of users, and the notifications of their changes
 * `events`: events, effects, and the context that all components share
 """

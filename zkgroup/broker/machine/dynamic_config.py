@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers, and the notifications that they changed.
+"""Configurations of topics and brokers, credentials of users, and the notifications that they changed.
 
 A notification is only a trigger: the configuration is read from `/config`. An unreadable one does not stop
 later ones. Every configuration is read once in each session, so that no notification is missed; after that
@@ -8,13 +8,13 @@ only those that notifications name. Source: formats of notifications (controller
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from zkgroup.broker.machine.events import BrokerContext, ConfigChanged
+from zkgroup.broker.machine.events import BrokerContext, ConfigChanged, CredentialsChanged
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import Znode
-from zkgroup.model.requests import Delete, ListChildren, Sync
+from zkgroup.model.requests import Delete, ListChildren, ListChildrenDone, Sync
 from zkgroup.runtime.events import Watch
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
@@ -24,15 +24,17 @@ from zkgroup.runtime.procedures import (
     UnexpectedReplyError,
     Work,
     ask,
+    ask_allowed,
     list_done,
     read_allowed,
     write,
 )
-from zkgroup.znodes.config import ConfigEntity, EntityConfig, EntityKind, entities_path
+from zkgroup.security.scram import HASHES, ScramCredential
+from zkgroup.znodes.config import DEFAULT_NAME, ConfigEntity, EntityConfig, EntityKind, entities_path
 from zkgroup.znodes.notifications import ConfigChange, config_changes_path
 
 KINDS: Final[tuple[EntityKind, ...]] = ("topics", "brokers")
-"""The entities whose configurations a broker applies."""
+"""The entities whose configurations a broker applies; those of users where a listener needs them."""
 DELETED_AT_ONCE: Final = 100
 
 
@@ -48,6 +50,7 @@ class DynamicConfig:
         self._known: dict[int, Znode] = {}
         """Notifications that still exist."""
         self._overrides: dict[ConfigEntity, dict[str, str]] = {}
+        """Of a user only the SCRAM credentials."""
         self._hosted: dict[ConfigEntity, None] = {}
         """Topics with new leaders or followers here, whose configurations are to be read."""
         self.has_read = False
@@ -125,7 +128,18 @@ class DynamicConfig:
                     self._core.note(
                         "config.unreadable", path=f"{entities_path(kind)}/{name}", detail=str(error)
                     )
+        if self._core.config.follows_users:
+            entities += yield from self._loaded_users()
         return entities
+
+    def _loaded_users(self) -> Procedure[list[ConfigEntity]]:
+        """Every user with a configuration. A broker that may not list them starts all the same."""
+        parent = entities_path("users")
+        (outcome,) = yield from ask_allowed(Query(ListChildren(parent)))
+        if not isinstance(outcome, ListChildrenDone):
+            self._core.note("config.unreadable", path=parent, detail="an ACL hides it")
+            return []
+        return [ConfigEntity("users", name) for name in outcome.children if name != DEFAULT_NAME]
 
     def _named(self, numbers: Sequence[int]) -> Procedure[list[ConfigEntity]]:
         """The entities in the notifications. A deleted or unreadable one counts as applied."""
@@ -142,7 +156,7 @@ class DynamicConfig:
             except (CorruptZnodeError, ConfigError) as error:
                 self._core.note("config_change.unreadable", path=znode.path, detail=str(error))
                 continue
-            if entity.kind in KINDS:
+            if entity.kind in KINDS or (self._core.config.follows_users and _has_credentials(entity)):
                 entities.append(entity)
         return entities
 
@@ -161,12 +175,27 @@ class DynamicConfig:
             except CorruptZnodeError as error:
                 self._core.note("config.unreadable", path=entity.config_path, detail=str(error))
                 continue
+            if entity.kind == "users":
+                overrides = {name: overrides[name] for name in HASHES if name in overrides}
             if overrides == self._overrides.get(entity, {}):
                 continue
             self._overrides[entity] = overrides
             if not overrides:
                 del self._overrides[entity]
-            self._core.emit(ConfigChanged(entity, overrides))
+            if entity.kind == "users":
+                self._core.emit(CredentialsChanged(entity.plain_name or "", self._decoded(entity, overrides)))
+            else:
+                self._core.emit(ConfigChanged(entity, overrides))
+
+    def _decoded(self, entity: ConfigEntity, texts: Mapping[str, str]) -> dict[str, ScramCredential]:
+        """The credentials of a user that can be read, by mechanism."""
+        found = {}
+        for mechanism, text in texts.items():
+            try:
+                found[mechanism] = ScramCredential.decode(entity.config_path, mechanism, text)
+            except ConfigError as error:
+                self._core.note("config.unreadable", path=entity.config_path, detail=str(error))
+        return found
 
     def _old(self) -> list[int]:
         """The notifications that were applied and have expired, by the servers' clock."""
@@ -181,3 +210,8 @@ class DynamicConfig:
         for number in self._old()[:DELETED_AT_ONCE]:
             znode = self._known.pop(number)
             yield from write([Delete(znode.path, znode.stat.version)], ())
+
+
+def _has_credentials(entity: ConfigEntity) -> bool:
+    """Returns whether it is a user, and not the default of users or a client of one."""
+    return entity.kind == "users" and entity.client is None and entity.name != DEFAULT_NAME

@@ -10,6 +10,7 @@ from zkgroup.broker.replica_view import Follower
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
 from zkgroup.runtime.procedures import MachineContext
+from zkgroup.security.scram import ScramCredential
 from zkgroup.wire.control import BrokerEndPoint, PartitionStateInfo
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import PLAIN_LISTENER, VERSION_DEFAULT, Endpoint, InterBrokerListener
@@ -207,6 +208,15 @@ class ConfigChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class CredentialsChanged:
+    """The SCRAM credentials of a user have changed: all of them by mechanism, none if they are gone."""
+
+    user: str
+    """The name, decoded."""
+    credentials: Mapping[str, ScramCredential]
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerFound:
     """The result of `FindController`."""
 
@@ -240,6 +250,7 @@ BrokerEffect = (
     | ResumeFetches
     | IsrChanged
     | ConfigChanged
+    | CredentialsChanged
     | ControllerFound
     | ProducerIdsClaimed
     | Failed
@@ -266,6 +277,8 @@ class BrokerMachineConfig:
     notices: IsrChangePropagationConfig = field(default_factory=IsrChangePropagationConfig)
     change_age_max_ms: int = CHANGE_AGE_MAX_MS
     """Milliseconds. Older notifications of configurations are deleted."""
+    follows_users: bool = False
+    """True if it reads the SCRAM credentials of users, and is told of their changes."""
     jitter: Callable[[], float] = lambda: 0.5
     """Returns a random number in [0, 1). The only source of randomness of the machine."""
 

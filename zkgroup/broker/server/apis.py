@@ -12,6 +12,7 @@ from zkgroup.broker.server.control_queue import ControlHandlers, RequestObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi
+from zkgroup.broker.server.logins import refuse_handshake, refuse_token
 from zkgroup.broker.server.metadata_requests import (
     CoordinatorHandler,
     CreateTopic,
@@ -49,6 +50,7 @@ from zkgroup.wire.records import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
+from zkgroup.wire.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 BROKER_EPOCH_VERSION: Final = 2
 """The first version of ControlledShutdown in which a broker names its epoch."""
@@ -151,6 +153,8 @@ class BrokerApis:
         yield ServedApi(StopReplicaRequest, control.submit)
         yield ServedApi(UpdateMetadataRequest, control.submit)
         yield ServedApi(ControlledShutdownRequest, self._shut_down)
+        yield ServedApi(SaslHandshakeRequest, refuse_handshake)
+        yield ServedApi(SaslAuthenticateRequest, refuse_token)
 
     async def respond(self, context: RequestContext, request: Request) -> Answer:
         """Answers a request; None closes the connection without an answer.

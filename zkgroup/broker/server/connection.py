@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from zkgroup.broker.server.connection_choice import Doing, Peer
-from zkgroup.broker.server.handlers import NO_ANSWER, Answer, Later, RequestContext, Respond
+from zkgroup.broker.server.handlers import ANONYMOUS, NO_ANSWER, Answer, Later, RequestContext
+from zkgroup.broker.server.logins import FRAME_BYTES_MAX, Login
 from zkgroup.broker.server.metadata_requests import UNSUPPORTED_VERSION
+from zkgroup.broker.server.port import CameBy, Port, nothing
 from zkgroup.errors import CorruptFrameError, UnencodableError, UnsupportedRequestError, WireError
 from zkgroup.runtime.logs import get_logger, limited
-from zkgroup.wire.control import PLAINTEXT
 from zkgroup.wire.messages import (
-    REQUEST_BYTES_MAX,
     SIZE,
     Api,
     FrameSplitter,
-    Request,
     RequestHeader,
     Response,
     ResponseHeader,
@@ -34,8 +32,6 @@ from zkgroup.wire.schema import Buffer
 
 _log = get_logger("zkgroup.broker")
 
-CHUNK_BYTES = 64 * 1024
-"""Most bytes of one read."""
 AHEAD_BYTES_MAX = 1024 * 1024
 """Most bytes to read while a request is answered; a closed connection is not noticed behind more bytes."""
 SEND_BYTES = 256 * 1024
@@ -45,45 +41,6 @@ ITEMS_AT_ONCE = 2_000
 """Most items of a request that are decoded on the event loop: they take some 5 ms."""
 REQUESTS_AT_ONCE = 32
 """Most requests of a connection that are answered in one turn of the event loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """The limits of connections to a broker. Kafka's setting is named where there is one."""
-
-    connections_max: int = 1_000
-    """`max.connections`: of clients; for a further one another is closed (`to_make_room`)."""
-    request_bytes_max: int = REQUEST_BYTES_MAX
-    """`socket.request.max.bytes`."""
-    buffered_bytes_max: int = 4 * REQUEST_BYTES_MAX
-    """`queued.max.request.bytes`: of all connections; above it the slowest one is closed."""
-    idle_ms: int = 600_000
-    """`connections.max.idle.ms`: longest time without a request."""
-    request_ms: int = 60_000
-    """`socket_request_timeout_ms`: longest time from the first byte of a request to its last."""
-    answer_ms: int = 60_000
-    """`socket_response_timeout_ms`: longest time for a client to receive an answer."""
-
-
-@dataclass(slots=True)
-class Port:
-    """The parts that all connections of a server share."""
-
-    limits: ConnectionLimits
-    respond: Respond
-    """Answers one request."""
-    served: Mapping[int, type[Request]]
-    """The requests that are served, by API key."""
-    on_full: Callable[[], None]
-    """Called where `held` is above its limit."""
-    on_confirmed: Callable[[Peer], None]
-    """See `Peer`."""
-    chunk: memoryview = field(default_factory=lambda: memoryview(bytearray(CHUNK_BYTES)))
-    """The buffer that a read of any connection fills; its bytes are copied at once."""
-    held: int = 0
-    """Buffered bytes of all connections: requests without an answer, and answers not yet received."""
-    moves: int = 0
-    """Of all connections so far; see `Connection.moved`."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -99,22 +56,21 @@ class Connection(asyncio.BufferedProtocol):
     last records. It is given up where it waits, and no answer is sent.
     """
 
-    def __init__(self, port: Port, listener: str = PLAINTEXT, *, is_inter_broker: bool = True) -> None:
-        """
-        Args:
-            listener: the name of the listener that the client came by.
-            is_inter_broker: whether it is the one of brokers and controllers: only there a peer can be one.
-        """
+    def __init__(self, port: Port, came_by: CameBy | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self.listener = listener
+        self._came_by = came_by or CameBy()
+        self.principal = ANONYMOUS
+        """The client, as its login has shown."""
         self._chunk = port.chunk
         self._limits = port.limits
         self._respond = port.respond
         self._served = port.served
-        self._on_confirmed = port.on_confirmed if is_inter_broker else lambda peer: None
+        self._on_confirmed = port.on_confirmed if self._came_by.is_inter_broker else nothing
         self._port = port
         self.opened_s = self._loop.time()
-        self._splitter = FrameSplitter(self._limits.request_bytes_max)
+        self._login = self._came_by.login
+        bytes_max = self._limits.request_bytes_max
+        self._splitter = FrameSplitter(min(bytes_max, FRAME_BYTES_MAX) if self._login else bytes_max)
         self._transport: asyncio.Transport
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -162,8 +118,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def has_asked(self) -> bool:
-        """True if a whole request has come."""
-        return self._answered_bytes > 0
+        """True if a whole request has come, and the client has logged in where it has to."""
+        return self._answered_bytes > 0 and (self._login is None or self._login.is_done)
 
     @property
     def doing(self) -> Doing:
@@ -340,13 +296,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """Begins to answer a request. Returns the work that is left to the task."""
+        if self._login is not None and not self._login.admits(frame, self._loop.time()):
+            return self._log_in(self._login, frame)
         try:
             header, request = decode_request(frame, self._served, ITEMS_AT_ONCE)
         except UnsupportedRequestError as error:
             return self._refuse_version(error)
         except TooManyItemsError:
             return self._answer_large(frame)
-        answer = self._respond(RequestContext(header, self.peer, self.listener), request)
+        answer = self._respond(self._context(header), request)
         if not isinstance(answer, Later):
             return self._answer(header, answer)
         if answer.is_given:
@@ -354,6 +312,33 @@ class Connection(asyncio.BufferedProtocol):
         self._later, self._header = answer, header
         answer.then(self._is_given)
         return None
+
+    def _context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(header, self.peer, self._came_by.listener, self.principal)
+
+    async def _log_in(self, login: Login, frame: bytes) -> None:
+        """Answers a frame of a login. A client that is refused is answered late, and disconnected."""
+        now_s = self._loop.time()
+        if login.listener.is_slow:
+            taken = await asyncio.to_thread(login.take, frame, now_s)
+        else:
+            taken = login.take(frame, now_s)
+        if taken.refusal is not None:
+            _log.warning("login of %s refused: %s", self.peer, taken.refusal, extra=limited())
+            if taken.is_delayed:
+                await asyncio.sleep(login.listener.failure_delay_ms / 1000)
+        elif login.is_done:
+            self.principal = login.principal
+            self._splitter.limit(self._limits.request_bytes_max)
+            self._came_by.on_logged_in(self.peer)
+        await self._send_buffers(list(taken.answer))
+        if taken.refusal is not None:
+            self._end, self._is_cut = EOFError("the login was refused"), True
+
+    @property
+    def _idle_ms(self) -> int:
+        is_open = self._login is None or self._login.is_done
+        return self._limits.idle_ms if is_open else min(self._limits.idle_ms, self._limits.login_ms)
 
     def _is_given(self, later: Later[Answer]) -> None:
         """Sends an answer that was waited for.
@@ -372,7 +357,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.held or self._end is not None:
             self._wake()
         else:
-            self._limit(self._limits.idle_ms, "no request came")
+            self._limit(self._idle_ms, "no request came")
             if not self._is_reading:
                 self._go_on_reading()
 
@@ -389,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
             self._limit(self._limits.request_ms, "a request did not end")
             self._port.moves = self.moved = self._port.moves + 1
         else:
-            self._limit(self._limits.idle_ms, "no request came")
+            self._limit(self._idle_ms, "no request came")
 
     def _limit(self, ms: int, overdue: str) -> None:
         """Closes the connection unless another limit is set, or none, within this time."""
@@ -491,7 +476,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_decoding = False
         if self._end is not None:
             self._give_up_soon()
-        answer = await self._respond(RequestContext(header, self.peer, self.listener), request)
+        answer = await self._respond(self._context(header), request)
         is_sent = self._end is None
         if is_sent and isinstance(answer, Response) and not isinstance(answer, MetadataResponse):
             await self._send_buffers(

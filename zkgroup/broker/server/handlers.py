@@ -76,6 +76,10 @@ def given(value: T) -> Later[T]:
     return later
 
 
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a client that has not shown who it is."""
+
+
 class RequestContext(NamedTuple):
     """The header and the sender of a request, and how it came."""
 
@@ -83,6 +87,8 @@ class RequestContext(NamedTuple):
     peer: Peer
     listener: str = PLAINTEXT
     """The name of the listener that the client came by."""
+    principal: str = ANONYMOUS
+    """Who the sender is, by its login: `User:alice`."""
 
     @property
     def api_key(self) -> int:

@@ -8,9 +8,11 @@ import socket
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from zkgroup.broker.server.connection import Connection, ConnectionLimits, Port
+from zkgroup.broker.server.connection import Connection
 from zkgroup.broker.server.connection_choice import CLUSTER_MAX, ClusterPeers, slowest, to_make_room
 from zkgroup.broker.server.handlers import Respond
+from zkgroup.broker.server.logins import Login, SaslListener
+from zkgroup.broker.server.port import CameBy, ConnectionLimits, Port, nothing
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.runtime.acceptor import Acceptor
 from zkgroup.security.listeners import PLAINTEXT, Listener
@@ -31,6 +33,7 @@ class BrokerServer:
         limits: ConnectionLimits | None = None,
         *,
         inter_broker: str = PLAINTEXT,
+        logins: Mapping[str, SaslListener] | None = None,
     ) -> None:
         """
         Args:
@@ -39,9 +42,11 @@ class BrokerServer:
             limits: of all listeners together.
             inter_broker: the listener of brokers and controllers. Where there are others, its connections do
                 not count for the limit of clients, as in Kafka; `ClusterPeers` bounds them.
+            logins: those of the listeners with SASL, by name.
         """
         self._limits = limits or ConnectionLimits()
         self._inter_broker = inter_broker
+        self._logins = logins or {}
         self._acceptors: list[Acceptor] = []
         self._connections: dict[Connection, None] = {}
         """In the order in which they were opened."""
@@ -88,10 +93,17 @@ class BrokerServer:
     async def _serve(self, listener: Listener, client: socket.socket) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         is_inter_broker = listener.name == self._inter_broker
-        connection = Connection(self._port, listener.name, is_inter_broker=is_inter_broker)
+        sasl = self._logins.get(listener.name)
+        came_by = CameBy(
+            listener.name,
+            is_inter_broker,
+            login=None if sasl is None else Login(sasl),
+            on_logged_in=self._cluster.confirmed if self._is_of_cluster(listener) else nothing,
+        )
+        connection = Connection(self._port, came_by)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
         self._connections[connection] = None
-        if self._is_of_cluster(listener):
+        if sasl is None and self._is_of_cluster(listener):
             self._cluster.confirmed(connection.peer)
         try:
             await connection.serve()
@@ -106,7 +118,8 @@ class BrokerServer:
 
     def _has_room(self, listener: Listener) -> bool:
         """Returns whether one more is taken. Where all places of clients are, another is closed for it."""
-        if self._is_of_cluster(listener) and len(self._cluster) < CLUSTER_MAX:
+        is_known = self._is_of_cluster(listener) and listener.name not in self._logins
+        if is_known and len(self._cluster) < CLUSTER_MAX:
             return True
         places = self._limits.connections_max
         if self.connections - len(self._displaced) - len(self._cluster) < places:
