@@ -53,7 +53,7 @@ class SubtreeChange(NamedTuple):
 
 
 AccessResult = ChangeResult[AccessPlan, int, None]
-SUBTREE_ACCESS = Shape(SubtreeChange)
+SUBTREE_ACCESS = Shape(SubtreeChange, columns=("path", "znodes", "changes"))
 ACCESS = Document(
     "zookeeper_access",
     Shape(

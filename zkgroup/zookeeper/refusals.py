@@ -18,6 +18,9 @@ ASKED_AFTER: Final = 3
 """Connections that a server closes before it is asked."""
 _ASK_TIMEOUT_S: Final = 1.0
 
+Server = tuple[str, int]
+"""Numeric host, and port."""
+
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _NO_AUTHORITY: Final = (2, 18, 19, 20, 21)
 _OTHER_NAME: Final = (62, 64)
@@ -28,37 +31,51 @@ class Refusals:
     """The servers of one address that cannot be connected to as the settings say, and why."""
 
     def __init__(self, address: Address, tls: Tls | None) -> None:
-        self._servers = set(address.hosts)
+        self._hosts = set(address.hosts)
         self._tls = tls
-        self._reasons: dict[tuple[str, int], str] = {}
-        self._closed: dict[tuple[str, int], int] = {}
+        self._reasons: dict[Server, str] = {}
+        self._absent: set[Server] = set()
+        """Servers that do not listen: an address of a name that has others."""
+        self._closed: dict[Server, int] = {}
 
-    def after(self, host: str, server: tuple[str, int], error: OSError | None) -> str | None:
+    def after(self, host: str, server: Server, error: OSError | None) -> str | None:
         """Takes a connection that ended before there was a session; the reason once it holds for all servers.
 
         host: the name in the address; server: numeric; error: what ended it, None if the server closed it.
         """
-        name = (host, server[1])
+        name = f"{host}:{server[1]}"
+        self._absent.discard(server)
         if isinstance(error, ssl.SSLCertVerificationError):
-            self._reasons[name] = _of_certificate(name, error)
-        elif not isinstance(error, ConnectionRefusedError | TimeoutError):
-            self._closed[name] = self._closed.get(name, 0) + 1
-            if self._closed[name] == ASKED_AFTER:
+            self._reasons[server] = _of_certificate(name, error)
+        elif isinstance(error, ConnectionRefusedError):
+            self._absent.add(server)
+        elif not isinstance(error, TimeoutError):
+            self._closed[server] = self._closed.get(server, 0) + 1
+            if self._closed[server] == ASKED_AFTER:
                 self._ask(name, server)
-        if len(self._reasons) < len(self._servers):
+        if not self._reasons or not all(self._is_hopeless(*each) for each in self._hosts):
             return None
         return "; ".join(sorted(set(self._reasons.values())))
 
-    def _ask(self, name: tuple[str, int], server: tuple[str, int]) -> None:
+    def _is_hopeless(self, host: str, port: int) -> bool:
+        """Whether each address of a name has a reason, but for those at which nothing listens."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            return False
+        servers = {(str(each[4][0]), port) for each in found}
+        return bool(servers & self._reasons.keys()) and servers <= self._reasons.keys() | self._absent
+
+    def _ask(self, name: str, server: Server) -> None:
         if self._tls is not None and speaks_plain_text(server):
-            self._reasons[name] = (
-                f"{_text(name)}: expected TLS, found a port of plain text; use the secure port of the "
-                "server, or leave out --zk-tls-ca and --zk-tls-cert"
+            self._reasons[server] = (
+                f"{name}: expected TLS, found a port of plain text; use the secure port of the server, or "
+                "leave out --zk-tls-ca and --zk-tls-cert"
             )
         elif self._tls is None and speaks_tls(server):
-            self._reasons[name] = (
-                f"{_text(name)}: expected plain text, found a port of TLS; give --zk-tls-ca, or use the "
-                "other port of the server"
+            self._reasons[server] = (
+                f"{name}: expected plain text, found a port of TLS; give --zk-tls-ca, or use the other port "
+                "of the server"
             )
 
     def forget(self) -> None:
@@ -67,11 +84,7 @@ class Refusals:
         self._closed.clear()
 
 
-def _text(name: tuple[str, int]) -> str:
-    return f"{name[0]}:{name[1]}"
-
-
-def _of_certificate(name: tuple[str, int], error: ssl.SSLCertVerificationError) -> str:
+def _of_certificate(name: str, error: ssl.SSLCertVerificationError) -> str:
     code = error.verify_code
     advice = "check the certificate of the server"
     if code == _EXPIRED:
@@ -83,12 +96,10 @@ def _of_certificate(name: tuple[str, int], error: ssl.SSLCertVerificationError) 
     elif code in _OTHER_NAME:
         advice = "connect by a name that is in the certificate"
     found = error.verify_message.rstrip(".")
-    return (
-        f"{_text(name)}: expected a certificate of this server that can be verified, found: {found}; {advice}"
-    )
+    return f"{name}: expected a certificate that proves this server, found: {found}; {advice}"
 
 
-def speaks_plain_text(server: tuple[str, int]) -> bool:
+def speaks_plain_text(server: Server) -> bool:
     """Returns whether the server answers a four-letter word, be it by a refusal, in plain text."""
     with contextlib.suppress(OSError), socket.create_connection(server, timeout=_ASK_TIMEOUT_S) as sock:
         sock.sendall(b"ruok")
@@ -96,7 +107,7 @@ def speaks_plain_text(server: tuple[str, int]) -> bool:
     return False
 
 
-def speaks_tls(server: tuple[str, int]) -> bool:
+def speaks_tls(server: Server) -> bool:
     """Returns whether the server answers a TLS handshake; its certificate is not read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

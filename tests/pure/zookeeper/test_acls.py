@@ -1,0 +1,32 @@
+"""The ACLs of new znodes, beside those of Kafka 2.8.2."""
+
+from __future__ import annotations
+
+import json
+
+from tests.worlds.golden_data import FOLDER
+from zkgroup.znodes.access import CLOSED_ROOTS
+from zkgroup.zookeeper.acls import acl_at
+from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL
+
+
+def test_each_path_has_kafkas_acl() -> None:
+    """As its brokers create the znodes with `zookeeper.set.acl`, and as its tool closes and opens them.
+
+    The tool leaves out `/feature`, which its brokers close.
+    """
+    text = (FOLDER / "security" / "kafka-2.8.2-acls.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+
+    def ours(path: str) -> list[list[object]]:
+        """With the user that a server puts in place of `auth`."""
+        entries = (entry.entry for entry in acl_at(path, CREATOR_ACL))
+        return [[e.perms, "sasl", "kafka"] if e.scheme == "auth" else list(e) for e in entries]
+
+    assert len(rows) > 40
+    assert [row["path"] for row in rows if row["path"] != "/" and row["created"] != ours(row["path"])] == []
+    assert [row["path"] for row in rows if row["secure"] != ours(row["path"])] == []
+    everyone = [list(entry.entry) for entry in OPEN_ACL]
+    assert [row["path"] for row in rows if row["unsecure"] != everyone] == ["/feature"]
+    closed = {row["path"] for row in rows if row["secure"] != everyone}
+    assert {"/" + path.split("/")[1] for path in closed} <= {"/", *CLOSED_ROOTS}
