@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import ConfigError
+from zkgroup.security.secret_files import check_secret_file
 
 LOG2_N: Final = 14
 BLOCK: Final = 8
@@ -60,7 +61,7 @@ class PasswordFile:
     """
 
     def __init__(self, path: Path, on_fault: Callable[[str], object]) -> None:
-        """Reads the file. Raises ConfigError.
+        """Reads the file. Raises ConfigError, also for one that others may write.
 
         Args:
             path: the file.
@@ -97,6 +98,7 @@ class PasswordFile:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> Mapping[str, str]:
+        check_secret_file(self._path)
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:

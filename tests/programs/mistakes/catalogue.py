@@ -64,7 +64,7 @@ FOLDER: Final = Path(__file__).parent
 PARTS: Final = (
     *("claim", "commit", "delivery", "lease", "fence", "take-over"),
     *("ISR", "epochs", "high watermark", "fetch", "produce", "requests", "slots", "order", "codecs"),
-    *("groups", "coordinator"),
+    *("groups", "coordinator", "logins"),
 )
 _FILE_NAME: Final = str.maketrans(" -", "__")
 

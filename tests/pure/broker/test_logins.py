@@ -132,6 +132,26 @@ def test_a_wrong_password_and_an_unknown_user_look_the_same(user: str, password:
     assert not login.admits(METADATA, 0.0)
 
 
+def test_a_name_is_not_normalized() -> None:
+    """Kafka takes it as it comes: with a ligature it is another user than without."""
+    for user, is_known in (("ﬁ", True), ("fi", False)):
+        login = Login(sasl_listener({"ﬁ": PASSWORD}))
+        _asked(login, SaslHandshakeRequest(SHA_256), 1)
+        _, refusal = _asked(login, SaslAuthenticateRequest(f"n,,n={user},r=abc".encode()), 2)
+        assert (refusal is None) == is_known
+
+
+def test_delegation_tokens_are_refused_by_name() -> None:
+    """A client that has one is told so, and not that its password is wrong."""
+    (recorded,) = (each for each in conversations() if each.case == TOKEN)
+
+    *_, answer, end = _answers(Login(sasl_listener({"alice": PASSWORD})), recorded)
+
+    assert isinstance(answer, bytes)
+    assert b"delegation tokens are not supported" in answer
+    assert end == "end"
+
+
 def test_a_replayed_proof_is_refused() -> None:
     """The broker's nonce is another one in each login."""
     login = Login(sasl_listener({"alice": PASSWORD}))
@@ -226,3 +246,12 @@ def test_what_is_no_frame_of_a_login_ends_the_connection(frame: bytes) -> None:
         assert not login.admits(frame, 0.0)
         with pytest.raises(WireError):
             login.take(frame, 0.0)
+
+
+def test_a_token_without_a_handshake_is_in_no_error() -> None:
+    """Its first bytes are where a request has key, version and number: they may be of the password."""
+    with pytest.raises(WireError) as caught:
+        Login(sasl_listener()).take(b"\0a\0geheim", 0.0)
+    assert str(caught.value).endswith("found other bytes")
+    with pytest.raises(WireError, match="found API 3"):
+        Login(sasl_listener()).take(METADATA, 0.0)

@@ -135,6 +135,18 @@ def test_a_file_with_another_line_is_refused_at_the_start(tmp_path: Path, text: 
         PasswordFile(tmp_path / "users", lambda _: None)
 
 
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    """They could let themselves in; at a change users stay as they were."""
+    path, faults = tmp_path / "users", list[str]()
+    _written(path, alice="a")
+    file = PasswordFile(path, faults.append)
+    _written(path, alice="b")
+    path.chmod(0o666)
+
+    assert file.accepts("alice", "a")
+    assert "only its owner may write" in faults[0]
+
+
 def test_a_file_that_is_not_there_is_refused_at_the_start(tmp_path: Path) -> None:
     """And one that names a user twice."""
     with pytest.raises(ConfigError, match="cannot be read: No such file"):

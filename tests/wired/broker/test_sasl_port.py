@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from tests.waiting import PATIENCE_S
 from tests.worlds.running_brokers import ask
 from tests.worlds.sasl_ports import PASSWORD, client_login, log_in, sasl_listener, sasl_port
-from tests.worlds.serving import ALL, Client, closed, on_a_loop, until
+from tests.worlds.serving import ALL, Client, client_of, closed, on_a_loop, until
 from tests.worlds.wire_requests import REQUESTS
+from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.logins import FRAME_BYTES_MAX
 from zkgroup.broker.server.port import ConnectionLimits
+from zkgroup.broker.server.server import BrokerServer
+from zkgroup.security.listeners import Listener
 from zkgroup.testing import KafkaCluster
-from zkgroup.wire.messages import Api, encode_request, framed
+from zkgroup.wire.messages import Api, Request, encode_request, framed
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataResponse
 from zkgroup.wire.sasl import (
     SaslAuthenticateRequest,
@@ -182,6 +185,37 @@ async def test_half_logins_keep_no_client_out() -> None:
             await client.ask(ALL, MetadataResponse)
         assert port.server.connections <= 20
         await closed(known, honest, *half)
+
+
+@on_a_loop
+async def test_half_logins_at_the_inter_broker_listener_count() -> None:
+    """Its connections count for no limit once a broker has logged in, and not before."""
+
+    async def respond(context: RequestContext, request: Request) -> MetadataResponse:
+        return MetadataResponse((), ())
+
+    logins = {"IN": sasl_listener(USERS)}
+    limits = ConnectionLimits(connections_max=2)
+    server = BrokerServer(respond, REQUESTS, limits, inter_broker="IN", logins=logins)
+    names = {"OUT": "PLAINTEXT", "IN": "SASL_PLAINTEXT"}
+    opened = await server.start(
+        Listener(name, "127.0.0.1", 0, protocol, "127.0.0.1", 0) for name, protocol in names.items()
+    )
+    out, inside = ((one.host, one.port) for one in opened)
+    brokers = []
+    for _ in range(4):
+        brokers.append(await client_of(inside))
+        assert (await log_in(brokers[-1], "SCRAM-SHA-256", "olga", PASSWORD)).error == 0
+    half = [await client_of(inside) for _ in range(30)]
+    for each in half:
+        each.send(SaslHandshakeRequest("PLAIN"), 1)
+    client = await client_of(out)
+
+    for each in (client, *brokers):
+        await each.ask(ALL, MetadataResponse)
+    assert server.connections <= 2 * 2 + len(brokers)
+    await server.close()
+    await closed(client, *brokers, *half)
 
 
 def test_a_listener_without_sasl_refuses_logins(kafka_cluster: KafkaCluster) -> None:

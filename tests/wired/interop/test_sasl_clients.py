@@ -84,6 +84,21 @@ def test_records_are_sent_and_read_by_clients_that_log_in(cluster: ListeningBrok
         assert (login, one.read(address, tp, 0, 2)) == (login, dict(enumerate(RECORDS)))
 
 
+def test_known_users_log_in_while_zookeeper_is_away(cluster: ListeningBrokers) -> None:
+    """By what the broker read last; a password that changes meanwhile counts once ZooKeeper is back."""
+    login = LOGINS[-1]
+    tp, client = TopicPartition("away", 0), Aiokafka(login)
+    address = cluster.address(1, "OUT")
+    assert client.send(address, tp, RECORDS) == [0, 1]
+
+    for number in cluster.brokers:
+        cluster.zookeeper.cut(f"broker-{number}", hold=True)
+
+    assert client.send(address, tp, RECORDS) == [2, 3]
+    for number in cluster.brokers:
+        cluster.zookeeper.resume(f"broker-{number}")
+
+
 def test_kafka_python_logs_a_refusal_and_gives_up(cluster: ListeningBrokers) -> None:
     """Its constructor raises a timeout: 3.0.12 tries again until then."""
     with pytest.raises(KafkaTimeoutError, match="Unable to bootstrap"):

@@ -17,9 +17,18 @@ from enum import Enum
 from typing import Final
 
 from zkgroup.broker.server.handlers import ANONYMOUS, RequestContext
-from zkgroup.errors import UnsupportedRequestError
+from zkgroup.errors import CorruptFrameError, WireError
 from zkgroup.security.sasl import Exchange, LoginFailedError, ServerToken
-from zkgroup.wire.messages import Api, ErrorCode, Request, Response, decode_request, framed, response_buffers
+from zkgroup.wire.messages import (
+    Api,
+    ErrorCode,
+    Request,
+    RequestHeader,
+    Response,
+    decode_request,
+    framed,
+    response_buffers,
+)
 from zkgroup.wire.metadata import ApiVersionsRequest
 from zkgroup.wire.sasl import (
     SaslAuthenticateRequest,
@@ -117,7 +126,7 @@ class Login:
                 return LoginAnswer((framed(self._reply(frame, now_s).token),))
             except LoginFailedError as error:
                 return LoginAnswer(refusal=str(error), is_delayed=True)
-        header, request = decode_request(frame, _REQUESTS)
+        header, request = _decoded(frame)
         answer, refusal, is_delayed = self._answer(request, header.version, now_s)
         buffers = response_buffers(answer, header.correlation_id, version=header.version)
         return LoginAnswer(tuple(buffers), refusal, is_delayed)
@@ -130,7 +139,7 @@ class Login:
             return self._handshake(request.mechanism, version, now_s)
         assert isinstance(request, SaslAuthenticateRequest)
         if self._state is not _LoginState.TOKENS:
-            raise UnsupportedRequestError(Api.SASL_AUTHENTICATE, version, 0)
+            raise _unexpected(Api.SASL_AUTHENTICATE)
         try:
             reply = self._reply(request.auth_bytes, now_s)
         except LoginFailedError as error:
@@ -175,6 +184,19 @@ class Login:
         lifetime_ms = self.listener.max_reauth_ms.get(self._mechanism, 0)
         self._until_s = now_s + lifetime_ms / 1000 if lifetime_ms else None
         return reply
+
+
+def _decoded(frame: bytes) -> tuple[RequestHeader, Request]:
+    """Raises CorruptFrameError, which names the API alone: the bytes may be a token with a password."""
+    try:
+        return decode_request(frame, _REQUESTS)
+    except WireError:
+        raise _unexpected(int.from_bytes(frame[:2], "big")) from None
+
+
+def _unexpected(key: int) -> CorruptFrameError:
+    found = f"API {key}" if key in set(Api) else "other bytes"
+    return CorruptFrameError("login", 0, "SaslHandshake, then its tokens", found)
 
 
 async def refuse_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
