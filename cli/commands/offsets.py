@@ -23,7 +23,7 @@ from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import PartlyDoneError
 from zkgroup.groups.as_of import AsOf
-from zkgroup.groups.reader import past_offsets, read_snapshot
+from zkgroup.groups.reader import past_offsets, read_offsets
 from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offsets
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition, Znode
@@ -98,7 +98,7 @@ def show(group: str, source: str | None) -> None:
     """
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:
-        snapshot = read_snapshot(ensemble, group)
+        snapshot = read_offsets(ensemble, group)
         known = known_ends(ends, snapshot.offsets)
     rows = describe_offsets(snapshot, known)
     if not shown.OFFSETS.print(out, snapshot.as_of, group=group, offsets=rows):
@@ -143,7 +143,7 @@ def export(inputs: Inputs, at: PointInTime | None, also: tuple[str, ...], groups
         inputs.require_live()
         is_whole = True
         with connected() as ensemble:
-            snapshots = [read_snapshot(ensemble, name) for name in names]
+            snapshots = [read_offsets(ensemble, name) for name in names]
             as_of = ensemble.as_of()
     saved = [one for snapshot in snapshots for one in saved_offsets(snapshot)]
     if not shown.OFFSET_EXPORT.print(out, as_of, offsets=saved):

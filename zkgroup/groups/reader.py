@@ -73,6 +73,21 @@ def read_snapshot(ensemble: Ensemble, group: str, also: Sequence[str] = ()) -> G
     return snapshot
 
 
+def read_offsets(ensemble: Ensemble, group: str) -> GroupSnapshot:
+    """The snapshot of one group; of a user who may read its offsets alone it has nothing else.
+
+    Raises NotFoundError, and AccessDeniedError for a user who may not read them either.
+    """
+    try:
+        return read_snapshot(ensemble, group)
+    except AccessDeniedError:
+        topics = [offsets_topic_path(group, topic) for topic in ensemble.names_below(offsets_path(group))]
+        names = ensemble.zk.list_many(topics)
+        paths = [f"{topic}/{name}" for topic in topics for name in names[topic] or ()]
+        found = (znode for znode in ensemble.zk.read_many(paths).values() if znode is not None)
+        return GroupSnapshot.of_offsets(group, ensemble.as_of(), found)
+
+
 def snapshot_or_empty(ensemble: Ensemble, group: str, also: Sequence[str] = ()) -> GroupSnapshot:
     """The snapshot of a group that may not exist yet; it then has the topics only."""
     validate_group_id(group)

@@ -14,6 +14,7 @@ from zkgroup.admin.group_access import (
 )
 from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError, PartlyDoneError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.reader import read_offsets
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.memory_zookeeper.tree import digest_id
@@ -66,6 +67,9 @@ def test_members_join_readers_read_offsets_and_watchers_watch(world: GroupAccess
 
     assert world.eve.zk.read("/consumers/g/offsets/t/1").data == b"7"
     assert world.eve.zk.children("/consumers/g/offsets")[0] == ("t",)
+    assert [offset.znode.data for offset in read_offsets(world.eve, "g").offsets.values()] == [b"6", b"7"]
+    with pytest.raises(AccessDeniedError):
+        read_offsets(world.anyone, "g")
     for stranger, path in ((world.eve, "/consumers/g/ids/bob"), (world.anyone, OFFSET)):
         with pytest.raises(AccessDeniedError):
             stranger.zk.read(path)

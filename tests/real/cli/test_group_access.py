@@ -35,6 +35,7 @@ def test_a_closed_group_takes_its_members_and_shows_others_what_they_may_see(
         stranger = shell.run("consume", "g", "--topic", "t", *options["eve"])
         after = shell.json("acl", "zookeeper", "plan", "g", *options["ada"])
         offset = shell.run("znode", "get", "/consumers/g/offsets/t/0", *options["eve"])
+        shown = shell.json("offsets", "show", "g", *options["eve"])
         owner = shell.run("znode", "get", "/consumers/g/owners/t/0", *options["eve"])
         assert member.stop() == 0
     opened = shell.run("undo", done["undo"], "--execute", *options["bob"])
@@ -50,6 +51,7 @@ def test_a_closed_group_takes_its_members_and_shows_others_what_they_may_see(
     }
     assert (stranger.code, "the ACL refuses this member" in stranger.err) == (1, True)
     assert (offset.code, owner.code) == (0, 1)
+    assert [(row["offset"], row["owner"]) for row in shown["offsets"]] == [(5, None)]
     assert opened.code == 0
     assert shell.json("acl", "zookeeper", "plan", "g")["now"]["members"] == ["world:anyone"]
     assert "canary" not in "".join(ran.err + ran.out for ran in (nobody, stranger, offset, owner, opened))

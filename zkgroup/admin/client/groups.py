@@ -32,7 +32,7 @@ from zkgroup.groups.descriptions import (
     Verification,
 )
 from zkgroup.groups.preview import GroupChange
-from zkgroup.groups.reader import read_snapshot
+from zkgroup.groups.reader import read_offsets
 from zkgroup.model import TopicPartition
 
 
@@ -151,7 +151,7 @@ class GroupMethods(AdminBase):
         Raises:
             NotFoundError: the group does not exist.
         """
-        snapshot = read_snapshot(self._ensemble, group)
+        snapshot = read_offsets(self._ensemble, group)
         ends = reads.known_ends(log_ends, snapshot.offsets)
         unreadable = tuple(map(str, reads.unreadable_offsets(snapshot)))
         rows = reads.describe_offsets(snapshot, ends)
@@ -251,7 +251,7 @@ class GroupMethods(AdminBase):
         """
         saved: list[files.SavedOffset] = []
         for group in groups:
-            snapshot = read_snapshot(self._ensemble, group)
+            snapshot = read_offsets(self._ensemble, group)
             for error in reads.unreadable_offsets(snapshot):
                 raise error
             saved += offset_changes.saved_offsets(snapshot)
