@@ -31,6 +31,8 @@ MECHANISMS: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(HASHES, SCRAM_MODULE)}
 """Those that a client can log in by, and the login module of each."""
 ITERATIONS_MAX: Final = 100_000
 """Of SCRAM: a broker that does not prove who it is could else keep a client busy."""
+TOLD_MAX: Final = 200
+"""Characters of a broker's answer in an error."""
 KNOWN: Final = (
     PROTOCOL, MECHANISM, JAAS,
     TRUST_STORE, TRUST_STORE_TYPE, KEY_STORE, KEY_STORE_TYPE, KEY_PASSWORD, HOST_NAMES,
@@ -159,9 +161,8 @@ class ClientSecurity:
                 raise LoginRefusedError(f"the broker asks for more than {ITERATIONS_MAX} iterations")
             client.set_server_final(_text((yield client.get_client_final().encode())))
         except (scramp.ScramException, ValueError) as error:
-            raise LoginRefusedError(
-                f"the broker does not prove that it knows the password: {error}"
-            ) from None
+            told = ascii(str(error)[:TOLD_MAX])
+            raise LoginRefusedError(f"the broker does not prove that it knows the password: {told}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

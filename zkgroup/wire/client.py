@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from zkgroup.errors import BrokerAuthenticationError, CorruptFrameError
-from zkgroup.security.client import ClientSecurity, LoginRefusedError
+from zkgroup.security.client import TOLD_MAX, ClientSecurity, LoginRefusedError
 from zkgroup.wire.messages import (
     REQUEST_BYTES_MAX,
     ErrorCode,
@@ -138,7 +138,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         chosen = await self.ask(SaslHandshakeRequest(mechanism), CLIENT_ID, version=1)
         assert isinstance(chosen, SaslHandshakeResponse)
         if chosen.error == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            served = ", ".join(chosen.mechanisms) or "none"
+            served = ascii(", ".join(chosen.mechanisms)[:TOLD_MAX])
             raise LoginRefusedError(f"the broker has other mechanisms: {served}")
         if chosen.error != ErrorCode.NONE:
             raise LoginRefusedError(f"the broker answers {describe(chosen.error)}: is the port one of SASL?")

@@ -117,13 +117,17 @@ def test_passwords_are_hashed_as_kafka_hashes_them() -> None:
         login.send(server.get_server_final().encode())
 
 
-@pytest.mark.parametrize("answer", [b"\xff", b"", b"r=x,s=c2FsdHNhbHRzYWx0,i=4096", b"e=other-error"])
+@pytest.mark.parametrize(
+    "answer", [b"\xff", b"", b"r=x,s=c2FsdHNhbHRzYWx0,i=4096", b"e=other-error", b"r=\n" * 500]
+)
 def test_an_answer_that_is_not_one_of_scram(answer: bytes) -> None:
     """Bytes that are no text, a nonce of another client, an error of the broker."""
     login = ClientSecurity.of(LOGIN).login()
     next(login)
-    with pytest.raises(LoginRefusedError, match="does not prove"):
+    with pytest.raises(LoginRefusedError, match="does not prove") as refused:
         login.send(answer)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 300
 
 
 def test_a_broker_cannot_keep_a_client_busy() -> None:
