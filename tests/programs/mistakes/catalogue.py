@@ -63,7 +63,18 @@ def _replace(path: Path, source: str) -> None:
 FOLDER: Final = Path(__file__).parent
 PARTS: Final = (
     *("claim", "commit", "delivery", "lease", "fence", "take-over"),
-    *("ISR", "epochs", "high watermark", "fetch", "produce", "requests", "slots", "order", "codecs"),
+    *(
+        "ISR",
+        "epochs",
+        "high watermark",
+        "fetch",
+        "produce",
+        "requests",
+        "slots",
+        "order",
+        "codecs",
+        "rights",
+    ),
     *("groups", "coordinator", "logins"),
 )
 _FILE_NAME: Final = str.maketrans(" -", "__")

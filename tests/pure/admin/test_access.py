@@ -145,6 +145,17 @@ def test_the_doctor_says_which_holds(world: AccessWorld) -> None:
     assert texts[2].detail.endswith(": /brokers/topics/late")
 
 
+def test_secrets_that_everyone_reads_are_open(world: AccessWorld) -> None:
+    """Though nobody else may change them; closing hides them again."""
+    world.run("closed")
+    mine = world.server.acl("/config/users")
+    everyone = AclEntry(1, "world", "anyone")
+    world.ensemble.zk.set_acls(module.AclChange("/config/users/u", (*mine, everyone)))
+    assert read_access(world.ensemble).open == ("/config/users/u",)
+    assert world.run("closed") == 1
+    assert world.server.acl("/config/users/u") == mine
+
+
 def test_the_doctor_names_ports_that_take_anybody(world: AccessWorld) -> None:
     """Where a listener of TLS or SASL shows that the cluster is meant to be closed; else it is only told."""
     plain = Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT")

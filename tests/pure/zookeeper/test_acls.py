@@ -6,8 +6,9 @@ import json
 
 from tests.worlds.golden_data import FOLDER
 from zkgroup.znodes.access import CLOSED_ROOTS
-from zkgroup.zookeeper.acls import acl_at
+from zkgroup.zookeeper.acls import CreationAcls, acl_at
 from zkgroup.zookeeper.settings import CREATOR_ACL, OPEN_ACL
+from zkgroup.zookeeper.wire import pack_acl
 
 
 def test_each_path_has_kafkas_acl() -> None:
@@ -25,6 +26,9 @@ def test_each_path_has_kafkas_acl() -> None:
 
     assert len(rows) > 40
     assert [row["path"] for row in rows if row["path"] != "/" and row["created"] != ours(row["path"])] == []
+    acls = CreationAcls(CREATOR_ACL)
+    paths = [*(row["path"] for row in rows), "/consumers/g"]
+    assert [path for path in paths if acls.at(path) != pack_acl(acl_at(path, CREATOR_ACL))] == []
     assert [row["path"] for row in rows if row["secure"] != ours(row["path"])] == []
     everyone = [list(entry.entry) for entry in OPEN_ACL]
     assert [row["path"] for row in rows if row["unsecure"] != everyone] == ["/feature"]
