@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -52,7 +53,7 @@ def sasl_listener(
         exchanges=settings.exchanges(known, lambda _: None),
         max_reauth_ms=settings.max_reauth_ms,
         failure_delay_ms=failure_delay_ms,
-        is_slow=is_slow,
+        hashing=asyncio.Semaphore(1) if is_slow else None,
     )
 
 

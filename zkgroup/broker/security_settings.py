@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,6 +15,8 @@ from zkgroup.security.sasl import ScramUsers
 from zkgroup.security.sasl_settings import SaslSettings, is_of_sasl
 from zkgroup.znodes.brokers import PLAINTEXT, SASL_PLAINTEXT, Endpoint, InterBrokerListener
 
+HASHES_AT_ONCE: Final = 2
+"""Passwords of a listener that are hashed at the same time; each takes 16 MiB and some 50 ms."""
 _SERVED: Final = (PLAINTEXT, SASL_PLAINTEXT)
 """The protocols that listeners can have."""
 
@@ -72,7 +75,7 @@ class SecuritySettings:
                 exchanges=one.exchanges(users, on_fault),
                 max_reauth_ms=one.max_reauth_ms,
                 failure_delay_ms=one.failure_delay_ms,
-                is_slow=one.plain_file is not None,
+                hashing=None if one.plain_file is None else asyncio.Semaphore(HASHES_AT_ONCE),
             )
             for name, one in self.sasl.items()
         }

@@ -177,7 +177,6 @@ def test_a_credential_that_changes_counts_for_the_next_login() -> None:
         exchanges=settings.exchanges(users, lambda _: None),
         max_reauth_ms=settings.max_reauth_ms,
         failure_delay_ms=0,
-        is_slow=False,
     )
     assert _log_in(Login(listener), SHA_256, "alice", "a") is not None, "nothing was read yet"
     for password in ("a", "b"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.waiting import eventually
 from tests.worlds.led_brokers import ask
 from zkgroup.broker.controller_only import ControllerOnly
+from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.broker.settings import BrokerSettings
+from zkgroup.errors import ConfigError
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.cluster import ClusterId
@@ -33,3 +37,16 @@ def _cluster_id(controller: ControllerOnly) -> str | None:
 def _metadata(controller: ControllerOnly) -> MetadataResponse | None:
     assert controller.serving is not None
     return ask(controller.serving, MetadataRequest(()), MetadataResponse, 11)
+
+
+def test_a_controller_alone_has_no_listener_with_logins() -> None:
+    """It follows no users, so it would let in nobody, or anybody."""
+    properties = {
+        "listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:0",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "IN",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
+
+    with pytest.raises(ConfigError, match="listener OUT: a controller alone has no logins"):
+        ControllerOnly("127.0.0.1:1", broker=9, security=SecuritySettings.of(properties))

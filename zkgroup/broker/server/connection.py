@@ -318,11 +318,12 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _log_in(self, login: Login, frame: bytes) -> None:
         """Answers a frame of a login. A client that is refused is answered late, and disconnected."""
-        now_s = self._loop.time()
-        if login.listener.is_slow:
-            taken = await asyncio.to_thread(login.take, frame, now_s)
-        else:
+        now_s, hashing = self._loop.time(), login.listener.hashing
+        if hashing is None:
             taken = login.take(frame, now_s)
+        else:
+            async with hashing:
+                taken = await asyncio.to_thread(login.take, frame, now_s)
         if taken.refusal is not None:
             _log.warning("login of %s refused: %s", self.peer, taken.refusal, extra=limited())
             if taken.is_delayed:

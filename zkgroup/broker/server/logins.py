@@ -11,6 +11,7 @@ end of a login closes the connection without an answer.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -66,8 +67,9 @@ class SaslListener:
     max_reauth_ms: Mapping[str, int]
     """By mechanism: a client has to log in again within this time; 0 for never."""
     failure_delay_ms: int
-    is_slow: bool
-    """True if a token may take a password's hash: then `Login.take` is called on another thread."""
+    hashing: asyncio.Semaphore | None = None
+    """Held while `Login.take` is called on another thread, where a token may take a password's hash: many
+    logins leave threads for others. None: it is called on the loop."""
 
 
 @dataclass(frozen=True, slots=True)
