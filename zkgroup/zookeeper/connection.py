@@ -404,8 +404,8 @@ class ClientConnection:
         found = "a digest" if auth else "no credentials"
         return AuthenticationError(
             f"ZooKeeper at {self._address} serves authenticated clients only: expected a login by SASL, or "
-            f"what its enforce.auth.schemes says, found {found}; give --zk-sasl-file (in a program: "
-            "ClientSettings(auth=Sasl(...)))"
+            f"what its enforce.auth.schemes says, found {found}; give --zk-sasl-file, or "
+            "--zk-digest-file where it takes that (in a program: ClientSettings(auth=...))"
         )
 
     def _disconnect(self) -> None:

@@ -359,6 +359,7 @@ class AclLearning:
     ) -> None:
         """`call` is settled if the connection is lost; else `then` is called."""
         self._call = call
+        self._wire = wire
         self._acls = acls
         self._left = len(unknown)
         self._then = then
@@ -377,7 +378,8 @@ class AclLearning:
             self._then()
 
     def lost(self) -> None:
-        """Takes the end of the connection: nothing was created."""
+        """Takes the end of the connection, or a reply that cannot be decoded: nothing was created."""
+        self._wire.block(False)
         self._call.settle(lost(False))
 
 

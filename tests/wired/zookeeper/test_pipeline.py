@@ -384,17 +384,26 @@ def test_a_client_without_credentials_learns_nothing(world: ConnectedExchange) -
 
 
 def test_a_break_while_learning_creates_nothing(world: ConnectedExchange) -> None:
-    """Nor does a transaction that is too big with the ACL of the group."""
+    """Nor does one that is too big with the ACL of the group; an odd reply delays nothing."""
     acls = CreationAcls(OPEN_ACL, lambda: 0.0)
     request = Multi((Create("/consumers/g/ids/m", b""),))
     world.pipeline.settings = ClientSettings(max_request_bytes=10)
     world.submit(MultiCall(request, PATHS, acls, world.outcomes.append))
     ((xid, *_),) = world.asked()
     world.answer(xid, CLOSED_ENTRY + STAT)
-    world.submit(MultiCall(request, PATHS, CreationAcls(OPEN_ACL, lambda: 0.0), world.outcomes.append))
-    world.asked()
+    world.pipeline.settings = ClientSettings()
+    for _ in range(2):
+        acls = CreationAcls(OPEN_ACL, lambda: 0.0)
+        world.submit(MultiCall(request, PATHS, acls, world.outcomes.append), world.sync())
+        ((xid, *_),) = world.asked()
+        if len(world.outcomes) == 1:
+            world.answer(xid, b"no ACL")
+            ((xid, op, _),) = world.asked()
+            assert op == Op.SYNC
+            world.answer(xid)
     world.pipeline.detach()
-    too_big, lost = world.outcomes
+    too_big, odd, synced, lost, _ = world.outcomes
+    assert (odd, synced) == (lost, SyncDone())
     assert isinstance(too_big, NotSent)
     assert too_big.too_big
     assert lost == NotSent("the connection was lost before the request was sent")
