@@ -14,9 +14,9 @@ from typing import Final, Literal
 from zkgroup.admin.change import AdminChange, ChangePlan, nothing, undo_record
 from zkgroup.admin.coordinator_status import DoctorFinding
 from zkgroup.admin.znodes import join
-from zkgroup.errors import ConfigError, PartlyDoneError
+from zkgroup.errors import AccessDeniedError, ConfigError, PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.model.requests import AclChange, Code, ZnodeAcl
+from zkgroup.model.requests import AclChange, AclEntry, Code, ZnodeAcl, ZnodeStat
 from zkgroup.model.text import counted, named
 from zkgroup.znodes.access import CLOSED_ROOTS, is_open
 from zkgroup.znodes.brokers import PLAINTEXT, BrokerRegistration, broker_ids_path
@@ -171,36 +171,57 @@ def _notes(access: ClusterAccess, target: Target) -> Iterator[str]:
 def change_access(ensemble: Ensemble, plan: AccessPlan, progress: Progress = nothing) -> int:
     """Sets the ACLs, and reads again until nothing is left; returns how many were set.
 
-    Raises ConfigError without credentials, and PartlyDoneError that names what may not be changed, or what is
-    created anew all the time.
+    Raises as `set_acls`.
     """
     acl = CREATOR_ACL if plan.target == "closed" else OPEN_ACL
-    paths, done, refused = plan.paths, 0, {}
+    return set_acls(
+        ensemble,
+        plan.paths,
+        lambda path: tuple(entry.entry for entry in acl_at(path, acl)),
+        lambda: _to_change(read_access(ensemble), plan.target),
+        "give every broker the same zookeeper.set.acl, every command the same --zk-acl",
+        progress,
+    )
+
+
+def set_acls(
+    ensemble: Ensemble,
+    paths: Sequence[str],
+    acl_of: Callable[[str], tuple[AclEntry, ...]],
+    look_again: Callable[[], Sequence[str]],
+    advice: str,
+    progress: Progress = nothing,
+) -> int:
+    """Sets the ACLs of these paths, and of those that `look_again` then finds; returns how many were set.
+
+    Raises ConfigError without credentials, AccessDeniedError where none may be changed, and PartlyDoneError
+    that names what may not be changed, or, with the advice, what other processes create all the time.
+    """
+    done, refused = 0, set()
     for _ in range(ROUNDS_MAX):
         total = done + len(paths)
         for part in parts(paths):
-            changes = [AclChange(path, tuple(e.entry for e in acl_at(path, acl))) for path in part]
-            for path, stat in zip(part, ensemble.zk.set_acls(*changes), strict=True):
-                if stat is Code.INVALID_ACL:
-                    raise ConfigError(NO_CREDENTIALS)
-                if isinstance(stat, Code):
-                    refused[path] = stat
-                done += stat is not None and not isinstance(stat, Code)
+            stats = ensemble.zk.set_acls(*(AclChange(path, acl_of(path)) for path in part))
+            if Code.INVALID_ACL in stats:
+                raise ConfigError(f"{NO_CREDENTIALS}, or an identity of a scheme that they do not have")
+            refused |= {path for path, stat in zip(part, stats, strict=True) if isinstance(stat, Code)}
+            done += sum(isinstance(stat, ZnodeStat) for stat in stats)
             progress(done, total)
-        left = _to_change(read_access(ensemble), plan.target)
-        paths = tuple(path for path in left if path not in refused)
+        paths = [path for path in look_again() if path not in refused]
         if not paths:
             break
     if refused:
-        codes = ", ".join(sorted({code.value for code in refused.values()}))
-        raise PartlyDoneError(
-            f"{counted(done, 'znode')} set; {counted(len(refused), 'znode')} may not be changed by this user "
-            f"({codes}): {named(refused, NAMED_MAX)}; connect as the user who closed them, and run it again"
+        names = named(sorted(refused), NAMED_MAX)
+        count = counted(len(refused), "znode")
+        kind = PartlyDoneError if done else AccessDeniedError
+        raise kind(
+            f"{counted(done, 'znode')} set; {count} may not be changed by this user: {names}; "
+            "connect as a user who has the right to, and run it again"
         )
     if paths:
         raise PartlyDoneError(
             f"{counted(done, 'znode')} set, but a process still creates others: {named(paths, NAMED_MAX)}; "
-            "give every broker the same zookeeper.set.acl, every command the same --zk-acl, and run it again"
+            f"{advice}, and run it again"
         )
     return done
 

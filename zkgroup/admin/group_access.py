@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkgroup.admin.access import NAMED_MAX, OPEN, ROUNDS_MAX, acls_below, parts
+from zkgroup.admin.access import NAMED_MAX, OPEN, acls_below, set_acls
 from zkgroup.admin.change import AdminChange, ChangePlan, undo_record
-from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError, PartlyDoneError, RefusedError
+from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.model.requests import AclChange, AclEntry, Code, ZnodeAcl
+from zkgroup.model.requests import AclEntry, Code, ZnodeAcl
 from zkgroup.model.text import counted, named
 from zkgroup.znodes.access import models_of
 from zkgroup.znodes.consumers import (
@@ -23,7 +23,7 @@ from zkgroup.znodes.consumers import (
     owners_path,
     subscription_kind,
 )
-from zkgroup.zookeeper.settings import ANYONE, NO_CREDENTIALS
+from zkgroup.zookeeper.settings import ANYONE
 
 ALL: Final = 31
 READ: Final = 1
@@ -173,40 +173,23 @@ def _uncloseable(ensemble: Ensemble, group: str, acls: Mapping[str, tuple[AclEnt
 
 
 def set_group_access(ensemble: Ensemble, plan: GroupAccessPlan) -> int:
-    """Sets the ACLs, parents first, and reads again until nothing is left; returns how many were set.
+    """Sets the ACLs, and reads again until nothing is left; returns how many were set.
 
-    Raises ConfigError without credentials, and PartlyDoneError that names what may not be changed.
+    Raises as `set_acls`.
     """
-    group = plan.group
-    ensemble.zk.create_missing(ids_path(group), owners_path(group), offsets_path(group))
-    models = {path: plan.rights.acl(of_offsets=path == offsets_path(group)) for path in _models(group)}
-    done, paths = 0, tuple(dict.fromkeys([*_models(group), *plan.paths]))
-    for _ in range(ROUNDS_MAX):
-        for part in parts(paths):
-            changes = [AclChange(path, models[_model_path(group, path)]) for path in part]
-            stats = ensemble.zk.set_acls(*changes)
-            if Code.INVALID_ACL in stats:
-                raise ConfigError(f"{NO_CREDENTIALS}, or an identity of a scheme that they do not have")
-            refused = [path for path, stat in zip(part, stats, strict=True) if isinstance(stat, Code)]
-            done += sum(not isinstance(stat, Code) and stat is not None for stat in stats)
-            if refused:
-                raise PartlyDoneError(
-                    f"{counted(done, 'znode')} set, then {named(refused, NAMED_MAX)}: this user may not "
-                    "change the ACL; connect as a member of the group, and run it again"
-                )
-        paths = plan_group_access(ensemble, group).paths
-        if not paths:
-            break
-    return done
+    group, rights, offsets = plan.group, plan.rights, offsets_path(plan.group)
 
+    def acl_of(path: str) -> tuple[AclEntry, ...]:
+        return rights.acl(of_offsets=path == offsets or path.startswith(f"{offsets}/"))
 
-def _models(group: str) -> tuple[str, str]:
-    return group_path(group), offsets_path(group)
-
-
-def _model_path(group: str, path: str) -> str:
-    offsets = offsets_path(group)
-    return offsets if path == offsets or path.startswith(f"{offsets}/") else group_path(group)
+    ensemble.zk.create_missing(ids_path(group), owners_path(group), offsets)
+    return set_acls(
+        ensemble,
+        list(dict.fromkeys([group_path(group), offsets, *plan.paths])),
+        acl_of,
+        lambda: plan_group_access(ensemble, group).paths,
+        "give every member credentials",
+    )
 
 
 def group_access_change(ensemble: Ensemble, plan: GroupAccessPlan) -> AdminChange[GroupAccessPlan, int, None]:

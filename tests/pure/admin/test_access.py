@@ -10,7 +10,7 @@ from tests.worlds.stores import MeddledStore, before_nth
 from zkgroup.admin import access as module
 from zkgroup.admin.access import change_access, diagnose_access, diagnose_ports, plan_access, read_access
 from zkgroup.admin.change import ChangeRecord
-from zkgroup.errors import PartlyDoneError
+from zkgroup.errors import AccessDeniedError, PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model.requests import AclEntry, SetAcls
 from zkgroup.testing import FakeClock, MemoryZooKeeper
@@ -109,8 +109,12 @@ def test_who_may_not_is_told_what_is_left(world: AccessWorld) -> None:
     world.run("closed")
     other = Ensemble(zk=Blocking(world.server.client("other", auth=EVE)), clock=world.server.clock)
     assert read_access(other).holds == "closed"
-    with pytest.raises(PartlyDoneError, match=r"0 znodes set; \d+ znodes may not be changed by this user"):
+    with pytest.raises(AccessDeniedError, match=r"0 znodes set; \d+ znodes may not be changed by this user"):
         change_access(other, plan_access(other, "open"))
+    world.server.put("/brokers/topics/open", b"")
+    some = ["/brokers/topics/open", "/brokers"]
+    with pytest.raises(PartlyDoneError, match=r"1 znode set; 1 znode may not be changed by this user: /br"):
+        module.set_acls(other, some, lambda _: (EVERYONE,), lambda: some[1:], "")
 
 
 def test_the_preview_names_brokers_that_would_be_shut_out(world: AccessWorld) -> None:

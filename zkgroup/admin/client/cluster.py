@@ -179,6 +179,7 @@ class ClusterMethods(AdminBase):
 
         Raises:
             ConfigError: the connection has no credentials.
+            AccessDeniedError: none may be changed by this user.
             PartlyDoneError: some may not be changed, or are created open all the time.
         """
         return self._run(access_change(self._ensemble, plan_access(self._ensemble, "closed")), dry_run)
@@ -187,6 +188,7 @@ class ClusterMethods(AdminBase):
         """Opens the znodes of the cluster to everyone, `/` too.
 
         Raises:
+            AccessDeniedError: none may be changed by this user.
             PartlyDoneError: some may not be changed, or are created closed all the time.
         """
         return self._run(access_change(self._ensemble, plan_access(self._ensemble, "open")), dry_run)

@@ -133,7 +133,7 @@ class GroupMethods(AdminBase):
         Raises:
             ConfigError: the connection has no credentials, or an identity is none that a server knows.
             NotFoundError: the group does not exist.
-            AccessDeniedError: the ACL of the group is hidden from this user.
+            AccessDeniedError: the ACL of the group is hidden from this user, or may not be changed.
             RefusedError: the group has members that log in to no server, as those of Kafka 0.8.2.2.
             PartlyDoneError: some ACLs may not be changed by this user.
         """
