@@ -29,6 +29,7 @@ from ..serving import StopSignals, keep_freed_memory, rare_collections
 from ..units import is_whole
 
 if TYPE_CHECKING:
+    from zkgroup.broker.broker import Broker
     from zkgroup.broker.controller_only import ControllerOnly
     from zkgroup.broker.security_settings import SecuritySettings
     from zkgroup.broker.settings import BrokerSettings
@@ -287,11 +288,18 @@ def run(
         echo_err("note: with digest, Kafka's tools cannot write the znodes; they work through brokers only")
     if dry_run:
         what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"
-        echo_err(f"would run {AUTO if broker is None else broker} on {where.zookeeper} as {what}")
+        _preview(served, f"{AUTO if broker is None else broker} on {where.zookeeper} as {what}")
     elif isinstance(served, Broker):
         _serve(served, printer, lambda stop: _wait_connected(served, stop), served.hurry)
     else:
         _serve_alone(served, printer)
+
+
+def _preview(served: Broker | ControllerOnly, what: str) -> None:
+    checked = served.security.checked()
+    echo_err(f"would run {what}")
+    for name, until in checked.items():
+        echo_err(f"listener {name}: its certificate fits, and is valid until {until:%Y-%m-%d %H:%M} UTC")
 
 
 def _serve_alone(alone: ControllerOnly, printer: BrokerPrinter) -> None:
@@ -319,6 +327,10 @@ _OPTIONS = {
 """Kafka's names for what is an option here."""
 
 
+_SECRET = (".password", "sasl.jaas.config")
+"""Ends of the names of settings that nobody else may read."""
+
+
 def _settings(
     config: Path | None, pairs: Sequence[tuple[str, str]]
 ) -> tuple[BrokerSettings, SecuritySettings | None]:
@@ -334,6 +346,11 @@ def _settings(
         others = [one for one in given if one[0] not in of_security]
         return parse_settings(others, BrokerSettings), of_security
 
+    for name, _ in pairs:
+        if name.endswith(_SECRET):
+            raise ConfigError(
+                f"setting {name}: has its place in --config FILE; others can see the command line"
+            )
     values, of_security = parsed(pairs)
     if config is not None:
         file = read_properties(config)

@@ -141,7 +141,7 @@ class ControllerOnly:
     async def _open(self) -> ControllerServer:
         listeners = self.security.listeners
         limits = limits_of_process(self.settings)
-        port = ControllerServer(self.broker, self._clock, limits, inter_broker=listeners.inter_broker)
+        port = ControllerServer(self.broker, self._clock, limits, self.security)
         try:
             self.endpoints = advertised(await port.open(listeners.listeners))
         except BaseException:
@@ -161,7 +161,7 @@ class ControllerOnly:
             self._client,
             self._clock,
             settings=self.settings,
-            inter_broker=self.security.inter_broker,
+            security=self.security,
             listener=self._listener,
             alone=True,
             metrics=self._metrics,
@@ -273,8 +273,7 @@ class ControllerServer:
         broker: int,
         clock: Clock,
         limits: ConnectionLimits | None = None,
-        *,
-        inter_broker: str = PLAINTEXT,
+        security: SecuritySettings | None = None,
     ) -> None:
         """`set_controller` must be called before the first request is answered."""
         self._broker = broker
@@ -293,7 +292,11 @@ class ControllerServer:
             claims=self._claims,
         )
         self._server = BrokerServer(
-            self._apis.respond, self._apis.table.requests, limits, inter_broker=inter_broker
+            self._apis.respond,
+            self._apis.table.requests,
+            limits,
+            inter_broker=PLAINTEXT if security is None else security.inter_broker.name,
+            tls=None if security is None else security.tls_listeners(),
         )
 
     async def open(self, listeners: Sequence[Listener]) -> tuple[Listener, ...]:

@@ -21,9 +21,10 @@ from zkgroup.broker.quota import ReplicationQuota
 from zkgroup.broker.replicas.executor import ExecutorClosedError, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.errors import WireError
+from zkgroup.errors import BrokerAuthenticationError, ConfigError, WireError
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.logs import get_logger
+from zkgroup.security.client import ClientSecurity
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint
 from zkgroup.wire.messages import ErrorCode
@@ -50,8 +51,14 @@ class ReplicaFetcherManager:
         client_id: str,
         quota: ReplicationQuota,
         broker_epoch: Callable[[], int],
+        security: ClientSecurity | None = None,
     ) -> None:
-        """`broker_epoch` returns the present epoch of this broker, which each fetch carries."""
+        """
+        Args:
+            broker_epoch: returns the present epoch of this broker, which each fetch carries.
+            security: how leaders are reached.
+        """
+        self._security = security
         self._host = host
         self._settings = settings
         self._broker = broker
@@ -173,6 +180,7 @@ class _ReplicaFetcher:
             leader.port,
             client_id=all_fetchers._client_id,
             timeout_ms=settings.replica_socket_timeout_ms + settings.replica_fetch_wait_max_ms,
+            security=all_fetchers._security,
         )
         self._where = f"broker {leader.broker} at {leader.host}:{leader.port}"
         self.partitions: set[TopicPartition] = set()
@@ -285,8 +293,10 @@ class _ReplicaFetcher:
             if self._session.partitions and not self._is_urgent:
                 await self._round()
             self._is_failing = False
-        except (OSError, EOFError, WireError) as error:
-            level = logging.DEBUG if self._is_failing else logging.INFO
+        except (OSError, EOFError, WireError, BrokerAuthenticationError, ConfigError) as error:
+            is_refused = isinstance(error, BrokerAuthenticationError | ConfigError)
+            level = logging.WARNING if is_refused else logging.INFO
+            level = logging.DEBUG if self._is_failing else level
             self._is_failing = True
             log.log(level, "%s: a fetch failed: %s", self._where, str(error) or type(error).__name__)
             self._session.reset()

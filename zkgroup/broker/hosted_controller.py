@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from zkgroup.broker.log.disk_storage import OPEN_FILES_MAX
+from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
@@ -25,7 +26,7 @@ from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Request, Session, SessionEvent, Suspended
 from zkgroup.runtime.logs import get_logger
 from zkgroup.wire.control import controller_client_id
-from zkgroup.znodes.brokers import PLAIN_LISTENER, Endpoint, InterBrokerListener
+from zkgroup.znodes.brokers import Endpoint
 from zkgroup.zookeeper import CREATOR_ACL, ClientSettings
 
 log = get_logger("zkgroup.broker")
@@ -38,7 +39,7 @@ def open_controller(
     clock: Clock,
     *,
     settings: BrokerSettings,
-    inter_broker: InterBrokerListener = PLAIN_LISTENER,
+    security: SecuritySettings,
     listener: BrokerListener,
     alone: bool = False,
     metrics: MetricsSink | None = None,
@@ -51,18 +52,18 @@ def open_controller(
         broker: its broker id.
         endpoints: its advertised listeners.
         store: reports a session once the broker may take part in elections in it.
-        inter_broker: the listener by which it reaches brokers, and is reached.
+        security: how it reaches brokers, and is reached.
         alone: it has no replicas and is registered only while it is the active controller
             (`--controller-only`).
         on_failure: see `Controller`, as `make_loop`.
     """
-    own = next(each for each in endpoints if each.listener == inter_broker.name)
+    own = next(each for each in endpoints if each.listener == security.inter_broker.name)
     host, port = own.host or "", own.port
     are_plain = len(endpoints) == 1 and own.is_plain
     config = ElectorConfig(
         broker=broker,
         controller_only=ControllerAddress(host, port, () if are_plain else endpoints) if alone else None,
-        inter_broker=inter_broker,
+        inter_broker=security.inter_broker,
         takeover_grace_ms=settings.controller_takeover_grace_ms,
         jitter=random.random,
     )
@@ -75,7 +76,9 @@ def open_controller(
         on_news=lambda news: _notify(listener, news),
         on_failure=on_failure,
         metrics=metrics,
-        channels=ChannelSettings(socket_timeout_ms=settings.controller_socket_timeout_ms),
+        channels=ChannelSettings(
+            socket_timeout_ms=settings.controller_socket_timeout_ms, security=security.client
+        ),
         make_loop=make_loop,
     )
 
@@ -116,6 +119,7 @@ def connection_limits(settings: BrokerSettings, shares: DescriptorShares) -> Con
         idle_ms=settings.connections_max_idle_ms,
         request_ms=settings.socket_request_timeout_ms,
         answer_ms=settings.socket_response_timeout_ms,
+        handshake_ms=settings.ssl_handshake_timeout_ms,
     )
 
 

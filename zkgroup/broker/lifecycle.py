@@ -52,13 +52,14 @@ from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.controller.controller import Controller
-from zkgroup.errors import ConfigError, ReplicaStorageError, WireError
+from zkgroup.errors import BrokerAuthenticationError, ConfigError, ReplicaStorageError, WireError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent, Suspended
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.runtime.loop import LoopThread, MachineLoop
+from zkgroup.security.client import ClientSecurity
 from zkgroup.security.sasl import ScramUsers
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.control import BrokerEndPoint, ControlledShutdownRequest, ControlledShutdownResponse
@@ -261,7 +262,7 @@ class BrokerLifecycle:
                 on_crash=parts.fail,
                 on_log=self._telemetry.groups.note,
             ),
-            inter_broker=parts.security.listeners.inter_broker,
+            security=parts.security,
             logins=parts.security.logins(self._users, _warn),
         )
         try:
@@ -350,7 +351,11 @@ class BrokerLifecycle:
         epoch = self.machine.registration.epoch
         request = ControlledShutdownRequest(broker, -1 if epoch is None else epoch)
         return await run_controlled_shutdown(
-            request, self._find_controller, self._settings, network.wait_while_others_live
+            request,
+            self._find_controller,
+            self._settings,
+            network.wait_while_others_live,
+            self._parts.security.client,
         )
 
     async def _find_controller(self) -> Address | None:
@@ -444,7 +449,7 @@ class BrokerLifecycle:
                 self._registered_store,
                 self._clock,
                 settings=self._settings,
-                inter_broker=parts.security.inter_broker,
+                security=parts.security,
                 listener=self._listener,
                 metrics=parts.metrics,
                 on_failure=parts.fail,
@@ -482,6 +487,7 @@ async def run_controlled_shutdown(
     find_controller: Callable[[], Awaitable[BrokerEndPoint | None]],
     settings: BrokerSettings,
     wait_while_others_live: Callable[[float], Awaitable[bool]],
+    security: ClientSecurity | None = None,
 ) -> bool:
     """Requests a controlled shutdown until it is complete, is of no use or has no retry left; returns which.
 
@@ -490,11 +496,12 @@ async def run_controlled_shutdown(
 
     Args:
         wait_while_others_live: waits so many seconds; returns False as soon as no other broker is live.
+        security: how the controller is reached.
     """
     broker = request.broker
     attempts = settings.controlled_shutdown_max_retries
     for attempt in range(1, attempts + 1):
-        why = await _try_controlled_shutdown(request, await find_controller(), settings)
+        why = await _try_controlled_shutdown(request, await find_controller(), settings, security)
         if why is None:
             return True
         log.warning("broker %d: controlled shutdown, try %d of %d: %s", broker, attempt, attempts, why)
@@ -507,7 +514,10 @@ async def run_controlled_shutdown(
 
 
 async def _try_controlled_shutdown(
-    request: ControlledShutdownRequest, controller: BrokerEndPoint | None, settings: BrokerSettings
+    request: ControlledShutdownRequest,
+    controller: BrokerEndPoint | None,
+    settings: BrokerSettings,
+    security: ClientSecurity | None,
 ) -> str | None:
     """Sends one request; returns None if the shutdown is complete, else the reason why not.
 
@@ -520,13 +530,14 @@ async def _try_controlled_shutdown(
         controller.port,
         client_id=f"broker-{request.broker}",
         timeout_ms=settings.controller_socket_timeout_ms,
+        security=security,
     )
     try:
         try:
             answer = await link.ask(request, ControlledShutdownResponse, version=BROKER_EPOCH_VERSION)
         except (ConnectionResetError, EOFError):
             answer = await link.ask(request, ControlledShutdownResponse)
-    except (OSError, EOFError, WireError) as error:
+    except (OSError, EOFError, WireError, BrokerAuthenticationError, ConfigError) as error:
         return f"controller {controller.broker} did not answer: {str(error) or type(error).__name__}"
     finally:
         await link.close()

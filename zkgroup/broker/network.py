@@ -38,6 +38,7 @@ from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.log_configs import LogConfigs, log_config
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.min_insync import MinInsync
+from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S
@@ -56,7 +57,8 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.model.text import named
 from zkgroup.runtime.logs import get_logger
-from zkgroup.security.listeners import PLAINTEXT, Listener
+from zkgroup.security.client import ClientSecurity
+from zkgroup.security.listeners import Listener
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS, without_compaction
@@ -107,7 +109,7 @@ class BrokerNetwork:
         cluster_id: str | None,
         groups: GroupCoordinatorService,
         make_admin_rows: Callable[[MetadataCache], AdminRows],
-        inter_broker: str = PLAINTEXT,
+        security: SecuritySettings,
         logins: Mapping[str, SaslListener] | None = None,
     ) -> None:
         """
@@ -120,7 +122,7 @@ class BrokerNetwork:
             groups: the group coordinator; `open` starts it, `close` closes it.
             make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
                 this broker.
-            inter_broker: the name of the listener by which brokers reach each other.
+            security: the listeners, and how other brokers are reached.
             logins: those of the listeners with SASL, by name.
         """
         self._broker, self._cluster_id = broker, cluster_id
@@ -137,7 +139,7 @@ class BrokerNetwork:
         self._epochs: dict[TopicPartition, int] = {}
         """Partition to the leader epoch of its last role."""
         self._metadata_updated = asyncio.Event()
-        self.cache = MetadataCache(self._on_metadata, inter_broker)
+        self.cache = MetadataCache(self._on_metadata, security.inter_broker.name)
         self._admin_rows = make_admin_rows(self.cache)
         self._groups = groups
         self._control_requests = ControlRequestHandler(broker, self.cache)
@@ -146,17 +148,25 @@ class BrokerNetwork:
         self._leader_quota = ReplicationQuota(broker, LEADER_RATE, LEADER_REPLICAS)
         self._min_insync = MinInsync(broker, settings.min_insync_replicas)
         self._log_configs = LogConfigs(broker, log_config(settings))
-        self._fetchers = self._make_fetchers()
+        self._fetchers = self._make_fetchers(security.client)
         self._producer_ids = ProducerIdManager(lambda: post(ClaimProducerIds()))
         self._apis = self._make_apis(controlled_shutdown)
-        self._server = self._make_server(inter_broker, logins)
+        self._server = self._make_server(security, logins)
 
-    def _make_server(self, inter_broker: str, logins: Mapping[str, SaslListener] | None) -> BrokerServer:
-        table, limits = self._apis.table, limits_of_process(self._settings)
-        respond = self._telemetry.metered(table.respond)
-        return BrokerServer(respond, table.requests, limits, inter_broker=inter_broker, logins=logins)
+    def _make_server(
+        self, security: SecuritySettings, logins: Mapping[str, SaslListener] | None
+    ) -> BrokerServer:
+        table = self._apis.table
+        return BrokerServer(
+            self._telemetry.metered(table.respond),
+            table.requests,
+            limits_of_process(self._settings),
+            inter_broker=security.inter_broker.name,
+            logins=logins,
+            tls=security.tls_listeners(),
+        )
 
-    def _make_fetchers(self) -> ReplicaFetcherManager:
+    def _make_fetchers(self, security: ClientSecurity) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(
             self._executor,
             self._settings,
@@ -164,6 +174,7 @@ class BrokerNetwork:
             client_id=f"broker-{self._broker}",
             quota=self._follower_quota,
             broker_epoch=lambda: self._epoch,
+            security=security,
         )
 
     def _make_apis(

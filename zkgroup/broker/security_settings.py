@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
+from zkgroup.broker.server.handshakes import TlsListener
 from zkgroup.broker.server.logins import SaslListener
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
-from zkgroup.security.listeners import NAMES, Listener, ListenerSettings, parse_listeners, plaintext
+from zkgroup.security import tls
+from zkgroup.security.certificates import valid_until
+from zkgroup.security.client import KNOWN, PROTOCOL, ClientSecurity
+from zkgroup.security.listeners import NAMES, SSL, Listener, ListenerSettings, parse_listeners, plaintext
 from zkgroup.security.sasl import ScramUsers
-from zkgroup.security.sasl_settings import SaslSettings, is_of_sasl
-from zkgroup.znodes.brokers import PLAINTEXT, SASL_PLAINTEXT, Endpoint, InterBrokerListener
+from zkgroup.security.sasl_settings import INTER_BROKER, SaslSettings, inter_broker_login, is_of_sasl
+from zkgroup.security.tls import TlsSettings
+from zkgroup.znodes.brokers import PLAINTEXT, Endpoint, InterBrokerListener
 
 HASHES_AT_ONCE: Final = 2
 """Passwords of a listener that are hashed at the same time; each takes 16 MiB and some 50 ms."""
-_SERVED: Final = (PLAINTEXT, SASL_PLAINTEXT)
-"""The protocols that listeners can have."""
+_PREFIX: Final = "listener.name."
+"""Of a setting of one listener; its name in small letters and a point follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,10 @@ class SecuritySettings:
     """Where it listens, and by which protocols."""
     sasl: Mapping[str, SaslSettings] = field(default_factory=dict)
     """The logins of the listeners with SASL, by name."""
+    tls: Mapping[str, TlsSettings] = field(default_factory=dict)
+    """Of each listener with TLS, by its name."""
+    client: ClientSecurity = field(default_factory=ClientSecurity)
+    """How it connects to brokers: by the files and the user of its own inter-broker listener."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> SecuritySettings:
@@ -36,27 +46,21 @@ class SecuritySettings:
 
         Raises ConfigError, also for a name that is not known.
         """
-        for name in properties:
-            if not is_of_security(name):
-                raise ConfigError(f"setting {name}: not known here")
         listeners = parse_listeners(properties)
-        for each in listeners.listeners:
-            if each.protocol not in _SERVED:
-                raise ConfigError(
-                    f"listener {each.name}: expected a protocol of {', '.join(_SERVED)},"
-                    f" found {each.protocol}"
-                )
-        if listeners.inter_broker_protocol != PLAINTEXT:
-            raise ConfigError(
-                f"listener {listeners.inter_broker}: expected {PLAINTEXT} among brokers, "
-                f"found {listeners.inter_broker_protocol}"
-            )
-        sasl = {
+        _check_names(properties, listeners)
+        files = {
+            each.name: TlsSettings.of(_of_tls(properties, each))
+            for each in listeners.listeners
+            if each.uses_tls
+        }
+        logins = {
             each.name: SaslSettings.of(properties, each.name)
             for each in listeners.listeners
-            if each.protocol.startswith("SASL_")
+            if each.uses_sasl
         }
-        return cls(listeners=listeners, sasl=sasl)
+        return cls(
+            listeners=listeners, sasl=logins, tls=files, client=_inter_broker_client(properties, listeners)
+        )
 
     @property
     def follows_users(self) -> bool:
@@ -85,6 +89,27 @@ class SecuritySettings:
         """The listener by which it reaches brokers, and is reached."""
         return InterBrokerListener(self.listeners.inter_broker, self.listeners.inter_broker_protocol)
 
+    def checked(self) -> dict[str, datetime]:
+        """Until when the certificate of each listener with TLS is valid, by its name.
+
+        Raises ConfigError for a listener whose key, chain, names or validity do not fit.
+        """
+        found = {}
+        for each in self.listeners.listeners:
+            if (settings := self.tls.get(each.name)) is not None:
+                is_inter_broker = each.name == self.listeners.inter_broker
+                try:
+                    found[each.name] = valid_until(
+                        settings, each.advertised_host or each.host, must_trust=is_inter_broker
+                    )
+                except ConfigError as error:
+                    raise ConfigError(f"listener {each.name}: {error}") from None
+        return found
+
+    def tls_listeners(self) -> dict[str, TlsListener]:
+        """The TLS of each listener with it. Raises ConfigError where its files cannot be used."""
+        return {name: TlsListener(settings) for name, settings in self.tls.items()}
+
 
 def security_of(
     given: SecuritySettings | None, host: str, port: int, settings: BrokerSettings
@@ -105,8 +130,49 @@ def security_of(
 
 
 def is_of_security(name: str) -> bool:
-    """Returns whether a name of Kafka's is one of these settings."""
-    return name in NAMES or is_of_sasl(name)
+    """Returns whether a name of Kafka's is one of these settings, also for one listener."""
+    return name in NAMES or is_of_sasl(name) or name.startswith(("ssl.", "sasl.", _PREFIX))
+
+
+def _check_names(properties: Mapping[str, str], listeners: ListenerSettings) -> None:
+    """Raises ConfigError for a name that is not known: what it was to protect would be open."""
+    prefixes = tuple(f"{_PREFIX}{each.name.lower()}." for each in listeners.listeners)
+    for name in properties:
+        own = next((name.removeprefix(one) for one in prefixes if name.startswith(one)), name)
+        is_known = own in tls.NAMES or (is_of_sasl(own) and not own.startswith(_PREFIX))
+        if not is_known and name not in (*NAMES, INTER_BROKER):
+            raise ConfigError(
+                f"setting {name}: not known here; settings of one listener begin with {', '.join(prefixes)}"
+            )
+
+
+def _inter_broker_client(properties: Mapping[str, str], listeners: ListenerSettings) -> ClientSecurity:
+    """How the inter-broker listener is reached. Raises ConfigError."""
+    listener = next(each for each in listeners.listeners if each.name == listeners.inter_broker)
+    found = {PROTOCOL: listener.protocol}
+    if listener.uses_tls:
+        of_tls = _of_tls(properties, listener)
+        found |= {name: value for name, value in of_tls.items() if name in KNOWN}
+    if listener.uses_sasl:
+        found |= inter_broker_login(properties, listener.name)
+    try:
+        return ClientSecurity.of(found)
+    except ConfigError as error:
+        raise ConfigError(f"listener {listener.name}, among brokers: {error}") from None
+
+
+def _of_tls(properties: Mapping[str, str], listener: Listener) -> dict[str, str]:
+    """The settings of TLS of one listener: its own, then those of all.
+
+    That of all for `ssl.client.auth` counts for SSL listeners only (kafka/server/KafkaConfig.scala@2.8.2).
+    """
+    own = f"{_PREFIX}{listener.name.lower()}."
+    found = {name: value for name, value in properties.items() if name in tls.NAMES}
+    if listener.protocol != SSL:
+        found.pop(tls.CLIENT_AUTH, None)
+    return found | {
+        name.removeprefix(own): value for name, value in properties.items() if name.startswith(f"{own}ssl.")
+    }
 
 
 def advertised(listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:

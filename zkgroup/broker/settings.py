@@ -251,6 +251,12 @@ class BrokerSettings:
         why="Kafka closes it after `connections.max.idle.ms` without a byte.",
         bounds=FROM_1,
     )
+    ssl_handshake_timeout_ms: int = setting(
+        10_000,
+        "Longest time for the TLS handshake of a client; then the connection is closed.",
+        why="Kafka closes it after `connections.max.idle.ms`.",
+        bounds=FROM_1,
+    )
     queued_max_request_bytes: int = setting(
         419_430_400,
         "Most bytes of requests and answers in memory, of all connections; above it the slowest connection "

@@ -29,10 +29,11 @@ from zkgroup.controller.machine.events import (
     CloseChannel,
     OpenChannel,
 )
-from zkgroup.errors import UnencodableError, WireError
+from zkgroup.errors import BrokerAuthenticationError, ConfigError, UnencodableError, WireError
 from zkgroup.model.ports import Clock
 from zkgroup.runtime.logs import get_logger
 from zkgroup.runtime.loop import LoopThread
+from zkgroup.security.client import ClientSecurity
 from zkgroup.wire.client import BrokerConnection
 from zkgroup.wire.control import StopReplicaRequest
 from zkgroup.wire.messages import REQUEST_BYTES_MAX, Response
@@ -53,6 +54,8 @@ class ChannelSettings:
     retry_backoff_max_ms: int = 3_000
     answer_bytes_max: int = REQUEST_BYTES_MAX
     """A longer answer breaks the connection."""
+    security: ClientSecurity | None = None
+    """How brokers are reached."""
 
 
 class SendDeadline:
@@ -130,6 +133,7 @@ class Channel:
             self._port,
             timeout_ms=settings.socket_timeout_ms,
             response_bytes_max=settings.answer_bytes_max,
+            security=settings.security,
         )
         self._connection += 1
         requests = self._requests = asyncio.Queue()
@@ -156,6 +160,9 @@ class Channel:
         where = f"broker at {self._host}:{self._port}"
         if isinstance(error, UnencodableError):
             _log.error("%s: a request cannot be sent: %s", where, why)
+        elif isinstance(error, BrokerAuthenticationError | ConfigError):
+            level = logging.WARNING if self._failures == 1 else logging.DEBUG
+            _log.log(level, "%s: no connection is made: %s", where, why)
         elif not isinstance(error, OSError | EOFError | WireError):
             _log.error("%s: connection broken by a bug in zkgroup", where, exc_info=error)
         else:

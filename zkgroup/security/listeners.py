@@ -15,7 +15,8 @@ from typing import Final
 from zkgroup.errors import ConfigError
 
 PLAINTEXT: Final = "PLAINTEXT"
-PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SSL: Final = "SSL"
+PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
 LISTENERS: Final = "listeners"
 ADVERTISED: Final = "advertised.listeners"
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
@@ -48,6 +49,10 @@ class Listener:
     @property
     def uses_tls(self) -> bool:
         return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
 
     def bound(self, host: str, port: int) -> Listener:
         """The same, as it listens: with a port that the system has chosen."""

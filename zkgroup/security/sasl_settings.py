@@ -18,8 +18,11 @@ from zkgroup.security.secret import Secret
 
 ENABLED: Final = "sasl.enabled.mechanisms"
 JAAS: Final = "sasl.jaas.config"
+MECHANISM: Final = "sasl.mechanism"
+"""A client's."""
 USERS_FILE: Final = "sasl.plain.users.file"
 """zkgroup's own; its lines are `name:hash`."""
+INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 MAX_REAUTH: Final = "connections.max.reauth.ms"
 FAILURE_DELAY: Final = "connection.failed.authentication.delay.ms"
 FAILURE_DELAY_MS: Final = 100
@@ -98,6 +101,18 @@ class SaslSettings:
             return ScramExchange(mechanism, users)
 
         return {mechanism: partial(begin, mechanism) for mechanism in self.mechanisms}
+
+
+def inter_broker_login(properties: Mapping[str, str], listener: str) -> dict[str, str]:
+    """The client's settings of a broker that logs in to others: mechanism, and JAAS entry with its user.
+
+    Raises ConfigError for a mechanism that its own listener does not offer.
+    """
+    mechanism = properties.get(INTER_BROKER, "GSSAPI").strip()
+    offered = _mechanisms(properties, listener)
+    if mechanism not in offered:
+        raise ConfigError(f"setting {INTER_BROKER}: expected one of {', '.join(offered)}, found {mechanism}")
+    return {MECHANISM: mechanism, JAAS: _found(properties, listener, mechanism, JAAS)[1]}
 
 
 def _found(properties: Mapping[str, str], listener: str, mechanism: str, name: str) -> tuple[str, str]:

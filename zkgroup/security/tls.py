@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 
 from zkgroup.errors import ConfigError
@@ -18,6 +20,19 @@ KEY_PASSWORD: Final = "ssl.key.password"  # noqa: S105 - the name of a setting
 TRUST_STORE: Final = "ssl.truststore.location"
 TRUST_STORE_TYPE: Final = "ssl.truststore.type"
 HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
+CLIENT_AUTH: Final = "ssl.client.auth"
+RULES: Final = "ssl.principal.mapping.rules"
+NAMES: Final = frozenset(
+    (KEY_STORE, KEY_STORE_TYPE, KEY_PASSWORD, TRUST_STORE, TRUST_STORE_TYPE, HOST_NAMES, CLIENT_AUTH, RULES)
+)
+"""The settings of TLS that a broker has."""
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+_log = logging.getLogger("zkgroup.security")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +47,10 @@ class TlsSettings:
     """Of an encrypted private key."""
     check_host_names: bool = True
     """A client checks that the broker's certificate names the host that it connects to."""
+    client_auth: str = "none"
+    """Of a server: `none`, `requested` or `required` is the certificate of a client."""
+    principal_rules: str = "DEFAULT"
+    """Of a server: how the certificate of a client becomes its principal (`zkgroup.security.principals`)."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
@@ -43,12 +62,17 @@ class TlsSettings:
         algorithm = properties.get(HOST_NAMES, "https").lower()
         if algorithm not in ("https", ""):
             raise ConfigError(f"{HOST_NAMES}: expected https, or nothing for no check, found {algorithm!r}")
+        client_auth = properties.get(CLIENT_AUTH, "none").lower()
+        if client_auth not in _CLIENT_AUTH:
+            raise ConfigError(f"{CLIENT_AUTH}: expected {', '.join(_CLIENT_AUTH)}, found {client_auth!r}")
         password = properties.get(KEY_PASSWORD)
         return cls(
             trust_store=properties.get(TRUST_STORE) or None,
             key_store=properties.get(KEY_STORE) or None,
             key_password=Secret(password) if password else None,
             check_host_names=bool(algorithm),
+            client_auth=client_auth,
+            principal_rules=properties.get(RULES, "DEFAULT"),
         )
 
 
@@ -58,6 +82,45 @@ class TlsContext:
     def __init__(self, settings: TlsSettings) -> None:
         """Reads nothing yet."""
         self._settings = settings
+        self._server: ssl.SSLContext | None = None
+        self._files: object = None
+        """The state of the files at the last read."""
+
+    def server(self) -> ssl.SSLContext:
+        """Shows the broker's certificate, and checks those of clients by `client_auth`.
+
+        It is made anew when a file has changed. Where that cannot be used, the former context stays, and one
+        line is logged. Raises ConfigError where there is none.
+        """
+        files = tuple(map(_state, (self._settings.key_store, self._settings.trust_store)))
+        if self._server is not None and files == self._files:
+            return self._server
+        try:
+            made = self._new_server()
+        except ConfigError as error:
+            if self._server is None:
+                raise
+            _log.error("%s; the former one is used until it changes again", error)
+        else:
+            if self._server is not None:
+                _log.info("the certificate of %s is used from now on", self._settings.key_store)
+            self._server = made
+        self._files = files
+        return self._server
+
+    def _new_server(self) -> ssl.SSLContext:
+        settings = self._settings
+        if settings.key_store is None:
+            raise ConfigError(f"{KEY_STORE}: expected a file with private key and certificate, found none")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+        if settings.trust_store is not None:
+            _load_trust(context, settings.trust_store)
+        elif settings.client_auth != "none":
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        _load_key(context, settings.key_store, settings.key_password)
+        return context
 
     def client(self) -> ssl.SSLContext:
         """Checks the broker's certificate. Raises ConfigError for a file that is missing or wrong."""
@@ -72,6 +135,15 @@ class TlsContext:
         if settings.key_store is not None:
             _load_key(context, settings.key_store, settings.key_password)
         return context
+
+
+def _state(path: str | None) -> tuple[int, ...] | None:
+    """It changes with the file, also where a link to it does, as those of mounted secrets."""
+    try:
+        found = None if path is None else Path(path).stat()
+    except OSError as error:
+        return (error.errno or -1,)
+    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _load_trust(context: ssl.SSLContext, path: str) -> None:
@@ -95,7 +167,7 @@ def _load_key(context: ssl.SSLContext, path: str, password: Secret | None) -> No
     except ssl.SSLError as error:
         raise ConfigError(
             f"{KEY_STORE} {path}: expected a private key and its certificate in PEM, and the password of an "
-            f"encrypted key in {KEY_PASSWORD} ({error.reason})"
+            f"encrypted key in {KEY_PASSWORD}" + (f" ({error.reason})" if error.reason else "")
         ) from None
     except OSError as error:
         raise ConfigError(f"{KEY_STORE} {path}: cannot be read: {error.strerror}") from error

@@ -106,9 +106,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         context = security.tls_context() if security is not None else None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: cls(where, timeout_ms, response_bytes_max), host, port, ssl=context
-                )
+                connection = cls(where, timeout_ms, response_bytes_max)
+                await connection._connect(host, port, context)
                 if security is not None and security.uses_sasl:
                     await connection._log_in(security)
         except ConnectionResetError as error:
@@ -120,6 +119,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except (ValueError, OverflowError) as error:  # as registered: no name of a host, or no port
             raise OSError(f"no address of a broker: {error}") from error
         return connection
+
+    async def _connect(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        if context is None:
+            await loop.create_connection(lambda: self, host, port)
+            return
+        # In two steps: what is cancelled before asyncio has begun a handshake leaves its socket open.
+        plain, _ = await loop.create_connection(asyncio.Protocol, host, port)
+        try:
+            secured = await loop.start_tls(plain, self, context, server_hostname=host)
+        except BaseException:
+            plain.abort()
+            raise
+        assert secured is not None
+        self.connection_made(secured)
 
     async def _log_in(self, security: ClientSecurity) -> None:
         """Closes the connection where it raises."""

@@ -112,7 +112,8 @@ PROTOCOL_IDS = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _PROTOCOLS = {number: protocol for protocol, number in PROTOCOL_IDS.items()}
 
 
-class UpdateMetadataEndpoint(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataEndpoint:
     """The address of one listener of a broker, in UpdateMetadata from version 1 on."""
 
     port: Int32

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.worlds.certificates import Authority
 from tests.worlds.shell import Ran, Shell
 
 LISTENERS = (
@@ -42,8 +44,9 @@ def test_a_file_has_every_setting_and_the_options_precede_it(shell: Shell) -> No
         ("broker.id=7", (), "server.properties: setting broker.id: is the option --id here"),
         ("min.insync.replicas=two", (), "server.properties: setting min_insync_replicas: expected"),
         ("listeners=PLAINTEXT://h:1\nadvertised.port=2", (), "set advertised.listeners instead"),
-        ("listeners=SSL://h:1\nsecurity.inter.broker.protocol=SSL", (), "expected a protocol of PLAINTEXT"),
+        ("listeners=SASL_SSL://h:1\nsecurity.inter.broker.protocol=SASL_SSL", (), "found GSSAPI"),
         ("x=\\u1", (), "server.properties, line 1: expected four"),
+        ("", ("--set", "ssl.key.password=canary"), "has its place in --config FILE"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_it_starts(
@@ -53,3 +56,39 @@ def test_what_does_not_fit_is_refused_before_it_starts(
     ran = dry(shell, text, *words)
 
     assert (ran.code, message in ran.err) == (2, True), ran
+
+
+def test_a_dry_run_checks_certificates(shell: Shell) -> None:
+    """Key, chain, names and validity; it says until when."""
+    authority, stranger = Authority(shell.home), Authority(shell.home, "stranger")
+    past, later = datetime(2020, 1, 1, tzinfo=UTC), datetime(2099, 1, 2, tzinfo=UTC)
+    good = authority.key_store("good", password="canary", not_after=later)
+    other = authority.key_store("other", "other.example.org")
+    torn = shell.home / "torn.pem"
+    mark = "-----BEGIN CERT"
+    key, certificates = (path.read_text() for path in (other, authority.key_store("fits")))
+    torn.write_text(key[: key.index(mark)] + certificates[certificates.index(mark) :])
+
+    def checked(key_store: Path, trust_store: Path = authority.trust_store, inter: str = "SSL") -> Ran:
+        lines = (
+            "listeners=SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+            f"inter.broker.listener.name={inter}",
+            f"ssl.keystore.type=PEM\nssl.keystore.location={key_store}",
+            f"ssl.truststore.type=PEM\nssl.truststore.location={trust_store}",
+            "ssl.key.password=canary",
+        )
+        return dry(shell, "\n".join(lines))
+
+    for fits in (checked(good), checked(good, stranger.trust_store, "PLAINTEXT")):
+        assert fits.code == 0
+        assert "listener SSL: its certificate fits, and is valid until 2099-01-02 00:00 UTC" in fits.err
+    for reason, ran in {
+        "IP address mismatch": checked(other),
+        "certificate has expired": checked(authority.key_store("old", not_after=past)),
+        "unable to get local issuer certificate": checked(good, stranger.trust_store),
+        "KEY_VALUES_MISMATCH": checked(torn),
+        "password of an encrypted key": checked(authority.key_store("locked", password="another")),
+        "cannot be read": checked(shell.home / "none.pem"),
+    }.items():
+        assert (ran.code, "listener SSL: " in ran.err, reason in ran.err) == (2, True, True), ran
+        assert "canary" not in ran.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from zkgroup.broker.security_settings import SecuritySettings, advertised, plain_address, security_of
@@ -92,8 +94,71 @@ def test_a_broker_has_listeners_or_one_host_and_port() -> None:
     assert SecuritySettings.of(TWO).inter_broker == InterBrokerListener("INSIDE", "PLAINTEXT")
     with pytest.raises(ConfigError, match=r"set advertised\.listeners instead"):
         security_of(SecuritySettings.of(TWO), "h", 1, settings)
-    with pytest.raises(ConfigError, match=r"setting ssl\.nonsense: not known"):
-        SecuritySettings.of(TWO | {"ssl.nonsense": "1"})
+
+
+TLS = {
+    "listeners": "A://h:1,B://h:2",
+    MAP: "A:SSL,B:SSL",
+    "inter.broker.listener.name": "A",
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "all.pem",
+    "ssl.client.auth": "required",
+}
+
+
+def test_a_setting_of_one_listener_precedes_that_of_all() -> None:
+    """The prefix has the name in small letters."""
+    own = {"listener.name.b.ssl.keystore.location": "b.pem", "listener.name.b.ssl.client.auth": "none"}
+    found = SecuritySettings.of(TLS | own)
+
+    assert [(one.key_store, one.client_auth) for one in found.tls.values()] == [
+        ("all.pem", "required"),
+        ("b.pem", "none"),
+    ]
+    assert (found.client.protocol, found.client.tls) == ("SSL", replace(found.tls["A"], client_auth="none"))
+
+
+def test_of_a_listener_with_logins_a_certificate_is_demanded_only_by_its_own_setting() -> None:
+    """`ssl.client.auth` of all counts for SSL listeners only; brokers log in by the mechanism among them."""
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="b" password="canary" '
+    logins = {
+        MAP: "A:SASL_SSL,B:SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.a.plain.sasl.jaas.config": jaas + 'user_b="canary";',
+    }
+    found = SecuritySettings.of(TLS | logins)
+
+    assert {name: one.client_auth for name, one in found.tls.items()} == {"A": "none", "B": "required"}
+    assert (found.client.protocol, found.client.mechanism, found.client.username) == (
+        "SASL_SSL",
+        "PLAIN",
+        "b",
+    )
+    assert "canary" not in repr(found)
+    own = {"listener.name.a.ssl.client.auth": "required"}
+    assert SecuritySettings.of(TLS | logins | own).tls["A"].client_auth == "required"
+    with pytest.raises(ConfigError, match=r"inter\.broker\.protocol: expected one of PLAIN, found SCR"):
+        SecuritySettings.of(TLS | logins | {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"ssl.nonsense": "1"}, "setting ssl.nonsense: not known here"),
+        (
+            {"listener.name.c.ssl.client.auth": "none"},
+            "ssl.client.auth: not known here; .*begin with listener.name.a., listener.name.b.",
+        ),
+        ({"ssl.client.auth": "maybe"}, "ssl.client.auth: expected none, requested, required, found 'maybe'"),
+        ({"ssl.keystore.type": "JKS"}, "ssl.keystore.type: expected PEM"),
+        ({"ssl.endpoint.identification.algorithm": "dns"}, "expected https, or nothing"),
+    ],
+)
+def test_a_setting_of_tls_that_does_not_fit_is_named(changed: dict[str, str], message: str) -> None:
+    """A name that is not known is refused: what it was to protect would be open."""
+    with pytest.raises(ConfigError, match=message):
+        SecuritySettings.of(TLS | changed)
 
 
 def test_a_broker_is_reached_by_the_name_or_else_the_protocol() -> None:

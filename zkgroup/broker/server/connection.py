@@ -60,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._came_by = came_by or CameBy()
         self.principal = ANONYMOUS
-        """The client, as its login has shown."""
+        """The client, as its login or its certificate has shown."""
         self._chunk = port.chunk
         self._limits = port.limits
         self._respond = port.respond
@@ -72,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         bytes_max = self._limits.request_bytes_max
         self._splitter = FrameSplitter(min(bytes_max, FRAME_BYTES_MAX) if self._login else bytes_max)
         self._transport: asyncio.Transport
+        self._is_tls = False
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         """The future that the task waits for while it has no work; None while it has."""
@@ -115,6 +116,11 @@ class Connection(asyncio.BufferedProtocol):
         A small answer that the system has taken at once is not counted."""
         self.moved = 0
         """Number of its last move: the first byte of a request, or a whole one."""
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Its transport, once it is made."""
+        return self._transport
 
     @property
     def has_asked(self) -> bool:
@@ -181,6 +187,11 @@ class Connection(asyncio.BufferedProtocol):
                 )
             case _:
                 _log.error("connection of %s closed by a bug", self.peer, exc_info=error, extra=limited())
+
+    def abort(self) -> None:
+        """Closes it before it is served."""
+        self._transport.abort()
+        self._drop_all()
 
     def cut_off(self, why: str) -> None:
         """Closes the connection at once; its answers are dropped."""
@@ -401,7 +412,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=0)
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
+        # TLS passes bytes on to a transport of its own, which keeps what the system does not take; with a
+        # limit of 0 an empty buffer would be a full one.
+        transport.set_write_buffer_limits(high=int(self._is_tls))
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
             self.peer = Peer(name[0], name[1], self._on_confirmed)
@@ -453,7 +467,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._cut_by(error)
         if not self._is_sending:
             self._end_by(EOFError("the client has left"))
-        return True  # the task closes the transport
+        return not self._is_tls  # the task closes the transport; that of TLS closes itself
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._lost.done():

@@ -88,7 +88,7 @@ class RequestContext(NamedTuple):
     listener: str = PLAINTEXT
     """The name of the listener that the client came by."""
     principal: str = ANONYMOUS
-    """Who the sender is, by its login: `User:alice`."""
+    """Who the sender is, by its login (`User:alice`) or its certificate (`User:CN=alice`)."""
 
     @property
     def api_key(self) -> int:

@@ -32,6 +32,8 @@ class ConnectionLimits:
     """`socket_request_timeout_ms`: longest time from the first byte of a request to its last."""
     answer_ms: int = 60_000
     """`socket_response_timeout_ms`: longest time for a client to receive an answer."""
+    handshake_ms: int = 10_000
+    """`ssl_handshake_timeout_ms`: longest time for a TLS handshake."""
     login_ms: int = 30_000
     """Longest wait for each frame of a login."""
 

@@ -11,6 +11,7 @@ from functools import partial
 from zkgroup.broker.server.connection import Connection
 from zkgroup.broker.server.connection_choice import CLUSTER_MAX, ClusterPeers, slowest, to_make_room
 from zkgroup.broker.server.handlers import Respond
+from zkgroup.broker.server.handshakes import Handshakes, TlsListener
 from zkgroup.broker.server.logins import Login, SaslListener
 from zkgroup.broker.server.port import CameBy, ConnectionLimits, Port, nothing
 from zkgroup.errors import ConfigError, ConflictError
@@ -34,6 +35,7 @@ class BrokerServer:
         *,
         inter_broker: str = PLAINTEXT,
         logins: Mapping[str, SaslListener] | None = None,
+        tls: Mapping[str, TlsListener] | None = None,
     ) -> None:
         """
         Args:
@@ -43,8 +45,11 @@ class BrokerServer:
             inter_broker: the listener of brokers and controllers. Where there are others, its connections do
                 not count for the limit of clients, as in Kafka; `ClusterPeers` bounds them.
             logins: those of the listeners with SASL, by name.
+            tls: of each listener with TLS, by its name.
         """
         self._limits = limits or ConnectionLimits()
+        self._tls = tls or {}
+        self._handshakes = Handshakes(self._limits)
         self._inter_broker = inter_broker
         self._logins = logins or {}
         self._acceptors: list[Acceptor] = []
@@ -101,7 +106,10 @@ class BrokerServer:
             on_logged_in=self._cluster.confirmed if self._is_of_cluster(listener) else nothing,
         )
         connection = Connection(self._port, came_by)
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
+        if (tls := self._tls.get(listener.name)) is None:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
+        elif not await self._handshakes.run(tls, connection, client, listener):
+            return
         self._connections[connection] = None
         if sasl is None and self._is_of_cluster(listener):
             self._cluster.confirmed(connection.peer)
@@ -118,16 +126,19 @@ class BrokerServer:
 
     def _has_room(self, listener: Listener) -> bool:
         """Returns whether one more is taken. Where all places of clients are, another is closed for it."""
+        if listener.uses_tls and self._handshakes.are_full:
+            self._handshakes.cut_one()
         is_known = self._is_of_cluster(listener) and listener.name not in self._logins
         if is_known and len(self._cluster) < CLUSTER_MAX:
             return True
         places = self._limits.connections_max
-        if self.connections - len(self._displaced) - len(self._cluster) < places:
+        closing = len(self._displaced) + self._handshakes.cut
+        if self.connections - closing - len(self._cluster) < places:
             return True
         clients = (each for each in reversed(self._connections) if each.peer not in self._cluster)
         goes = to_make_room(clients, asyncio.get_running_loop().time(), places)
         if goes is None:
-            return False
+            return self._handshakes.cut_one()
         del self._connections[goes]
         self._displaced.add(goes)
         goes.cut_off(f"the broker has {places} connections of clients, and one more came")
