@@ -35,7 +35,7 @@ class CreationAcls:
     credentials can be no member of a closed group, and reads nothing.
     """
 
-    __slots__ = ("_hidden", "_known", "_now", "_open", "_usual")
+    __slots__ = ("_hidden", "_known", "_now", "_open", "_usual", "version")
 
     def __init__(self, acl: Sequence[Acl], now: Callable[[], float] | None = None) -> None:
         """`acl`: as in `ClientSettings`; `now`: the clock, in seconds, of a client with credentials."""
@@ -45,6 +45,8 @@ class CreationAcls:
         self._now = now
         self._known: dict[str, tuple[bytes, float]] = {}
         """ACL of groups and their offsets, and until when it counts."""
+        self.version = 0
+        """Changes with what `at` returns."""
 
     def at(self, path: str) -> bytes:
         """The ACL of a new znode at a path relative to the chroot, by what is known."""
@@ -54,8 +56,9 @@ class CreationAcls:
             return self._hidden
         if self._known:
             for model in models_of(path):
-                if model in self._known:
-                    return self._known[model][0]
+                found = self._known.get(model)  # another thread may forget it
+                if found is not None:
+                    return found[0]
         return self._usual
 
     def unknown(self, paths: Iterable[str]) -> list[str]:
@@ -71,9 +74,11 @@ class CreationAcls:
         assert self._now is not None
         packed = self._usual if acl is None else pack_entries(acl)
         self._known[path] = packed, self._now() + KNOWN_S
+        self.version += 1
 
     def forget(self, path: str | None = None) -> None:
         """Forgets a znode that does not exist; or everything, on a new connection."""
+        self.version += 1
         if path is None:
             self._known.clear()
         else:

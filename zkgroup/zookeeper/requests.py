@@ -403,7 +403,7 @@ class _Learnt:
 
 
 class MultiCall(Call):
-    __slots__ = ("_acls", "_body", "_operations", "_paths")
+    __slots__ = ("_acls", "_body", "_operations", "_paths", "_version")
 
     def __init__(
         self, request: Multi, paths: ChrootPaths, acls: CreationAcls, on_outcome: Callable[[Outcome], None]
@@ -414,6 +414,7 @@ class MultiCall(Call):
         self._operations = operations
         self._paths = paths
         self._acls = acls
+        self._version = acls.version
         self._body = encode_multi(operations, paths, acls.at)
 
     @property
@@ -427,6 +428,8 @@ class MultiCall(Call):
         unknown = self._acls.unknown(each.path for each in self._operations if type(each) is Create)
         if unknown:
             AclLearning(self, self._wire, self._acls, unknown, self._send_learnt)
+        elif self._acls.version != self._version:  # by a call that began since this one was made
+            self._send_learnt()
         else:
             self._wire.send(Op.MULTI, self._body, self)
 

@@ -352,19 +352,19 @@ def test_a_client_with_credentials_learns_the_acl_of_a_group(world: ConnectedExc
         return MultiCall(Multi((Create(path, b""),)), PATHS, acls, world.outcomes.append)
 
     offset = "/consumers/g/offsets/t"
-    world.submit(create(offset), world.sync())
+    world.submit(create(offset), create("/consumers/g/ids/early"))
     (first, op, body), (second, *_) = world.asked()
     assert (op, body[4:]) == (Op.GET_ACL, b"/consumers/g/offsets")
     world.answer(first, error=-101)
     assert world.asked() == []
     world.answer(second, CLOSED_ENTRY + STAT)
-    (multi, op, body), (sync, last, _) = world.asked()
-    assert (op, last, CLOSED_ENTRY in body) == (Op.MULTI, Op.SYNC, True)
+    (multi, op, body), (early, last, later) = world.asked()
+    assert (op, last, CLOSED_ENTRY in body, CLOSED_ENTRY in later) == (Op.MULTI, Op.MULTI, True, True)
 
     world.submit(create("/consumers/g/ids/m"), create("/elsewhere"))
     (inside, op, body), (outside, _, other) = world.asked()
     assert (op, CLOSED_ENTRY in body, OPEN_ENTRY in other) == (Op.MULTI, True, True)
-    for done in (multi, sync, inside, outside):
+    for done in (multi, early, inside, outside):
         world.answer(done, error=-4)
     now[0] = KNOWN_S
     world.submit(create("/consumers/g/ids/m"))
