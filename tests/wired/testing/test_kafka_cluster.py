@@ -299,7 +299,7 @@ CALLS: dict[str, Callable[[KafkaCluster], object]] = {
 def test_a_cluster_that_does_not_run_says_so() -> None:
     """Before its start and after its end each call is refused with what to do, and has no effect."""
     public = {name for name in vars(KafkaCluster) if not name.startswith("_")}
-    assert public - CALLS.keys() == {"start", "close", "brokers", "running"}
+    assert public - CALLS.keys() == {"start", "close", "brokers", "running", "client_security"}
     cluster = KafkaCluster(1)
     for call in CALLS.values():
         with pytest.raises(RefusedError, match="has not been started: use `with KafkaCluster"):

@@ -7,7 +7,6 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -20,8 +19,11 @@ from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import ConfigError, ConflictError, RefusedError, StoreUnavailableError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, MultiRefused
+from zkgroup.security.client import ClientSecurity
 from zkgroup.testing.clock import wait_until
 from zkgroup.testing.kafka_cluster.loops import BrokerLinks, BrokerLoops
+from zkgroup.testing.kafka_cluster.member import KafkaClusterBroker
+from zkgroup.testing.kafka_cluster.security import ClusterCredentials, ClusterSecurity
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.patience import PATIENCE_S
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
@@ -53,42 +55,6 @@ FAST: Final = BrokerSettings(
 """The default settings: those of a broker with shorter times, and fewer partitions of group offsets."""
 
 
-@dataclass
-class KafkaClusterBroker:
-    """One broker of a cluster, over all its starts."""
-
-    id: int
-    port: ReservedPort
-    loops: BrokerLoops
-    data: Path | MemoryStorage
-    broker: Broker | None = None
-    """None while it does not run."""
-    client: str = ""
-    """Name of its client in `MemoryZooKeeper`."""
-    state: str = "has not been started"
-    """For messages; "runs", "was killed", "was stopped", "has failed: ..."."""
-    starts: int = 0
-    cuts: set[str] = field(default_factory=set)
-    """The fault that keeps it from ZooKeeper: "pause" or "isolate"."""
-
-    @property
-    def running(self) -> Broker | None:
-        """The broker; None if it does not run, which `state` explains."""
-        try:
-            if self.broker is not None:
-                self.broker.check()
-        except Exception as error:  # noqa: BLE001 - whatever has stopped it
-            self.state = f"has failed: {error}"
-            return None
-        return self.broker
-
-    def bury(self) -> None:
-        """Closes the broker if it has failed: from now on it is one that does not run."""
-        if self.broker is not None and self.running is None:
-            self.broker.close(controlled_shutdown=False)
-            self.broker = None
-
-
 class KafkaCluster:
     """Brokers with ids from 1 on, in one process, on a ZooKeeper in memory.
 
@@ -112,6 +78,7 @@ class KafkaCluster:
         settings: BrokerSettings = FAST,
         data: str | Path | None = None,
         broker_settings: Mapping[int, BrokerSettings] | None = None,
+        security: ClusterSecurity | None = None,
     ) -> None:
         """
         Args:
@@ -120,6 +87,7 @@ class KafkaCluster:
             data: a folder in which each broker gets a data directory; None keeps the logs in memory. In both
                 cases a broker that is started again has its logs.
             broker_settings: settings of single brokers, by id, instead of `settings`.
+            security: what brokers demand of clients and of each other; plain text, and no user, by default.
 
         Raises ConfigError.
         """
@@ -130,6 +98,7 @@ class KafkaCluster:
         """The ZooKeeper of the cluster; `zookeeper.client()` is a client for `zkgroup.Admin`."""
         self._own_settings = dict(broker_settings or {})
         self._folder = None if data is None else Path(data)
+        self._credentials = None if security is None else ClusterCredentials(security)
         self._links = BrokerLinks()
         self._number = brokers
         self._brokers: dict[int, KafkaClusterBroker] = {}
@@ -187,6 +156,8 @@ class KafkaCluster:
             if isinstance(data, MemoryStorage):
                 data.directory_id = uuid.uuid4().hex
             self._brokers[broker] = KafkaClusterBroker(broker, port, BrokerLoops(broker, self._links), data)
+        if self._credentials is not None:
+            self._credentials.add_users(self.zookeeper)
         for one in self._brokers.values():
             self._start(one)
 
@@ -222,6 +193,8 @@ class KafkaCluster:
                 one.broker, one.state = None, "was stopped"
                 one.port.release()
             self.zookeeper.close()
+            if self._credentials is not None:
+                self._credentials.close()
 
     def _start(self, one: KafkaClusterBroker) -> None:
         one.starts += 1
@@ -231,6 +204,7 @@ class KafkaCluster:
             client=self.zookeeper.client(one.client, settings.session_timeout_ms),
             broker=one.id,
             port=one.port.number,
+            security=None if self._credentials is None else self._credentials.settings(one.port.number),
             data=None if isinstance(one.data, MemoryStorage) else one.data,
             settings=settings,
         )
@@ -247,6 +221,20 @@ class KafkaCluster:
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, `HOST:PORT,HOST:PORT,...`, as each of Kafka's clients takes them."""
         return ",".join(self.address(broker) for broker in self.brokers)
+
+    def client_security(self, user: str | None = None, *, password: str | None = None) -> ClientSecurity:
+        """The security of a client of this cluster, which trusts its certificates.
+
+        Args:
+            user: of the SASL login, and of the certificate where one is demanded; None for a client that has
+                none.
+            password: another one than the user's, for a client that does not get in.
+
+        Raises ConfigError for a cluster without `security`, and for a user without a password.
+        """
+        if self._credentials is None:
+            raise ConfigError("the cluster demands nothing: make it with KafkaCluster(security=...)")
+        return self._credentials.client(user, password)
 
     @property
     def brokers(self) -> tuple[int, ...]:
