@@ -151,7 +151,7 @@ def _show(out: Output, one: admin.BrokerDescription) -> None:
     row = one.summary
     rows = [
         ("broker", f"{row.broker} ({row.kind}{', ' + note if (note := broker_note(row)) else ''})"),
-        ("address", f"{row.host or '-'}:{row.port}"),
+        ("address", f"{row.host}:{row.port}" if row.host else "-"),
         ("endpoints", ", ".join(one.endpoints)),
         ("rack", one.rack or "-"),
         ("registered", f"{iso_time(row.registered_at_ms)}, format {row.version}, epoch {row.epoch}"),

@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from zkgroup.clients import addresses
 from zkgroup.clients.addresses import BrokerAddress
-from zkgroup.clients.broker_queries import TIMEOUT_MS, first_answer, query
+from zkgroup.clients.broker_queries import TIMEOUT_MS
+from zkgroup.clients.leaders import read_leaders
 from zkgroup.errors import (
     AuthorizationError,
     BrokerAuthenticationError,
@@ -21,8 +22,7 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
-from zkgroup.wire.metadata import ApiVersionsRequest
-from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.brokers import PLAINTEXT, BrokerRegistration
 
 T = TypeVar("T")
 
@@ -134,12 +134,15 @@ def first_address(broker: BrokerRegistration) -> BrokerAddress | str:
 def check_login(brokers: Sequence[BrokerAddress], timeout_ms: int = TIMEOUT_MS) -> None:
     """Logs in at the first broker that answers: kafka-python only logs a refusal, and tries again.
 
-    Raises BrokerAuthenticationError, ConfigError for files that cannot be used, and SourceUnavailableError
-    where none answers.
+    Metadata are asked for, which a listener answers only to clients that belong there. Raises
+    BrokerAuthenticationError, ConfigError for files that cannot be used, and SourceUnavailableError where
+    none answers.
     """
-    asked = [query(one, timeout_ms, lambda client: client.version(ApiVersionsRequest)) for one in brokers]
-    if isinstance(answer := first_answer(asked), list):
-        raise SourceUnavailableError("; ".join(answer))
+    try:
+        read_leaders(brokers, (), timeout_ms)
+    except SourceUnavailableError as error:
+        protocol = brokers[0].security.protocol if brokers[0].security else PLAINTEXT
+        raise SourceUnavailableError(f"{error}; expected a listener of {protocol} there") from error
 
 
 def protocol_of(brokers: Iterable[BrokerRegistration]) -> tuple[int, ...] | None:

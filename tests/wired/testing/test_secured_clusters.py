@@ -15,7 +15,8 @@ from tests.waiting import PATIENCE_S
 from tests.worlds.shell import Shell
 from tests.worlds.unhurried import unhurried
 from zkgroup import Admin, Consumer, GroupSettings
-from zkgroup.errors import BrokerAuthenticationError, ConfigError
+from zkgroup.errors import BrokerAuthenticationError, ConfigError, SourceUnavailableError
+from zkgroup.model import TopicPartition
 from zkgroup.security import ClientSecurity
 from zkgroup.sources import BrokerSource
 from zkgroup.testing import ClusterSecurity, KafkaCluster
@@ -69,7 +70,7 @@ def test_a_client_that_belongs_there_gets_in(kafka_cluster_factory: Make, kind: 
 
 
 def test_a_client_that_does_not_belong_there_sees_why(kafka_cluster_factory: Make) -> None:
-    """A wrong password, or none: confluent-kafka's error, and zkgroup's at once."""
+    """A wrong password, no user, no password: confluent-kafka's error, and zkgroup's at once."""
     cluster = kafka_cluster_factory(1, security=SCRAM, settings=unhurried())
     cluster.create_topic("orders")
     wrong = cluster.client_security("alice", password="guessed")
@@ -98,6 +99,10 @@ def test_a_client_that_does_not_belong_there_sees_why(kafka_cluster_factory: Mak
     )
     with pytest.raises(BrokerAuthenticationError, match=r"failed \(SCRAM-SHA-512\): user alice"), consumer:
         next(iter(consumer))
+    without = ClientSecurity(protocol="SSL", tls=wrong.tls)
+    source = BrokerSource(cluster.bootstrap_servers, security=without)
+    with pytest.raises(SourceUnavailableError, match="expected a listener of SSL there"):
+        source.bounds(TopicPartition("orders", 0))
     with pytest.raises(ConfigError, match="expected a password"):
         cluster.client_security("eve")
 
