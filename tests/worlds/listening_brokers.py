@@ -8,6 +8,7 @@ from typing import Self
 
 from tests.waiting import PATIENCE_S, eventually
 from zkgroup.broker.broker import Broker
+from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.testing.kafka_cluster.cluster import FAST
@@ -29,28 +30,45 @@ class ListeningBrokers:
     ) -> None:
         """`properties`: those of a broker, by its id."""
         self.zookeeper = MemoryZooKeeper(SystemClock())
-        self.brokers = {
-            number: Broker(
-                client=self.zookeeper.client(f"broker-{number}", settings.session_timeout_ms),
-                broker=number,
-                settings=settings,
-                security=SecuritySettings.of(properties(number)),
-            )
-            for number in range(1, count + 1)
-        }
+        self._settings = settings
+        self._logs = {number: MemoryStorage() for number in range(1, count + 1)}
+        self._starts = 0
+        self.brokers = {number: self._made(number, properties(number)) for number in self._logs}
+
+    def _made(self, number: int, properties: Mapping[str, str]) -> Broker:
+        self._starts += 1
+        name = f"broker-{number}-{self._starts}"
+        made = Broker(
+            client=self.zookeeper.client(name, self._settings.session_timeout_ms),
+            broker=number,
+            settings=self._settings,
+            security=SecuritySettings.of(properties),
+        )
+        made._memory = self._logs[number]
+        return made
 
     def __enter__(self) -> Self:
         try:
             for one in self.brokers.values():
                 one.start()
-            for one in self.brokers.values():
-                one.wait_registered(PATIENCE_S)
-            everyone = self.brokers.keys()
-            eventually(lambda: all(one.health().live_brokers == everyone for one in self.brokers.values()))
+            self._wait()
         except BaseException:
             self.close()
             raise
         return self
+
+    def _wait(self) -> None:
+        for one in self.brokers.values():
+            one.wait_registered(PATIENCE_S)
+        everyone = self.brokers.keys()
+        eventually(lambda: all(one.health().live_brokers == everyone for one in self.brokers.values()))
+
+    def restart(self, number: int, properties: Mapping[str, str]) -> None:
+        """Stops a broker as an operator does, and starts it with other properties; its logs stay."""
+        self.brokers[number].close()
+        self.brokers[number] = self._made(number, properties)
+        self.brokers[number].start()
+        self._wait()
 
     def __exit__(self, *_: object) -> None:
         self.close()

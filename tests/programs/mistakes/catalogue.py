@@ -75,7 +75,7 @@ PARTS: Final = (
         "codecs",
         "rights",
     ),
-    *("groups", "coordinator", "logins"),
+    *("groups", "coordinator", "logins", "listeners"),
 )
 _FILE_NAME: Final = str.maketrans(" -", "__")
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.certificates import Authority
 from tests.worlds.listening_brokers import ListeningBrokers
 from tests.worlds.serving import Client, client_of, closed, on_a_loop
@@ -24,13 +24,14 @@ from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.handshakes import TlsListener
 from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.server import BrokerServer
+from zkgroup.model import TopicPartition
 from zkgroup.runtime.logs import LINES_MAX
 from zkgroup.security.listeners import Listener
 from zkgroup.security.scram import ScramCredential
 from zkgroup.security.tls import TlsSettings
 from zkgroup.wire.messages import Request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
-from zkgroup.znodes.brokers import BrokerRegistration
+from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
 from zkgroup.znodes.config import UserConfig
 
 LISTENERS = {
@@ -64,20 +65,39 @@ def options(authority: Authority, key_store: Path | None = None) -> dict[str, An
     return {"security_protocol": "SSL", "ssl_cafile": str(authority.trust_store), **own}
 
 
-def roundtrip(bootstrap: str, more: Mapping[str, Any]) -> list[bytes]:
-    """Sends a record with acks=all, and reads the topic."""
+def produce(bootstrap: str, more: Mapping[str, Any], value: bytes) -> None:
+    """Sends a record with acks=all."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", retries=5, **more)
     try:
-        producer.send("t", b"a", partition=0).get(PATIENCE_S)
+        producer.send("t", value, partition=0).get(PATIENCE_S)
     finally:
         producer.close()
+
+
+def consumed(bootstrap: str, more: Mapping[str, Any], count: int) -> list[bytes]:
+    """So many values of the topic, from its beginning."""
     consumer = KafkaConsumer(
         "t", bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **more
     )
     try:
-        return [next(consumer).value]
+        return [next(consumer).value for _ in range(count)]
     finally:
         consumer.close()
+
+
+def roundtrip(bootstrap: str, more: Mapping[str, Any]) -> list[bytes]:
+    """Sends a record with acks=all, and reads the topic."""
+    produce(bootstrap, more, b"a")
+    return consumed(bootstrap, more, 1)
+
+
+def in_sync(cluster: ListeningBrokers) -> int:
+    """The size of the ISR, if the partition has a leader."""
+    path = PartitionState.path(TopicPartition("t", 0))
+    found = cluster.zookeeper.find(path)
+    assert found is not None
+    state = PartitionState.decode(path, found.data)
+    return len(state.isr) if state.leader >= 0 else 0
 
 
 def test_three_brokers_talk_tls_among_themselves_and_with_clients(authority: Authority) -> None:
@@ -320,3 +340,27 @@ def test_three_brokers_log_in_to_each_other_over_tls(authority: Authority) -> No
     }
     with cluster:
         assert roundtrip(",".join(cluster.addresses("SASL_SSL").values()), alice) == [b"a"]
+
+
+def test_an_open_cluster_is_closed_by_restarts_one_after_the_other(authority: Authority) -> None:
+    """First each broker gets the other listener, then brokers go over to it, then the open one goes. In
+    between some reach each other by one and some by the other; records that were acknowledged stay."""
+    keys = {number: authority.key_store(f"broker-{number}") for number in (1, 2, 3)}
+    open_, both, over, closed_ = (
+        {"listeners": "PLAINTEXT://127.0.0.1:0"},
+        {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"},
+        {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "inter.broker.listener.name": "SSL"},
+        {"listeners": "SSL://127.0.0.1:0", "inter.broker.listener.name": "SSL"},
+    )
+
+    with ListeningBrokers(lambda broker: open_) as cluster:
+        sent = [b"%d" % number for number in range(10)]
+        produce(cluster.address(1, "PLAINTEXT"), {}, sent[0])
+        for step, changed in enumerate((both, over, closed_)):
+            # Clients go over before the listener that they use is gone.
+            listener, more = ("SSL", options(authority)) if changed is closed_ else ("PLAINTEXT", {})
+            for number, key in keys.items():
+                cluster.restart(number, changed | files(authority, key))
+                eventually(lambda: in_sync(cluster) == 3)
+                produce(cluster.address(number, listener), more, sent[3 * step + number])
+        assert consumed(cluster.address(1, "SSL"), options(authority), len(sent)) == sent

@@ -72,7 +72,6 @@ class Connection(asyncio.BufferedProtocol):
         bytes_max = self._limits.request_bytes_max
         self._splitter = FrameSplitter(min(bytes_max, FRAME_BYTES_MAX) if self._login else bytes_max)
         self._transport: asyncio.Transport
-        self._is_tls = False
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         """The future that the task waits for while it has no work; None while it has."""
@@ -412,10 +411,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._is_tls = transport.get_extra_info("ssl_object") is not None
         # TLS passes bytes on to a transport of its own, which keeps what the system does not take; with a
         # limit of 0 an empty buffer would be a full one.
-        transport.set_write_buffer_limits(high=int(self._is_tls))
+        transport.set_write_buffer_limits(high=int(self._came_by.is_tls))
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
             self.peer = Peer(name[0], name[1], self._on_confirmed)
@@ -467,7 +465,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._cut_by(error)
         if not self._is_sending:
             self._end_by(EOFError("the client has left"))
-        return not self._is_tls  # the task closes the transport; that of TLS closes itself
+        return not self._came_by.is_tls  # the task closes the transport; that of TLS closes itself
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._lost.done():

@@ -43,6 +43,14 @@ class TlsListener:
         return ANONYMOUS if certificate is None else principal_of(certificate, self._rules)
 
 
+class _Paused(asyncio.Protocol):
+    """Reads nothing: the first bytes belong to the handshake."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
+
+
 class Handshakes:
     """The handshakes that have not ended. Used on one event loop."""
 
@@ -76,6 +84,20 @@ class Handshakes:
         _log.warning("TLS handshake of %s cut off: others came behind it", host, extra=limited())
         return True
 
+    async def _connect(self, context: ssl.SSLContext, connection: Connection, client: socket.socket) -> None:
+        """In two steps: asyncio ends slowly what is cancelled right behind its handshake."""
+        loop = asyncio.get_running_loop()
+        plain, _ = await loop.connect_accepted_socket(_Paused, client)
+        try:
+            secured = await loop.start_tls(
+                plain, connection, context, server_side=True, ssl_handshake_timeout=self._timeout_s
+            )
+        except BaseException:
+            plain.abort()
+            raise
+        assert secured is not None
+        connection.connection_made(secured)
+
     async def run(
         self, tls: TlsListener, connection: Connection, client: socket.socket, listener: Listener
     ) -> bool:
@@ -86,12 +108,7 @@ class Handshakes:
         self._hosts[task] = host
         why, level = None, logging.WARNING
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection,
-                client,
-                ssl=tls.context.server(),
-                ssl_handshake_timeout=self._timeout_s,
-            )
+            await self._connect(tls.context.server(), connection, client)
         except (OSError, ConfigError) as error:
             why = failure(error)
             if why == LEFT:

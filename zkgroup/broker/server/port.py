@@ -71,6 +71,8 @@ class CameBy:
     """The name of the listener."""
     is_inter_broker: bool = True
     """True if it is the one of brokers and controllers: only there a peer can be one."""
+    is_tls: bool = False
+    """True if the listener speaks TLS."""
     login: Login | None = None
     """The login of this connection, at a listener with SASL: nothing else is served before it is done."""
     on_logged_in: Callable[[Peer], object] = nothing

@@ -102,6 +102,7 @@ class BrokerServer:
         came_by = CameBy(
             listener.name,
             is_inter_broker,
+            is_tls=listener.uses_tls,
             login=None if sasl is None else Login(sasl),
             on_logged_in=self._cluster.confirmed if self._is_of_cluster(listener) else nothing,
         )
