@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from zkgroup.errors import ConfigError
 from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess, ClientSecurity
-from zkgroup.znodes.brokers import PLAINTEXT, ZKGROUP_KEY, BrokerRegistration, Endpoint
+from zkgroup.znodes.brokers import PLAINTEXT, ZKGROUP_KEY, BrokerRegistration
 
 NEGOTIATES_FROM: Final = 3
 """Lowest version of a Kafka broker's registration from which on it answers ApiVersions (0.10)."""
@@ -33,38 +33,27 @@ Addresses: TypeAlias = Mapping[int, BrokerAddress | str]
 
 
 def address_of(broker: BrokerRegistration, access: BrokerAccess = PLAIN_ACCESS) -> BrokerAddress | str:
-    """The address of a broker's listener for a client, or why there is none.
+    """The address of a broker's listener of the protocol, or why there is none.
 
-    Without a protocol in `access` it is `host` and `port` of the registration, which every release has: those
-    of a plain listener. Else it is the listener of the protocol; of several the one that `access` names, or
-    the one by which brokers do not reach each other. Raises ConfigError where several are left.
+    Of several it is not the one by which brokers reach each other. Raises ConfigError where several are left,
+    unless `access` names no protocol: then it is the first, as Kafka registers it as host and port.
     """
-    negotiates = negotiates_versions(broker)
-    if access.security is None:
-        if broker.host is None or broker.port <= 0:
-            return "has no plain listener"
-        return BrokerAddress(broker.host, broker.port, negotiates)
-    protocol = access.security.protocol
+    protocol = PLAINTEXT if access.security is None else access.security.protocol
     fitting = [one for one in broker.listeners if one.protocol == protocol and one.host is not None]
-    if len(fitting) > 1 and access.listener is None:
+    if len(fitting) > 1:
         fitting = [one for one in fitting if one.listener != inter_broker_listener(broker)]
     if not fitting:
-        return f"has no listener of {'plain text' if protocol == PLAINTEXT else protocol}"
-    chosen = _chosen(fitting, access)
-    assert chosen.host is not None
-    return BrokerAddress(chosen.host, chosen.port, negotiates, access.security)
-
-
-def _chosen(fitting: list[Endpoint], access: BrokerAccess) -> Endpoint:
-    if access.listener is not None:
-        return next((one for one in fitting if one.listener == access.listener), fitting[0])
-    if len(fitting) > 1:
+        named = "plain listener" if protocol == PLAINTEXT else f"listener of {protocol}"
+        return f"has no {named} (--command-config names the protocol)"
+    if len(fitting) > 1 and access.security is not None:
         named = ", ".join(one.text for one in fitting)
         raise ConfigError(
-            f"several listeners are of {fitting[0].protocol}: {named}; name the brokers' addresses at one of "
-            "them: --bootstrap-server HOST:PORT[,...], or bootstrap.servers in the file of --command-config"
+            f"several listeners are of {protocol}: {named}; name the brokers' addresses at one of them: "
+            "--bootstrap-server HOST:PORT[,...], or bootstrap.servers in the file of --command-config"
         )
-    return fitting[0]
+    host, port = fitting[0].host, fitting[0].port
+    assert host is not None
+    return BrokerAddress(host, port, negotiates_versions(broker), access.security)
 
 
 def inter_broker_listener(broker: BrokerRegistration) -> str | None:

@@ -117,8 +117,7 @@ def addresses_of(
         raise SourceUnavailableError(
             "no broker that hosts partitions is registered in /brokers/ids"
             if without is None
-            else f"no broker can be reached: each {without}; another protocol is named by --command-config, "
-            "in a program by `security`"
+            else f"no broker can be reached: each {without}; in a program `security` does"
         )
     return reached
 

@@ -170,11 +170,9 @@ class BrokerAccess:
     """How a program that finds brokers in ZooKeeper reaches them."""
 
     security: ClientSecurity | None = None
-    """Protocol and user; None for plain text at `host` and `port` of a broker's registration."""
+    """Protocol and user; None for plain text, at the first such listener of a broker."""
     bootstrap: tuple[tuple[str, int], ...] = ()
     """Hosts and ports of brokers that name the addresses of all; without them the registrations do."""
-    listener: str | None = None
-    """The name of the brokers' listener, where several have the protocol."""
 
     @property
     def bootstrap_servers(self) -> list[str]:

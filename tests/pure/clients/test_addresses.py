@@ -38,8 +38,7 @@ def registered(*listeners: str, inter_broker: str | None = None) -> BrokerRegist
         (registered("IN:PLAINTEXT", "OUT:SSL"), BrokerAccess(security=TLS), 2),
         (registered("IN:SSL", "OUT:SSL", inter_broker="IN"), BrokerAccess(security=TLS), 2),
         (registered("IN:SSL", inter_broker="IN"), BrokerAccess(security=TLS), 1),
-        (registered("IN:SSL", "OUT:SSL"), BrokerAccess(security=TLS, listener="OUT"), 2),
-        (registered("A:SSL", "B:SSL"), BrokerAccess(security=TLS, listener="OUT"), 1),
+        (registered("IN:PLAINTEXT", "OUT:PLAINTEXT", inter_broker="IN"), BrokerAccess(), 2),
     ],
 )
 def test_the_listener_of_a_client(broker: BrokerRegistration, access: BrokerAccess, port: int) -> None:
@@ -50,9 +49,11 @@ def test_the_listener_of_a_client(broker: BrokerRegistration, access: BrokerAcce
 def test_a_broker_without_such_a_listener() -> None:
     """The reason is the end of a sentence about it."""
     broker = registered("OUT:SSL")
-    assert address_of(broker) == "has no plain listener"
-    assert address_of(broker, BrokerAccess(security=PLAIN_TEXT)) == "has no listener of plain text"
-    assert address_of(broker, BrokerAccess(security=USER)) == "has no listener of SASL_PLAINTEXT"
+    assert str(address_of(broker)).startswith("has no plain listener (--command-config")
+    assert str(address_of(broker, BrokerAccess(security=PLAIN_TEXT))).startswith("has no plain listener")
+    assert str(address_of(broker, BrokerAccess(security=USER))).startswith(
+        "has no listener of SASL_PLAINTEXT"
+    )
 
 
 def test_several_listeners_are_named() -> None:
