@@ -31,15 +31,13 @@ class ListeningBrokers:
         """`properties`: those of a broker, by its id."""
         self.zookeeper = MemoryZooKeeper(SystemClock())
         self._settings = settings
+        self._restarts = 0
         self._logs = {number: MemoryStorage() for number in range(1, count + 1)}
-        self._starts = 0
         self.brokers = {number: self._made(number, properties(number)) for number in self._logs}
 
-    def _made(self, number: int, properties: Mapping[str, str]) -> Broker:
-        self._starts += 1
-        name = f"broker-{number}-{self._starts}"
+    def _made(self, number: int, properties: Mapping[str, str], suffix: str = "") -> Broker:
         made = Broker(
-            client=self.zookeeper.client(name, self._settings.session_timeout_ms),
+            client=self.zookeeper.client(f"broker-{number}{suffix}", self._settings.session_timeout_ms),
             broker=number,
             settings=self._settings,
             security=SecuritySettings.of(properties),
@@ -66,7 +64,8 @@ class ListeningBrokers:
     def restart(self, number: int, properties: Mapping[str, str]) -> None:
         """Stops a broker as an operator does, and starts it with other properties; its logs stay."""
         self.brokers[number].close()
-        self.brokers[number] = self._made(number, properties)
+        self._restarts += 1
+        self.brokers[number] = self._made(number, properties, f"-{self._restarts}")
         self.brokers[number].start()
         self._wait()
 

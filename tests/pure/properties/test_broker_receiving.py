@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.worlds.broker_requests import brokers, handled, state
+from tests.worlds.broker_requests import brokers, handled, live_brokers, state
 from tests.worlds.wire_requests import encode_response
 from zkgroup.broker.machine.isr import Isr
 from zkgroup.broker.replica_view import BecomeFollower, BecomeLeader, Follower
@@ -46,11 +46,12 @@ states = st.builds(
 lists = st.lists(states, max_size=4).map(tuple)
 named = st.lists(st.sampled_from(PARTITIONS), max_size=4).map(tuple)
 places = ids.map(lambda found: brokers(*found))
+live = ids.map(lambda found: live_brokers(*found))
 epochs = st.integers(1, 3)
 sent: st.SearchStrategy[Sent] = (
     st.builds(LeaderAndIsrRequest, st.just(9), epochs, lists, places)
     | st.builds(StopReplicaRequest, st.just(9), epochs, st.booleans(), named)
-    | st.builds(UpdateMetadataRequest, st.just(9), epochs, lists, places)
+    | st.builds(UpdateMetadataRequest, st.just(9), epochs, lists, live)
 )
 
 
@@ -91,7 +92,7 @@ def test_a_fence_never_goes_back(requests: list[Sent]) -> None:
         assert receiver.controller_epoch == max(request.controller_epoch, known or 0)
 
 
-@given(st.lists(st.builds(UpdateMetadataRequest, st.just(9), epochs, lists, places), max_size=8))
+@given(st.lists(st.builds(UpdateMetadataRequest, st.just(9), epochs, lists, live), max_size=8))
 def test_every_answer_can_be_sent_and_names_live_brokers_only(requests: list[UpdateMetadataRequest]) -> None:
     """The answer of a metadata cache equals that of a new cache, so nothing of an old answer is left."""
     cache = MetadataCache()

@@ -74,6 +74,7 @@ USERS = "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?),OU=(.*?),O=(.*?)$/
         ("DEFAULT", "CN=x", "CN=x"),
         (r"RULE:(x)\/y/$1\/z/", "x/y", "x/z"),
         (" RULE:x/y/ , DEFAULT", "x", "y"),
+        ("RULE:CN=kafka/admin/,DEFAULT", "CN=kafka-imposter", "CN=kafka-imposter"),
         ("RULE:(.*)/$2/", "x", "$2$2"),
         ("RULE:(.*)/$12/", "x", "x22"),
         (r"RULE:C=(.)/a\$b$1/", "C=U", "a$bU"),
