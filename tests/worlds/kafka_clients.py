@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -52,6 +54,37 @@ class SaslLogin(NamedTuple):
         return {"security.protocol": "SASL_PLAINTEXT", **dict(zip(names, self, strict=True))}
 
 
+class TlsLogin(NamedTuple):
+    """Who a client is, at a listener with SSL, or with SASL_SSL where it has a login."""
+
+    trust_store: Path
+    key_store: Path | None = None
+    """Its key and certificate."""
+    login: SaslLogin | None = None
+
+    @property
+    def _protocol(self) -> str:
+        return "SSL" if self.login is None else "SASL_SSL"
+
+    @property
+    def of_python(self) -> dict[str, Any]:
+        """As kafka-python and aiokafka take it."""
+        context = ssl.create_default_context(cafile=self.trust_store)
+        if self.key_store is not None:
+            context.load_cert_chain(self.key_store)
+        login = {} if self.login is None else self.login.of_python
+        return {**login, "security_protocol": self._protocol, "ssl_context": context}
+
+    @property
+    def of_librdkafka(self) -> dict[str, str]:
+        """As confluent-kafka takes it."""
+        login = {} if self.login is None else self.login.of_librdkafka
+        names = () if self.key_store is None else ("ssl.certificate.location", "ssl.key.location")
+        own = dict.fromkeys(names, str(self.key_store))
+        trust = {"security.protocol": self._protocol, "ssl.ca.location": str(self.trust_store)}
+        return {**login, **own, **trust}
+
+
 class KafkaClient(Protocol):
     """One of Kafka's clients. `bootstrap` are the addresses of a cluster."""
 
@@ -76,7 +109,7 @@ class KafkaClient(Protocol):
 class KafkaPython:
     """kafka-python."""
 
-    def __init__(self, login: SaslLogin | None = None) -> None:
+    def __init__(self, login: SaslLogin | TlsLogin | None = None) -> None:
         self._login = {} if login is None else login.of_python
 
     def send(
@@ -148,7 +181,7 @@ class KafkaPython:
 class Confluent:
     """confluent-kafka, with librdkafka."""
 
-    def __init__(self, login: SaslLogin | None = None) -> None:
+    def __init__(self, login: SaslLogin | TlsLogin | None = None) -> None:
         self._login = {} if login is None else login.of_librdkafka
 
     def send(
@@ -247,7 +280,7 @@ async def stop_aiokafka(consumer: AIOKafkaConsumer) -> None:
 class Aiokafka:
     """aiokafka, on an event loop for each call."""
 
-    def __init__(self, login: SaslLogin | None = None) -> None:
+    def __init__(self, login: SaslLogin | TlsLogin | None = None) -> None:
         self._login = {} if login is None else login.of_python
 
     def send(

@@ -20,6 +20,8 @@ from tests.worlds.certificates import Authority
 from tests.worlds.listening_brokers import ListeningBrokers
 from tests.worlds.serving import Client, client_of, closed, on_a_loop
 from tests.worlds.wire_requests import REQUESTS
+from zkgroup.broker.controller_only import ControllerOnly
+from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.handshakes import TlsListener
 from zkgroup.broker.server.port import ConnectionLimits
@@ -364,3 +366,28 @@ def test_an_open_cluster_is_closed_by_restarts_one_after_the_other(authority: Au
                 eventually(lambda: in_sync(cluster) == 3)
                 produce(cluster.address(number, listener), more, sent[3 * step + number])
         assert consumed(cluster.address(1, "SSL"), options(authority), len(sent)) == sent
+
+
+def test_a_controller_without_partitions_leads_brokers_over_tls(authority: Authority) -> None:
+    """It is registered with its listener, and brokers and it show each other certificates."""
+
+    def properties(broker: int) -> dict[str, str]:
+        own = {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL"}
+        return (
+            own | files(authority, authority.key_store(f"broker-{broker}")) | {"ssl.client.auth": "required"}
+        )
+
+    cluster = ListeningBrokers(properties, count=2)
+    alone = ControllerOnly(
+        client=cluster.zookeeper.client("alone", 6000), broker=9, security=SecuritySettings.of(properties(9))
+    )
+    alone.start()
+    try:
+        path = BrokerRegistration.path(9)
+        found = eventually(lambda: cluster.zookeeper.find(path))
+        assert found is not None
+        assert BrokerRegistration.decode(path, found.data).protocols == {"SSL": "SSL"}
+        with cluster:
+            assert [one.health().controller for one in cluster.brokers.values()] == [9, 9]
+    finally:
+        alone.close()
