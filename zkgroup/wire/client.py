@@ -282,7 +282,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._lost.set_result(None)
         if isinstance(exc, ssl.SSLError):  # by TLS 1.3 a client's certificate is refused after the handshake
             exc = _untrusted(self._where, exc)
-        elif isinstance(exc, ConnectionResetError) and self._is_tls:
+        elif isinstance(exc, ConnectionError) and self._is_tls:
             exc = ConnectionResetError(self._closed)
         self._end_by(exc or EOFError("the connection is closed"))
 
