@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.secret_files import check_secret_file
+from zkgroup.security.secret_files import check_secret_file, file_stamp
 
 LOG2_N: Final = 14
 BLOCK: Final = 8
@@ -70,7 +70,7 @@ class PasswordFile:
         """
         self._path, self._on_fault = path, on_fault
         self._lock = threading.Lock()
-        self._stamp = self._stamp_now()
+        self._stamp = file_stamp(self._path)
         self._hashes = self._read()
 
     def accepts(self, user: str, password: str) -> bool:
@@ -82,7 +82,7 @@ class PasswordFile:
     def _current(self) -> Mapping[str, str]:
         with self._lock:
             try:
-                stamp = self._stamp_now()
+                stamp = file_stamp(self._path)
                 if stamp != self._stamp:
                     self._stamp = stamp
                     self._hashes = self._read()
@@ -90,19 +90,13 @@ class PasswordFile:
                 self._on_fault(str(error))
             return self._hashes
 
-    def _stamp_now(self) -> tuple[int, int, int]:
-        try:
-            found = self._path.stat()
-        except OSError as error:
-            raise ConfigError(f"{self._path}: the file of users cannot be read: {error.strerror}") from error
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
     def _read(self) -> Mapping[str, str]:
         check_secret_file(self._path)
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self._path}: the file of users cannot be read: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigError(f"{self._path}: the file of users cannot be read: {why}") from None
         found: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
             if line.strip() and not line.startswith("#"):

@@ -1,4 +1,4 @@
-"""Warnings of files with passwords and keys that others on this machine may read."""
+"""Files with passwords and keys: who may read and write them, and whether they have changed."""
 
 from __future__ import annotations
 
@@ -19,3 +19,15 @@ def check_secret_file(path: str | Path) -> None:
     if warning is not None and warning not in _warned:
         _warned.add(warning)
         _log.warning("%s", warning)
+
+
+def file_stamp(path: str | Path | None) -> tuple[int, ...]:
+    """Numbers that change with a file, its mode and its owner; also where a link to it changes, as those of
+    mounted secrets. Empty without a path, the number of the error for a file that cannot be looked at."""
+    if path is None:
+        return ()
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        return (error.errno or -1,)
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size

@@ -6,12 +6,11 @@ import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Self
 
 from zkgroup.errors import ConfigError
 from zkgroup.security.secret import Secret
-from zkgroup.security.secret_files import check_secret_file
+from zkgroup.security.secret_files import check_secret_file, file_stamp
 
 PEM: Final = "PEM"
 KEY_STORE: Final = "ssl.keystore.location"
@@ -92,7 +91,7 @@ class TlsContext:
         It is made anew when a file has changed. Where that cannot be used, the former context stays, and one
         line is logged. Raises ConfigError where there is none.
         """
-        files = tuple(map(_state, (self._settings.key_store, self._settings.trust_store)))
+        files = tuple(map(file_stamp, (self._settings.key_store, self._settings.trust_store)))
         if self._server is not None and files == self._files:
             return self._server
         try:
@@ -135,15 +134,6 @@ class TlsContext:
         if settings.key_store is not None:
             _load_key(context, settings.key_store, settings.key_password)
         return context
-
-
-def _state(path: str | None) -> tuple[int, ...] | None:
-    """It changes with the file, also where a link to it does, as those of mounted secrets."""
-    try:
-        found = None if path is None else Path(path).stat()
-    except OSError as error:
-        return (error.errno or -1,)
-    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _load_trust(context: ssl.SSLContext, path: str) -> None:

@@ -12,11 +12,10 @@ import ssl
 import struct
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.secret_files import check_secret_file
+from zkgroup.security.secret_files import check_secret_file, file_stamp
 from zkgroup.zookeeper.settings import Tls
 from zkgroup.zookeeper.wire import AUTH_DEMANDED, PING_XID, WATCH_XID
 
@@ -267,19 +266,9 @@ class TlsFiles:
                 _log.warning("%s; the former files are still used", error)
         return self._context
 
-    def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def _stamps(self) -> tuple[tuple[int, ...], ...]:
         files = (self._tls.ca_file, self._tls.cert_file, self._tls.key_file)
-        return tuple(_stamp(file) for file in files)
-
-
-def _stamp(file: str | None) -> tuple[int, int, int] | None:
-    if file is None:
-        return None
-    try:
-        found = Path(file).stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+        return tuple(map(file_stamp, files))
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

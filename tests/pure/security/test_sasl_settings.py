@@ -145,6 +145,8 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
 
     assert file.accepts("alice", "a")
     assert "only its owner may write" in faults[0]
+    path.chmod(0o600)  # as the fault says
+    assert file.accepts("alice", "b")
 
 
 def test_a_file_that_is_not_there_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -241,7 +241,8 @@ async def test_lines_about_the_refused_have_a_bounded_rate(
 
 @on_a_loop
 async def test_files_that_change_are_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Connections that are there stay. A file that cannot be used changes nothing, and is one line."""
+    """Connections that are there stay. A file that cannot be used changes nothing, and is one line;
+    it is used once its mode is mended."""
     former, later = Authority(tmp_path, "former"), Authority(tmp_path, "later")
     used = former.key_store("server")
     async with served(former, key_store=used) as address:
@@ -250,14 +251,18 @@ async def test_files_that_change_are_read_again(tmp_path: Path, caplog: pytest.L
         used.write_text("-----BEGIN")
         assert await principal(address, trusting(former)) is not None
         assert await principal(address, trusting(former)) is not None
-        later.key_store("next").replace(used)
+        store = later.key_store("next")
+        store.chmod(0o666)
+        store.replace(used)
+        assert await principal(address, trusting(former)) is not None
+        used.chmod(0o600)  # as the line says
         assert await principal(address, trusting(former)) is None
         assert await principal(address, trusting(later)) is not None
         await stays.ask(MetadataRequest.of(), MetadataResponse)
         await stays.close()
 
     failed = [each.getMessage() for each in caplog.records if "the former one" in each.getMessage()]
-    assert len(failed) == 1
+    assert len(failed) == 2
 
 
 @on_a_loop
