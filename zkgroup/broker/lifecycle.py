@@ -282,6 +282,7 @@ class BrokerLifecycle:
             ),
             "advertised.listeners": ",".join(each.text for each in endpoints),
             "log.dirs": parts.log_dir,
+            **parts.security.described(),
         }
         if parts.zookeeper is not None:
             started["zookeeper.connect"] = parts.zookeeper

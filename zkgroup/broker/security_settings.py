@@ -15,9 +15,20 @@ from zkgroup.errors import ConfigError
 from zkgroup.security import tls
 from zkgroup.security.certificates import valid_until
 from zkgroup.security.client import KNOWN, PROTOCOL, ClientSecurity
-from zkgroup.security.listeners import NAMES, SSL, Listener, ListenerSettings, parse_listeners, plaintext
+from zkgroup.security.listeners import (
+    INTER_BROKER_NAME,
+    INTER_BROKER_PROTOCOL,
+    NAMES,
+    PROTOCOL_MAP,
+    SSL,
+    Listener,
+    ListenerSettings,
+    parse_listeners,
+    plaintext,
+)
+from zkgroup.security.principals import parse_rules
 from zkgroup.security.sasl import ScramUsers
-from zkgroup.security.sasl_settings import INTER_BROKER, SaslSettings, inter_broker_login, is_of_sasl
+from zkgroup.security.sasl_settings import ENABLED, INTER_BROKER, SaslSettings, inter_broker_login, is_of_sasl
 from zkgroup.security.tls import TlsSettings
 from zkgroup.znodes.brokers import PLAINTEXT, Endpoint, InterBrokerListener
 
@@ -92,18 +103,35 @@ class SecuritySettings:
     def checked(self) -> dict[str, datetime]:
         """Until when the certificate of each listener with TLS is valid, by its name.
 
-        Raises ConfigError for a listener whose key, chain, names or validity do not fit.
+        Raises ConfigError for a listener whose key, chain, names or validity do not fit, or whose rules for
+        the names of clients are wrong.
         """
         found = {}
         for each in self.listeners.listeners:
             if (settings := self.tls.get(each.name)) is not None:
                 is_inter_broker = each.name == self.listeners.inter_broker
                 try:
+                    parse_rules(settings.principal_rules)
                     found[each.name] = valid_until(
                         settings, each.advertised_host or each.host, must_trust=is_inter_broker
                     )
                 except ConfigError as error:
                     raise ConfigError(f"listener {each.name}: {error}") from None
+        return found
+
+    def described(self) -> dict[str, str]:
+        """What DescribeConfigs tells of it, by Kafka's names: nothing of users, files and passwords."""
+        listeners = self.listeners
+        found = {
+            PROTOCOL_MAP: ",".join(f"{each.name}:{each.protocol}" for each in listeners.listeners),
+            INTER_BROKER_PROTOCOL: listeners.inter_broker_protocol,
+        }
+        if listeners.inter_broker != listeners.inter_broker_protocol:
+            found[INTER_BROKER_NAME] = listeners.inter_broker
+        for name, logins in self.sasl.items():
+            found[f"{_of(name)}{ENABLED}"] = ",".join(logins.mechanisms)
+        for name, files in self.tls.items():
+            found[f"{_of(name)}{tls.CLIENT_AUTH}"] = files.client_auth
         return found
 
     def tls_listeners(self) -> dict[str, TlsListener]:
@@ -136,7 +164,7 @@ def is_of_security(name: str) -> bool:
 
 def _check_names(properties: Mapping[str, str], listeners: ListenerSettings) -> None:
     """Raises ConfigError for a name that is not known: what it was to protect would be open."""
-    prefixes = tuple(f"{_PREFIX}{each.name.lower()}." for each in listeners.listeners)
+    prefixes = tuple(_of(each.name) for each in listeners.listeners)
     for name in properties:
         own = next((name.removeprefix(one) for one in prefixes if name.startswith(one)), name)
         is_known = own in tls.NAMES or (is_of_sasl(own) and not own.startswith(_PREFIX))
@@ -166,13 +194,18 @@ def _of_tls(properties: Mapping[str, str], listener: Listener) -> dict[str, str]
 
     That of all for `ssl.client.auth` counts for SSL listeners only (kafka/server/KafkaConfig.scala@2.8.2).
     """
-    own = f"{_PREFIX}{listener.name.lower()}."
+    own = _of(listener.name)
     found = {name: value for name, value in properties.items() if name in tls.NAMES}
     if listener.protocol != SSL:
         found.pop(tls.CLIENT_AUTH, None)
     return found | {
         name.removeprefix(own): value for name, value in properties.items() if name.startswith(f"{own}ssl.")
     }
+
+
+def _of(listener: str) -> str:
+    """The prefix of the settings of one listener."""
+    return f"{_PREFIX}{listener.lower()}."
 
 
 def advertised(listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:

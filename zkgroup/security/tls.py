@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from zkgroup.errors import ConfigError
+from zkgroup.security.principals import RULES
 from zkgroup.security.secret import Secret
 from zkgroup.security.secret_files import check_secret_file, file_stamp
 
@@ -20,7 +21,6 @@ TRUST_STORE: Final = "ssl.truststore.location"
 TRUST_STORE_TYPE: Final = "ssl.truststore.type"
 HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
 CLIENT_AUTH: Final = "ssl.client.auth"
-RULES: Final = "ssl.principal.mapping.rules"
 NAMES: Final = frozenset(
     (KEY_STORE, KEY_STORE_TYPE, KEY_PASSWORD, TRUST_STORE, TRUST_STORE_TYPE, HOST_NAMES, CLIENT_AUTH, RULES)
 )

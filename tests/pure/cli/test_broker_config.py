@@ -59,7 +59,7 @@ def test_what_does_not_fit_is_refused_before_it_starts(
 
 
 def test_a_dry_run_checks_certificates(shell: Shell) -> None:
-    """Key, chain, names and validity; it says until when."""
+    """Key, chain, names, validity and rules; it says until when."""
     authority, stranger = Authority(shell.home), Authority(shell.home, "stranger")
     past, later = datetime(2020, 1, 1, tzinfo=UTC), datetime(2099, 1, 2, tzinfo=UTC)
     good = authority.key_store("good", password="canary", not_after=later)
@@ -69,13 +69,15 @@ def test_a_dry_run_checks_certificates(shell: Shell) -> None:
     key, certificates = (path.read_text() for path in (other, authority.key_store("fits")))
     torn.write_text(key[: key.index(mark)] + certificates[certificates.index(mark) :])
 
-    def checked(key_store: Path, trust_store: Path = authority.trust_store, inter: str = "SSL") -> Ran:
+    def checked(
+        key_store: Path, trust_store: Path = authority.trust_store, inter: str = "SSL", rules: str = "DEFAULT"
+    ) -> Ran:
         lines = (
             "listeners=SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
             f"inter.broker.listener.name={inter}",
             f"ssl.keystore.type=PEM\nssl.keystore.location={key_store}",
             f"ssl.truststore.type=PEM\nssl.truststore.location={trust_store}",
-            "ssl.key.password=canary",
+            f"ssl.key.password=canary\nssl.principal.mapping.rules={rules}",
         )
         return dry(shell, "\n".join(lines))
 
@@ -89,6 +91,7 @@ def test_a_dry_run_checks_certificates(shell: Shell) -> None:
         "KEY_VALUES_MISMATCH": checked(torn),
         "password of an encrypted key": checked(authority.key_store("locked", password="another")),
         "cannot be read": checked(shell.home / "none.pem"),
+        "expected DEFAULT or RULE:": checked(good, rules="LOWER"),
     }.items():
         assert (ran.code, "listener SSL: " in ran.err, reason in ran.err) == (2, True, True), ran
         assert "canary" not in ran.err

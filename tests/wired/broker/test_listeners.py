@@ -14,6 +14,12 @@ from zkgroup.broker.server.server import BrokerServer
 from zkgroup.clients.addresses import inter_broker_listener
 from zkgroup.model import TopicPartition
 from zkgroup.security.listeners import Listener
+from zkgroup.wire.admin_apis import (
+    BROKER_RESOURCE,
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
 from zkgroup.wire.messages import Request
 from zkgroup.wire.metadata import (
     DescribeClusterRequest,
@@ -68,7 +74,11 @@ def check_answers(cluster: ListeningBrokers, listener: str) -> None:
 
 
 def check_registration(cluster: ListeningBrokers) -> None:
-    """The keys of version 4; host and port are those of the first plain listener."""
+    """The keys of version 4; host and port are those of the first plain listener. DescribeConfigs tells the
+    listener among brokers, too."""
+    request = DescribeConfigsRequest(resources=(ConfigResource(kind=BROKER_RESOURCE, name="1"),))
+    (row,) = ask(port(cluster, 1, "OUT"), request, DescribeConfigsResponse, version=3).resources
+    assert ("inter.broker.listener.name", "IN") in {(one.name, one.value) for one in row.configs}
     path = BrokerRegistration.path(1)
     znode = cluster.zookeeper.find(path)
     assert znode is not None

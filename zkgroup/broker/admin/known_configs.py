@@ -23,7 +23,7 @@ from zkgroup.broker.admin.configs import (
 from zkgroup.broker.log.log_config import WEEK_MS
 from zkgroup.broker.replica_view import FETCH_BYTES_MAX
 from zkgroup.broker.settings import INT32_MAX, BrokerSettings
-from zkgroup.znodes.config_settings import LOG_SETTINGS, MIN_INSYNC_REPLICAS, OBEYED
+from zkgroup.znodes.config_settings import LOG_SETTINGS, MIN_INSYNC_REPLICAS, OBEYED, without_listener
 
 OF_TOPICS: Final[Mapping[str, tuple[str, int]]] = {
     "index.interval.bytes": ("log_index_interval_bytes", INT),
@@ -80,11 +80,11 @@ _FIXED: Final[Mapping[str, tuple[int, str | None, str]]] = {
     "broker.id.generation.enable": (BOOLEAN, "true", "A broker without an id gets one."),
     "client.quota.callback.class": (CLASS, None, "There are no plug-ins."),
     "compression.type": (STRING, "producer", "Batches are stored as they were sent."),
-    "control.plane.listener.name": (STRING, None, "There is one listener."),
+    "control.plane.listener.name": (STRING, None, "Controllers use the inter-broker listener."),
     "create.topic.policy.class.name": (CLASS, None, "There are no plug-ins."),
     "fetch.max.bytes": (INT, str(FETCH_BYTES_MAX), "Most bytes of an answer to a fetch."),
-    "inter.broker.listener.name": (STRING, None, "There is one listener."),
-    "listener.security.protocol.map": (STRING, "PLAINTEXT:PLAINTEXT", "There is one listener."),
+    "inter.broker.listener.name": (STRING, None, "The listener by which brokers reach each other."),
+    "listener.security.protocol.map": (STRING, "PLAINTEXT:PLAINTEXT", "The protocol of each listener."),
     "log.cleaner.enable": (BOOLEAN, "false", "Nothing is compacted."),
     "log.cleaner.max.compaction.lag.ms": (LONG, _NO_LIMIT, "Nothing is compacted."),
     "log.cleaner.min.compaction.lag.ms": (LONG, "0", "Nothing is compacted."),
@@ -103,11 +103,10 @@ _FIXED: Final[Mapping[str, tuple[int, str | None, str]]] = {
     "quota.consumer.default": (LONG, _NO_LIMIT, "Clients have no quotas."),
     "quota.producer.default": (LONG, _NO_LIMIT, "Clients have no quotas."),
     "replica.selector.class": (STRING, None, "Consumers read from leaders."),
-    "sasl.enabled.mechanisms": (LIST, "", "There is no SASL."),
-    "security.inter.broker.protocol": (STRING, "PLAINTEXT", "There is one listener."),
-    "ssl.client.auth": (STRING, "none", "There is no TLS."),
+    "sasl.enabled.mechanisms": (LIST, "", "The mechanisms of a listener have its prefix."),
+    "security.inter.broker.protocol": (STRING, "PLAINTEXT", "The protocol between brokers."),
+    "ssl.client.auth": (STRING, "none", "What a listener demands has its prefix."),
     "transactional.id.expiration.ms": (INT, str(WEEK_MS), "How long an idempotent producer is remembered."),
-    "zookeeper.set.acl": (BOOLEAN, "false", "The ACLs of znodes are open."),
 }
 """The same of brokers."""
 _TYPES: Final[Mapping[str, int]] = {
@@ -136,7 +135,11 @@ _TYPES: Final[Mapping[str, int]] = {
 def known_configs(
     broker: int, settings: BrokerSettings, started: Mapping[str, str] = MappingProxyType({})
 ) -> KnownConfigs:
-    """The configs of topics and of this broker; `started`: as `_STARTED`, those that are known."""
+    """The configs of topics and of this broker.
+
+    `started`: those of `_STARTED` that are known, and those of `_FIXED` that are not as there; these may have
+    the prefix of a listener.
+    """
     by_name = {item.name: item for item in fields(BrokerSettings)}
     topic = {
         name: replace(_known(name, by_name[attribute], settings, type_), follows=_FOLLOWED.get(name))
@@ -147,8 +150,11 @@ def known_configs(
     topic[CLEANUP_POLICY.name] = CLEANUP_POLICY
     of_broker = _fixed(_FIXED, read_only=True) | {one.name: one for one in _of_broker(broker, settings)}
     for name, value in started.items():
-        type_, documentation = _STARTED[name]
-        of_broker[name] = KnownConfig(name, type_, value, STATIC_BROKER_CONFIG, documentation, read_only=True)
+        if name in _STARTED:
+            type_, text = _STARTED[name]
+            of_broker[name] = KnownConfig(name, type_, value, STATIC_BROKER_CONFIG, text, read_only=True)
+        elif value != (fixed := of_broker[without_listener(name)]).value or name != fixed.name:
+            of_broker[name] = replace(fixed, name=name, value=value, source=STATIC_BROKER_CONFIG)
     return KnownConfigs(broker, topic, of_broker)
 
 

@@ -26,8 +26,10 @@ from zkgroup.broker.admin.configs import (
     describe,
 )
 from zkgroup.broker.admin.known_configs import known_configs
+from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.model.requests import ReadMany, Sync
+from zkgroup.security.listeners import plaintext
 from zkgroup.wire.admin_apis import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -235,6 +237,35 @@ def test_a_broker_shows_its_id(cluster: MemoryCluster) -> None:
         INT,
         True,
     )
+
+
+def test_a_broker_shows_what_its_listeners_demand() -> None:
+    """By the name of each, and no user: who reads that there is no login believes the port is open."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    given = {
+        "listeners": "IN://h:1,OUT://h:2,PLAINTEXT://h:3",
+        "listener.security.protocol.map": "IN:SSL,OUT:SASL_SSL,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": "IN",
+        "ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.jaas.config": f'{module} required user_alice="canary";',
+    }
+    expected = {
+        "inter.broker.listener.name": "IN",
+        "listener.name.in.ssl.client.auth": "required",
+        "listener.name.out.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.out.ssl.client.auth": "none",
+        "listener.security.protocol.map": "IN:SSL,OUT:SASL_SSL,PLAINTEXT:PLAINTEXT",
+        "security.inter.broker.protocol": "SSL",
+    }
+
+    found = known_configs(7, BrokerSettings(), SecuritySettings.of(given).described()).of_broker
+
+    started = {one.name: one.value for one in found.values() if one.source == STATIC_BROKER_CONFIG}
+    assert started == {"broker.id": "7", **expected}
+    assert all(found[name].read_only for name in expected)
+    plain = SecuritySettings(listeners=plaintext("h", 1)).described()
+    assert known_configs(7, BrokerSettings(), plain) == known_configs(7, BrokerSettings())
 
 
 def _change(cluster: MemoryCluster, *operations: tuple[str, int, str | None], topic: str = "orders") -> int:
