@@ -287,6 +287,24 @@ async def test_half_handshakes_keep_no_honest_client_out(
 
 
 @on_a_loop
+async def test_the_host_with_most_handshakes_loses_one(tmp_path: Path) -> None:
+    """A slow client of another host is not cut off for those that a host begins again and again."""
+    authority = Authority(tmp_path)
+    async with served(authority, ConnectionLimits(connections_max=50)) as address:
+        slow = socket.create_connection(address, PATIENCE_S, source_address=("127.0.0.2", 0))
+        silent = [await client_of(address) for _ in range(100)]
+        for one in silent[:90]:
+            assert await one.is_closed()
+        slow.setblocking(False)
+        streams = await asyncio.open_connection(
+            sock=slow, ssl=trusting(authority), server_hostname=address[0]
+        )
+        client = Client(*streams)
+        await client.ask(MetadataRequest.of(), MetadataResponse)
+        await closed(client, *silent)
+
+
+@on_a_loop
 async def test_any_bytes_before_within_and_behind_the_handshake(tmp_path: Path) -> None:
     """They end their own connection only."""
     authority, rng = Authority(tmp_path), random.Random(35)
