@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from zkgroup.admin.access import AccessPlan, SubtreeAccess, access_change, plan_access
+from zkgroup.admin.access import AccessPlan, SubtreeAccess, Target, access_change, plan_access
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.znodes import create_chroot_change, plan_chroot
 from zkgroup.errors import EmbeddedServerError
@@ -48,8 +48,8 @@ class SubtreeChange(NamedTuple):
     changes: int
 
     @classmethod
-    def of(cls, subtree: SubtreeAccess, wanted: str) -> SubtreeChange:
-        return cls(subtree.path, subtree.znodes, len(subtree.open if wanted == "closed" else subtree.other))
+    def of(cls, subtree: SubtreeAccess, wanted: Target) -> SubtreeChange:
+        return cls(subtree.path, subtree.znodes, len(subtree.to_change(wanted)))
 
 
 AccessResult = ChangeResult[AccessPlan, int, None]

@@ -51,6 +51,12 @@ class SubtreeAccess:
     """Paths that everyone may change, or read though they have secrets; parents first."""
     other: tuple[str, ...]
     """Paths with other ACLs that are not Kafka's open one; those that may not be read are among them."""
+    hidden: tuple[str, ...] = ()
+    """Paths whose ACL this user may not read; what is below them was not looked at."""
+
+    def to_change(self, target: Target) -> tuple[str, ...]:
+        """Paths that get another ACL. Hidden ones are tried: who cannot look may not call them closed."""
+        return (*self.open, *self.hidden) if target == "closed" else self.other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,9 @@ def read_access(
     ensemble: Ensemble, limit: int | None = None, progress: Callable[[int], object] = nothing
 ) -> ClusterAccess:
     """Reads the ACLs of at most `limit` znodes, those nearest to the root first; an ACL takes a packet."""
-    found: dict[str, tuple[list[str], list[str]]] = {root: ([], []) for root in ("/", *CLOSED_ROOTS)}
+    found: dict[str, tuple[list[str], list[str], list[str]]] = {
+        root: ([], [], []) for root in ("/", *CLOSED_ROOTS)
+    }
     counts, looked = dict.fromkeys(found, 0), 0
     for path, acl in islice(acls_below(ensemble, list(found)), limit):
         looked += 1
@@ -92,11 +100,15 @@ def read_access(
             found[root][0].append(path)
         if not isinstance(acl, ZnodeAcl) or acl.acl != OPEN:
             found[root][1].append(path)
+        if not isinstance(acl, ZnodeAcl):
+            found[root][2].append(path)
         if looked % PATHS_AT_ONCE == 0:
             progress(looked)
     subtrees = tuple(
-        SubtreeAccess(path=root, znodes=counts[root], open=tuple(lists[0]), other=tuple(lists[1]))
-        for root, lists in found.items()
+        SubtreeAccess(
+            path=root, znodes=counts[root], open=tuple(own), other=tuple(other), hidden=tuple(hidden)
+        )
+        for root, (own, other, hidden) in found.items()
         if counts[root]
     )
     return ClusterAccess(subtrees=subtrees, is_whole=looked != limit)
@@ -144,7 +156,7 @@ class AccessPlan(ChangePlan):
 
 
 def _to_change(access: ClusterAccess, target: Target) -> tuple[str, ...]:
-    return access.open if target == "closed" else access.other
+    return tuple(path for one in access.subtrees for path in one.to_change(target))
 
 
 def plan_access(

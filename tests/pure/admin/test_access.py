@@ -105,12 +105,14 @@ def test_what_is_created_meanwhile_is_closed_too(world: AccessWorld) -> None:
 
 
 def test_who_may_not_is_told_what_is_left(world: AccessWorld) -> None:
-    """Of another user's znodes; those that may not be read are counted as closed."""
+    """Of another user's znodes; those that may not be read are counted as closed, but not passed over."""
     world.run("closed")
     other = Ensemble(zk=Blocking(world.server.client("other", auth=EVE)), clock=world.server.clock)
     assert read_access(other).holds == "closed"
     with pytest.raises(AccessDeniedError, match=r"0 znodes set; \d+ znodes may not be changed by this user"):
         change_access(other, plan_access(other, "open"))
+    with pytest.raises(AccessDeniedError, match=r"1 znode may not be changed by this user: /config/users;"):
+        change_access(other, plan_access(other, "closed"))
     world.server.put("/brokers/topics/open", b"")
     some = ["/brokers/topics/open", "/brokers"]
     with pytest.raises(PartlyDoneError, match=r"1 znode set; 1 znode may not be changed by this user: /br"):
