@@ -95,7 +95,7 @@ class NoAuthError(Exception):
     """Control flow: an ACL forbids the request."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path)
+        super().__init__(f"{path}: NoAuth: its ACL gives the ZooKeeper user of this process no right to it")
         self.path = path
 
 

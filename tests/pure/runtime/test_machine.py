@@ -39,6 +39,7 @@ from zkgroup.runtime.procedures import (
     UNEXPECTED_REPLY_BACKOFF_MS,
     GuardRefusedError,
     MachineContext,
+    NoAuthError,
     Pipelined,
     PipelinedStep,
     Procedure,
@@ -257,14 +258,15 @@ def test_while_suspended_nothing_is_begun() -> None:
         (
             Refused(Code.NO_AUTH, "/a"),
             UNEXPECTED_REPLY_BACKOFF_MS,
-            [LogEvent("unexpected_reply", {"detail": "/a", "work": "sync"})],
+            [LogEvent("unexpected_reply", {"detail": str(NoAuthError("/a")), "work": "sync"})],
         ),
     ],
 )
 def test_it_backs_off_after_an_unexpected_reply(
     outcome: Outcome, rest_ms: int, notes: Sequence[LogEvent]
 ) -> None:
-    """Longer, and with a word for people, where the server refuses."""
+    """Longer, and with a word for people, where the server refuses: also why."""
+    assert "no right to it" in str(NoAuthError("/a"))
     machine = Machine()
     machine.step(connected())
     machine.answer(outcome, 10)
