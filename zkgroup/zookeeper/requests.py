@@ -425,7 +425,8 @@ class MultiCall(Call):
         if not self._operations:
             self.settle(MultiDone((), None))
             return
-        unknown = self._acls.unknown(each.path for each in self._operations if type(each) is Create)
+        creates = [each.path for each in self._operations if type(each) is Create]
+        unknown = self._acls.unknown(creates) if creates else ()
         if unknown:
             AclLearning(self, self._wire, self._acls, unknown, self._send_learnt)
         elif self._acls.version != self._version:  # by a call that began since this one was made
