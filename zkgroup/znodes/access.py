@@ -49,11 +49,14 @@ _BELOW_GROUPS: Final = f"{consumers_path()}/"
 
 
 def models_of(path: str) -> tuple[str, ...]:
-    """The znodes whose ACL a new znode of a group gets, of the first one that exists; none for other paths.
+    """The znodes whose ACL a new znode gets, of the first one that exists; none for most paths.
 
     What is in a group gets the group's ACL, and an offset that of the group's `offsets`: so who may join the
-    group, and who may read its offsets, may do so with whatever its members create.
+    group, and who may read its offsets, may do so with whatever its members create. Where secrets are, the
+    ACL of their parent counts by `secret_acl`.
     """
+    if path.startswith(HIDDEN_PATHS):
+        return tuple(parent for parent in HIDDEN_PATHS if path.startswith(f"{parent}/"))
     if not path.startswith(_BELOW_GROUPS):
         return ()
     names = path.split("/", 4)
@@ -61,6 +64,15 @@ def models_of(path: str) -> tuple[str, ...]:
         return ()
     group = group_path(names[2])
     return (offsets_path(names[2]), group) if len(names) == 5 and names[3] == "offsets" else (group,)
+
+
+def secret_acl(parent: Iterable[AclEntry]) -> tuple[AclEntry, ...] | None:
+    """The ACL of a new secret whose creator asks for an open one, by that of its parent; None for the open
+    one. In a closed cluster nobody else may read or replace a password, whatever the creator was set to."""
+    entries = tuple(parent)
+    if is_open("", entries):
+        return None
+    return tuple(entry for entry in entries if (entry.scheme, entry.id) != ("world", "anyone"))
 
 
 def is_open(path: str, acl: Iterable[AclEntry]) -> bool:

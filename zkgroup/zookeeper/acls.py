@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from zkgroup.model.requests import AclEntry
-from zkgroup.znodes.access import HIDDEN_PATHS, OPEN_PATH, models_of
+from zkgroup.znodes.access import HIDDEN_PATHS, OPEN_PATH, models_of, secret_acl
 from zkgroup.zookeeper.settings import ANYONE, OPEN_ACL, Acl
 from zkgroup.zookeeper.wire import pack_acl, pack_entries
 
@@ -18,7 +18,8 @@ def acl_at(path: str, acl: Sequence[Acl]) -> tuple[Acl, ...]:
     """The ACL of a new znode at this path, for a client whose setting `acl` is this one.
 
     `path` is relative to the chroot. Where secrets are, the entries for everyone are left out, unless there
-    are no others: an open cluster is open there, too. In a group that exists, `models_of` decides instead.
+    are no others: an open cluster is open there, too. In a group that exists, and for secrets in a closed
+    cluster, `models_of` decides instead.
     """
     if path == OPEN_PATH:
         return OPEN_ACL
@@ -30,7 +31,8 @@ def acl_at(path: str, acl: Sequence[Acl]) -> tuple[Acl, ...]:
 class CreationAcls:
     """The ACL of each new znode of one client, as bytes.
 
-    A client with credentials creates what is in a group with the ACL that the group has (`models_of`). It
+    A client with credentials creates what is in a group with the ACL that the group has (`models_of`), and a
+    secret, if it is set to create open znodes, with that of a parent that is closed (`secret_acl`). It
     reads that once in a while, before it creates something there: a packet or two. A client without
     credentials can be no member of a closed group, and reads nothing.
     """
@@ -44,7 +46,7 @@ class CreationAcls:
         self._open = pack_acl(OPEN_ACL)
         self._now = now
         self._known: dict[str, tuple[bytes, float]] = {}
-        """ACL of groups and their offsets, and until when it counts."""
+        """ACL of groups, of their offsets, and of secrets; and until when it counts."""
         self.version = 0
         """Changes with what `at` returns."""
 
@@ -52,14 +54,13 @@ class CreationAcls:
         """The ACL of a new znode at a path relative to the chroot, by what is known."""
         if path == OPEN_PATH:
             return self._open
-        if path.startswith(HIDDEN_PATHS):
-            return self._hidden
-        if self._known:
+        is_secret = path.startswith(HIDDEN_PATHS)
+        if self._known and not (is_secret and self._hidden != self._open):
             for model in models_of(path):
                 found = self._known.get(model)  # another thread may forget it
                 if found is not None:
                     return found[0]
-        return self._usual
+        return self._hidden if is_secret else self._usual
 
     def unknown(self, paths: Iterable[str]) -> list[str]:
         """The znodes whose ACL is to be read before these are created."""
@@ -72,6 +73,8 @@ class CreationAcls:
     def learn(self, path: str, acl: Sequence[AclEntry] | None) -> None:
         """Takes the ACL of a znode; None where it may not be read."""
         assert self._now is not None
+        if path.startswith(HIDDEN_PATHS):
+            acl = None if acl is None else secret_acl(acl)
         packed = self._usual if acl is None else pack_entries(acl)
         self._known[path] = packed, self._now() + KNOWN_S
         self.version += 1

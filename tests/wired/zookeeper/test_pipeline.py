@@ -341,6 +341,7 @@ def test_acls_are_read_one_by_one_without_knowing_the_server(world: ConnectedExc
 
 OPEN_ENTRY = struct.pack("!iii", 1, 31, 5) + b"world" + struct.pack("!i", 6) + b"anyone"
 CLOSED_ENTRY = struct.pack("!iii", 1, 31, 4) + b"sasl" + struct.pack("!i", 3) + b"ada"
+CLOSED_READABLE = struct.pack("!i", 2) + CLOSED_ENTRY[4:] + struct.pack("!ii", 1, 5) + OPEN_ENTRY[12:]
 
 
 def test_a_client_with_credentials_learns_the_acl_of_a_group(world: ConnectedExchange) -> None:
@@ -373,6 +374,24 @@ def test_a_client_with_credentials_learns_the_acl_of_a_group(world: ConnectedExc
     world.answer(xid, error=-102)
     ((_, op, body),) = world.asked()
     assert (op, OPEN_ENTRY in body) == (Op.MULTI, True)
+
+
+@pytest.mark.parametrize(
+    ("parent", "expected"),
+    [(CLOSED_ENTRY, CLOSED_ENTRY), (CLOSED_READABLE, CLOSED_ENTRY), (OPEN_ENTRY, OPEN_ENTRY)],
+)
+def test_a_secret_in_a_closed_cluster_is_hidden(
+    world: ConnectedExchange, parent: bytes, expected: bytes
+) -> None:
+    """Also where its creator was not told to: everyone could read and replace a password else."""
+    acls = CreationAcls(OPEN_ACL, lambda: 0.0)
+    request = Multi((Create("/config/users/ada", b""),))
+    world.submit(MultiCall(request, PATHS, acls, world.outcomes.append))
+    ((xid, op, body),) = world.asked()
+    assert (op, body[4:]) == (Op.GET_ACL, b"/config/users")
+    world.answer(xid, parent + STAT)
+    ((_, op, body),) = world.asked()
+    assert (op, expected in body, CLOSED_READABLE in body) == (Op.MULTI, True, False)
 
 
 def test_a_client_without_credentials_learns_nothing(world: ConnectedExchange) -> None:

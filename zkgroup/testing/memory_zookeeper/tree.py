@@ -18,7 +18,7 @@ from typing import Final
 
 from zkgroup.model import Znode, ZnodeStat
 from zkgroup.model.requests import AclEntry, Check, Code, Create, Delete, MultiRefused, Operation, SetData
-from zkgroup.znodes.access import models_of
+from zkgroup.znodes.access import HIDDEN_PATHS, models_of, secret_acl
 from zkgroup.zookeeper.acls import acl_at
 from zkgroup.zookeeper.settings import OPEN_ACL, Acl, Digest
 
@@ -434,11 +434,12 @@ class _Preparation:
 
     def _acl_of_new(self, path: str) -> Entries | None:
         """A client with credentials creates with the ACL of the group (`zkgroup.zookeeper.acls`)."""
-        if len(self._asker.identities) > 1:
+        is_secret = path.startswith(HIDDEN_PATHS)
+        if len(self._asker.identities) > 1 and not (is_secret and self._asker.acl is not OPEN_ACL):
             for model in models_of(path):
                 outlook = self._find(model)
                 if outlook is not None:
-                    return outlook.acl
+                    return secret_acl(outlook.acl or OPEN) if is_secret else outlook.acl
         try:
             return self._asker.created_at(path)
         except InvalidAclError:
