@@ -5,6 +5,7 @@ Members create their znodes with the ACL of the group (`zkgroup.zookeeper.acls`)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -32,6 +33,7 @@ EVERYONE: Final = ":".join(ANYONE)
 ME: Final = ("auth", "")
 """Who connects: a server replaces it by the user."""
 
+_DIGEST: Final = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")
 SCHEMES: Final = ("world", "digest", "sasl", "x509", "ip")
 
 
@@ -54,6 +56,11 @@ class GroupRights:
                 raise ConfigError(
                     f"identity {one!r}: expected SCHEME:ID, with a scheme of {', '.join(SCHEMES)}, as "
                     f"sasl:ada, digest:ada:HASH or {EVERYONE}"
+                )
+            if scheme == "digest" and not _DIGEST.fullmatch(name):
+                raise ConfigError(  # without what may be a password
+                    f"identity digest:{name.partition(':')[0]}: expected digest:NAME:HASH, with the SHA-1 of "
+                    "NAME:PASSWORD in base 64, as `getAcl` of ZooKeeper shows it"
                 )
 
     def acl(self, *, of_offsets: bool) -> tuple[AclEntry, ...]:

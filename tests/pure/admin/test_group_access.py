@@ -20,7 +20,7 @@ from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.memory_zookeeper.tree import digest_id
 from zkgroup.zookeeper import Digest, Secret
 
-ADA, BOB, EVE = (Digest(name, Secret(name)) for name in ("ada", "bob", "eve"))
+ADA, BOB, EVE, ZOE = (Digest(name, Secret(name)) for name in ("ada", "bob", "eve", "zoe"))
 OFFSET = "/consumers/g/offsets/t/0"
 
 
@@ -86,14 +86,14 @@ def test_members_join_readers_read_offsets_and_watchers_watch(world: GroupAccess
 
 def test_the_rights_are_read_from_the_acls(world: GroupAccessWorld) -> None:
     """So the undo gives the former ones again, here to everyone."""
-    given = GroupRights(members=(identity(BOB),), offset_readers=("digest:eve:x",), watchers=(identity(EVE),))
+    given = GroupRights(members=(identity(BOB),), offset_readers=(identity(ZOE),), watchers=(identity(EVE),))
     plan = world.plan(given)
     undo = group_access_change(world.ada, plan).undo
     world.give(given)
 
     now = world.plan().now
     assert now.members == tuple(sorted((identity(ADA), identity(BOB))))
-    assert (now.offset_readers, now.watchers) == (("digest:eve:x",), (identity(EVE),))
+    assert (now.offset_readers, now.watchers) == ((identity(ZOE),), (identity(EVE),))
     assert getattr(undo, "undo_command", None) == (
         *("acl", "zookeeper", "apply", "g"),
         *("--member", "world:anyone"),
@@ -128,6 +128,14 @@ def test_an_identity_that_no_server_knows_is_refused(world: GroupAccessWorld, na
     """Before anything is read."""
     with pytest.raises(ConfigError, match=f"identity '{name}'"):
         world.plan(GroupRights(watchers=(name,)))
+
+
+@pytest.mark.parametrize("name", ["digest:ada", "digest:ada:canary", "digest:ada:"])
+def test_a_digest_without_its_hash_is_refused(world: GroupAccessWorld, name: str) -> None:
+    """It would close the group to Ada, and show everyone what may be her password."""
+    with pytest.raises(ConfigError, match=r"identity digest:ada: expected digest:NAME:HASH") as caught:
+        world.plan(GroupRights(members=(name,)))
+    assert "canary" not in str(caught.value)
 
 
 def test_who_may_not_is_told_so(world: GroupAccessWorld) -> None:
