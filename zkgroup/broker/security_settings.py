@@ -167,7 +167,7 @@ def _check_names(properties: Mapping[str, str], listeners: ListenerSettings) -> 
     prefixes = tuple(_of(each.name) for each in listeners.listeners)
     for name in properties:
         own = next((name.removeprefix(one) for one in prefixes if name.startswith(one)), name)
-        is_known = own in tls.NAMES or (is_of_sasl(own) and not own.startswith(_PREFIX))
+        is_known = own in tls.NAMES or (all(map(is_of_sasl, (own, name))) and not own.startswith(_PREFIX))
         if not is_known and name not in (*NAMES, INTER_BROKER):
             raise ConfigError(
                 f"setting {name}: not known here; settings of one listener begin with {', '.join(prefixes)}"

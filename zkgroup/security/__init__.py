@@ -5,14 +5,14 @@ text that these classes print, and in no error.
 
 * `properties`: Java's properties files
 * `listeners`: where a broker listens, and by which protocol
-* `secret`: `Secret`, a text that is never printed
-* `properties`: Java's properties files
-* `listeners`: where a broker listens, and by which protocol
+* `secret`: `Secret`, a text that is never printed; `secret_files`: who may read and write a file of secrets
 * `scram`: SCRAM credentials as Kafka stores them in `/config/users/<user>`
 * `passwords`: hashed passwords, one user a line, for PLAIN
 * `sasl`: the broker's side of a login; `sasl_settings`: which logins a listener offers
 * `jaas`: the text in which Kafka names user and password
 * `tls`: PEM files as contexts of Python's `ssl`
+* `certificates`: a broker's certificate, checked before clients do it
+* `principals`: the name of a client by its certificate
 * `client`: `ClientSecurity`, how a client reaches brokers and logs in
 """
 

@@ -28,9 +28,12 @@ FAILURE_DELAY: Final = "connection.failed.authentication.delay.ms"
 FAILURE_DELAY_MS: Final = 100
 
 _USER: Final = "user_"
+_OF_MECHANISM: Final = (
+    rf"(({'|'.join(map(str.lower, MECHANISMS))})\.)?({re.escape(JAAS)}|{re.escape(MAX_REAUTH)})"
+)
 _NAME: Final = re.compile(
-    rf"(listener\.name\.[^.].*\.)?(({'|'.join(map(str.lower, MECHANISMS))})\.)?"
-    rf"({'|'.join(map(re.escape, (ENABLED, JAAS, USERS_FILE, MAX_REAUTH)))})|{re.escape(FAILURE_DELAY)}"
+    rf"(listener\.name\.[^.].*\.)?({re.escape(ENABLED)}|(plain\.)?{re.escape(USERS_FILE)}|{_OF_MECHANISM})"
+    rf"|{re.escape(FAILURE_DELAY)}"
 )
 _DURATION: Final = re.compile(r"[0-9]{1,15}")
 

@@ -146,6 +146,8 @@ def test_of_a_listener_with_logins_a_certificate_is_demanded_only_by_its_own_set
     ("changed", "message"),
     [
         ({"ssl.nonsense": "1"}, "setting ssl.nonsense: not known here"),
+        ({"listener.name.a.connection.failed.authentication.delay.ms": "1"}, "delay.ms: not known here"),
+        ({"listener.name.a.plain.sasl.enabled.mechanisms": "PLAIN"}, "mechanisms: not known here"),
         (
             {"listener.name.c.ssl.client.auth": "none"},
             "ssl.client.auth: not known here; .*begin with listener.name.a., listener.name.b.",
