@@ -9,6 +9,7 @@ import trustme
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
@@ -33,13 +34,15 @@ class Authority:
         not_after: datetime | None = None,
         common_name: str | None = None,
     ) -> Path:
-        """One file with key, certificate and chain, for these hosts; `password` encrypts the key."""
+        """One file with key (PKCS#8, which Java needs), certificate and chain, for these hosts.
+
+        `password` encrypts the key.
+        """
         issued = self._ca.issue_cert(*(hosts or HERE), not_after=not_after, common_name=common_name)
-        key = issued.private_key_pem.bytes()
-        if password is not None:
-            key = load_pem_private_key(key, None).private_bytes(
-                Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
-            )
+        encryption = BestAvailableEncryption(password.encode()) if password is not None else NoEncryption()
+        key = load_pem_private_key(issued.private_key_pem.bytes(), None).private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, encryption
+        )
         path = self._folder / f"{name}.pem"
         path.write_bytes(key + b"".join(part.bytes() for part in issued.cert_chain_pems))
         return path

@@ -34,55 +34,67 @@ class KafkaRecord:
     timestamp_ms: int = 1_700_000_000_000
 
 
-class SaslLogin(NamedTuple):
-    """Who a client is, at a listener with SASL_PLAINTEXT."""
+class ClientLogin(NamedTuple):
+    """How a client gets in: by which mechanism and as whom, by TLS where it trusts an authority."""
 
-    mechanism: str
-    user: str
-    password: str
-
-    @property
-    def of_python(self) -> dict[str, str]:
-        """As kafka-python and aiokafka take it."""
-        names = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
-        return {"security_protocol": "SASL_PLAINTEXT", **dict(zip(names, self, strict=True))}
-
-    @property
-    def of_librdkafka(self) -> dict[str, str]:
-        """As confluent-kafka takes it."""
-        names = ("sasl.mechanism", "sasl.username", "sasl.password")
-        return {"security.protocol": "SASL_PLAINTEXT", **dict(zip(names, self, strict=True))}
-
-
-class TlsLogin(NamedTuple):
-    """Who a client is, at a listener with SSL, or with SASL_SSL where it has a login."""
-
-    trust_store: Path
+    mechanism: str | None = None
+    user: str = ""
+    password: str = ""
+    trust_store: Path | None = None
     key_store: Path | None = None
-    """Its key and certificate."""
-    login: SaslLogin | None = None
 
     @property
-    def _protocol(self) -> str:
-        return "SSL" if self.login is None else "SASL_SSL"
+    def protocol(self) -> str:
+        """Of the listener."""
+        transport = "PLAINTEXT" if self.trust_store is None else "SSL"
+        return transport if self.mechanism is None else f"SASL_{transport}"
 
     @property
     def of_python(self) -> dict[str, Any]:
-        """As kafka-python and aiokafka take it."""
-        context = ssl.create_default_context(cafile=self.trust_store)
-        if self.key_store is not None:
-            context.load_cert_chain(self.key_store)
-        login = {} if self.login is None else self.login.of_python
-        return {**login, "security_protocol": self._protocol, "ssl_context": context}
+        """The options of kafka-python and aiokafka."""
+        found: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.mechanism is not None:
+            names = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
+            found |= dict(zip(names, self[:3], strict=True))
+        if self.trust_store is not None:
+            context = found["ssl_context"] = ssl.create_default_context(cafile=self.trust_store)
+            if self.key_store is not None:
+                context.load_cert_chain(self.key_store)
+        return found
 
     @property
     def of_librdkafka(self) -> dict[str, str]:
-        """As confluent-kafka takes it."""
-        login = {} if self.login is None else self.login.of_librdkafka
-        names = () if self.key_store is None else ("ssl.certificate.location", "ssl.key.location")
-        own = dict.fromkeys(names, str(self.key_store))
-        trust = {"security.protocol": self._protocol, "ssl.ca.location": str(self.trust_store)}
-        return {**login, **own, **trust}
+        """Those of confluent-kafka."""
+        found = {"security.protocol": self.protocol}
+        if self.mechanism is not None:
+            found |= {
+                "sasl.mechanism": self.mechanism,
+                "sasl.username": self.user,
+                "sasl.password": self.password,
+            }
+        if self.trust_store is not None:
+            found["ssl.ca.location"] = str(self.trust_store)
+        if self.key_store is not None:
+            files = ("ssl.certificate.location", "ssl.key.location")
+            found |= dict.fromkeys(files, str(self.key_store))
+        return found
+
+    @property
+    def of_java(self) -> dict[str, str]:
+        """Those of Java's clients, as a properties file has them."""
+        found = {"security.protocol": self.protocol}
+        for kind, file in (("truststore", self.trust_store), ("keystore", self.key_store)):
+            if file is not None:
+                found |= {f"ssl.{kind}.type": "PEM", f"ssl.{kind}.location": str(file)}
+        if self.mechanism is not None:
+            kind = "plain.Plain" if self.mechanism == "PLAIN" else "scram.Scram"
+            module = f"org.apache.kafka.common.security.{kind}LoginModule"
+            jaas = f'{module} required username="{self.user}" password="{self.password}";'
+            found |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": jaas}
+        return found
+
+
+PLAIN_LISTENER = ClientLogin()
 
 
 class KafkaClient(Protocol):
@@ -109,8 +121,8 @@ class KafkaClient(Protocol):
 class KafkaPython:
     """kafka-python."""
 
-    def __init__(self, login: SaslLogin | TlsLogin | None = None) -> None:
-        self._login = {} if login is None else login.of_python
+    def __init__(self, login: ClientLogin = PLAIN_LISTENER) -> None:
+        self._login: dict[str, Any] = login.of_python
 
     def send(
         self,
@@ -181,8 +193,8 @@ class KafkaPython:
 class Confluent:
     """confluent-kafka, with librdkafka."""
 
-    def __init__(self, login: SaslLogin | TlsLogin | None = None) -> None:
-        self._login = {} if login is None else login.of_librdkafka
+    def __init__(self, login: ClientLogin = PLAIN_LISTENER) -> None:
+        self._login: dict[str, Any] = login.of_librdkafka
 
     def send(
         self,
@@ -280,8 +292,8 @@ async def stop_aiokafka(consumer: AIOKafkaConsumer) -> None:
 class Aiokafka:
     """aiokafka, on an event loop for each call."""
 
-    def __init__(self, login: SaslLogin | TlsLogin | None = None) -> None:
-        self._login = {} if login is None else login.of_python
+    def __init__(self, login: ClientLogin = PLAIN_LISTENER) -> None:
+        self._login: dict[str, Any] = login.of_python
 
     def send(
         self,

@@ -147,6 +147,7 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
 
 def _load_key(context: ssl.SSLContext, path: str, password: Secret | None) -> None:
     check_secret_file(path)
+    stamp = file_stamp(path)
 
     # Without a function OpenSSL would ask for the password on the terminal.
     def reveal() -> str:
@@ -155,6 +156,8 @@ def _load_key(context: ssl.SSLContext, path: str, password: Secret | None) -> No
     try:
         context.load_cert_chain(path, password=reveal)
     except ssl.SSLError as error:
+        if file_stamp(path) != stamp:  # it is read twice, and was replaced between certificate and key
+            return _load_key(context, path, password)
         raise ConfigError(
             f"{KEY_STORE} {path}: expected a private key and its certificate in PEM, and the password of an "
             f"encrypted key in {KEY_PASSWORD}" + (f" ({error.reason})" if error.reason else "")

@@ -30,7 +30,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.runtime.logs import LINES_MAX
 from zkgroup.security.listeners import Listener
 from zkgroup.security.scram import ScramCredential
-from zkgroup.security.tls import TlsSettings
+from zkgroup.security.tls import TlsContext, TlsSettings
 from zkgroup.wire.messages import Request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
@@ -263,6 +263,27 @@ async def test_files_that_change_are_read_again(tmp_path: Path, caplog: pytest.L
 
     failed = [each.getMessage() for each in caplog.records if "the former one" in each.getMessage()]
     assert len(failed) == 2
+
+
+def test_a_key_store_that_is_replaced_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python reads the certificate, then the key: if they are of two files, both are read again."""
+    authority = Authority(tmp_path)
+    used, later = authority.key_store("server"), authority.key_store("later")
+
+    load = ssl.SSLContext.load_cert_chain
+
+    def replaced(context: ssl.SSLContext, path: str, password: Any) -> None:
+        if later.exists():
+            later.replace(used)
+            raise ssl.SSLError("KEY_VALUES_MISMATCH")
+        load(context, path, password=password)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", replaced)
+
+    TlsContext(TlsSettings(key_store=str(used))).server()
+    assert not later.exists()
 
 
 @on_a_loop

@@ -18,7 +18,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from tests.waiting import PATIENCE_S, eventually
-from tests.worlds.kafka_clients import Aiokafka, Confluent, KafkaPython, KafkaRecord, SaslLogin
+from tests.worlds.kafka_clients import Aiokafka, ClientLogin, Confluent, KafkaPython, KafkaRecord
 from tests.worlds.listening_brokers import ListeningBrokers
 from zkgroup import Admin
 from zkgroup.model import TopicPartition
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 CLIENTS = {"kafka-python": KafkaPython, "confluent-kafka": Confluent, "aiokafka": Aiokafka}
 LOGINS = (
-    SaslLogin("PLAIN", "alice", "alice-secret"),
-    SaslLogin("PLAIN", "in-file", "geheim"),
-    SaslLogin("SCRAM-SHA-256", "olga", "a b"),
-    SaslLogin("SCRAM-SHA-512", "olga", "a b c"),
+    ClientLogin("PLAIN", "alice", "alice-secret"),
+    ClientLogin("PLAIN", "in-file", "geheim"),
+    ClientLogin("SCRAM-SHA-256", "olga", "a b"),
+    ClientLogin("SCRAM-SHA-512", "olga", "a b c"),
 )
-WRONG = SaslLogin("SCRAM-SHA-512", "olga", "wrong")
+WRONG = ClientLogin("SCRAM-SHA-512", "olga", "wrong")
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 RECORDS = [KafkaRecord(b"one", b"k"), KafkaRecord(b"two")]
 
@@ -62,8 +62,8 @@ def cluster(tmp_path: Path) -> Iterator[ListeningBrokers]:
     }
     brokers = ListeningBrokers(lambda broker: properties)
     admin = Admin(client=brokers.zookeeper.client("admin"), undo_folder=tmp_path)
-    for mechanism, user, password in LOGINS:
-        if mechanism != "PLAIN":
+    for mechanism, user, password, *_ in LOGINS:
+        if mechanism is not None and mechanism != "PLAIN":
             admin.add_user(user, password, mechanism=mechanism)
     with brokers:
         yield brokers
@@ -149,7 +149,7 @@ def test_a_password_changes_while_brokers_run(cluster: ListeningBrokers, tmp_pat
     for password in ("first", "second"):
         admin.add_user("changing", password, mechanism="SCRAM-SHA-256")
         tp = TopicPartition("changing", 0)
-        client = Aiokafka(SaslLogin("SCRAM-SHA-256", "changing", password))
+        client = Aiokafka(ClientLogin("SCRAM-SHA-256", "changing", password))
 
         def sent(client: Aiokafka = client, tp: TopicPartition = tp) -> list[int] | None:
             try:

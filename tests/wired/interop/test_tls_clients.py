@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.certificates import Authority
-from tests.worlds.kafka_clients import Aiokafka, Confluent, KafkaPython, KafkaRecord, SaslLogin, TlsLogin
+from tests.worlds.kafka_clients import Aiokafka, ClientLogin, Confluent, KafkaPython, KafkaRecord
 from tests.worlds.listening_brokers import ListeningBrokers
 from zkgroup import Admin
 from zkgroup.model import TopicPartition
@@ -17,8 +17,8 @@ from zkgroup.model import TopicPartition
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 CLIENTS = {"kafka-python": KafkaPython, "confluent-kafka": Confluent, "aiokafka": Aiokafka}
-PLAIN = SaslLogin("PLAIN", "alice", "alice-secret")
-SCRAMS = SaslLogin("SCRAM-SHA-256", "olga", "a b"), SaslLogin("SCRAM-SHA-512", "olga", "a b c")
+PLAIN = ClientLogin("PLAIN", "alice", "alice-secret")
+SCRAMS = ClientLogin("SCRAM-SHA-256", "olga", "a b"), ClientLogin("SCRAM-SHA-512", "olga", "a b c")
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 RECORDS = [KafkaRecord(b"one", b"k"), KafkaRecord(b"two")]
 
@@ -49,8 +49,8 @@ def cluster(authority: Authority, tmp_path: Path) -> Iterator[ListeningBrokers]:
 
     brokers = ListeningBrokers(properties)
     admin = Admin(client=brokers.zookeeper.client("admin"), undo_folder=tmp_path)
-    for mechanism, user, password in SCRAMS:
-        admin.add_user(user, password, mechanism=mechanism)
+    for login in SCRAMS:
+        admin.add_user(login.user, login.password, mechanism=str(login.mechanism))
     with brokers:
         yield brokers
     admin.close()
@@ -61,11 +61,11 @@ def test_records_are_sent_and_read_over_tls(
     cluster: ListeningBrokers, authority: Authority, client: str
 ) -> None:
     """With a certificate, without one, and by PLAIN and both SCRAMs; then read again."""
-    trust = authority.trust_store
+    trust, key_store = authority.trust_store, authority.key_store("client", common_name="alice")
     ways = (
-        ("SHOWN", TlsLogin(trust, authority.key_store("client", common_name="alice"))),
-        ("OPEN", TlsLogin(trust)),
-        *(("USERS", TlsLogin(trust, None, login)) for login in (PLAIN, *SCRAMS)),
+        ("SHOWN", ClientLogin(trust_store=trust, key_store=key_store)),
+        ("OPEN", ClientLogin(trust_store=trust)),
+        *(("USERS", login._replace(trust_store=trust)) for login in (PLAIN, *SCRAMS)),
     )
     for number, (listener, login) in enumerate(ways):
         tp, address = TopicPartition(f"{client}-{number}", 0), cluster.address(1, listener)
