@@ -21,7 +21,7 @@ END = "<!-- Until here. -->\n"
 FILES = (
     *("test_real_tools.py", "test_operating_brokers.py", "test_served_tools.py"),
     *("test_java_clients.py", "test_librdkafka.py", "test_kafka_python_releases.py"),
-    *("test_client_groups.py", "test_group_tools.py"),
+    *("test_client_groups.py", "test_group_tools.py", "test_secured_clients.py"),
 )
 
 TABLES = {
@@ -31,13 +31,17 @@ TABLES = {
     "test_kafka_python_releases": "kafka-python, by release, at zkgroup brokers",
     "test_client_groups": "Consumer groups, by client, at zkgroup brokers",
     "test_group_tools": "kafka-consumer-groups and kafka-verifiable-consumer, by release, at zkgroup brokers",
+    "test_secured_clients": "Clients that prove who they are: each creates a topic, sends, reads in a group",
     "ours": "Kafka's tools with `--zookeeper`, by release, at zkgroup brokers",
     "0.8.2.2": "Kafka's tools, by release, at Kafka 0.8.2.2 brokers that a zkgroup controller leads",
     "": "zkgroup's commands at Kafka brokers with their own controller, by the brokers' release",
 }
 """By whose brokers they are, or by the file of the tests."""
 
-RELEASE = ("tools", "operated", "java_client", "librdkafka", "kafka_python", "group", "group_tools")
+RELEASE = (
+    *("tools", "operated", "java_client", "librdkafka", "kafka_python", "group", "group_tools"),
+    "secured",
+)
 """The parameter of a test that is a release of Kafka, or names the clients of a group."""
 Place = tuple[str, str, str]
 """Table, operation, release."""

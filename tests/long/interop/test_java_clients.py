@@ -57,6 +57,8 @@ class JavaClient:
     box: Toolbox
     release: str
     folder: Path
+    settings: tuple[str, ...] = ()
+    """Further ones of the producer, as `name=value`."""
 
     def send(
         self,
@@ -70,6 +72,7 @@ class JavaClient:
         settings = (
             f"enable.idempotence={str(idempotent).lower()}",
             f"compression.type={compression or 'none'}",
+            *self.settings,
         )
         text = self._run("produce", bootstrap, *_names(tp), self.file(records), *settings)
         return [int(line) for line in text.splitlines()]
