@@ -97,6 +97,7 @@ LONG = {
     "groups.md",
     "records.md",
     "reassignments.md",
+    "security.md",
     "testing-kafka-code.md",
 }
 """Pages with long sessions: their own servers, brokers or Spark."""
