@@ -158,13 +158,21 @@ def test_the_latency_of_acks_all_is_measured_beside_idle_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("fetch", 2), ("produce", 4), ("latency", 3), ("connections", 2), ("start", 2)]
+    ("name", "count"),
+    [
+        ("broker-fetch", 2),
+        ("broker-produce", 4),
+        ("broker-latency", 3),
+        ("broker-connections", 2),
+        ("broker-start", 2),
+        ("secured", 5),
+    ],
 )
 def test_brokers_are_measured_with_librdkafka(name: str, count: int) -> None:
     """`zkgroup broker run` in small sizes: each timed line has the seconds and the brokers' own CPU."""
     report = Report()
-    repeats = 1 if name == "start" else 0  # elsewhere the first run, which warms up, is enough
-    MEASUREMENTS[f"broker-{name}"](Plan(repeats=repeats, short=True), report)
+    repeats = 1 if name == "broker-start" else 0  # elsewhere the first run, which warms up, is enough
+    MEASUREMENTS[name](Plan(repeats=repeats, short=True), report)
     assert [line.side for line in report.lines] == ["zkgroup"] * count
     timed = [line for line in report.lines if not line.what.startswith("three idle brokers")]
     assert all(line.seconds and line.server_cpu_s is not None for line in timed)

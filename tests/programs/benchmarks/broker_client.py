@@ -3,6 +3,7 @@
     python -m tests.programs.benchmarks.broker_client BROKERS ORDER...
 
 It performs one order (a function of this module with arguments NAME=NUMBER) and prints one JSON line.
+BROKERS is HOST:PORT,... or, by TLS, HOST:PORT,...;FILE with the authorities to trust.
 """
 
 from __future__ import annotations
@@ -33,9 +34,16 @@ def ask(brokers: str, order: str, topic: str, **numbers: int) -> Figures:
     return found
 
 
+def _reached(brokers: str) -> dict[str, Any]:
+    """The settings of a client."""
+    where, _, trusted = brokers.partition(";")
+    tls = {"security.protocol": "SSL", "ssl.ca.location": trusted} if trusted else {}
+    return {"bootstrap.servers": where, **tls}
+
+
 def create(brokers: str, topic: str, partitions: int = 1, replicas: int = 1) -> Figures:
     """Creates a topic and waits until every partition is led and every replica is in sync."""
-    admin = AdminClient({"bootstrap.servers": brokers})
+    admin = AdminClient(_reached(brokers))
     _await(lambda: admin.list_topics(timeout=WAIT_S).controller_id > 0, "controller")
     made = admin.create_topics([NewTopic(topic, partitions, replicas)], request_timeout=4 * WAIT_S)
     made[topic].result(4 * WAIT_S)
@@ -74,7 +82,7 @@ def produce(
         if error is not None:
             failed.append(error)
 
-    settings: dict[str, Any] = {"bootstrap.servers": brokers, "acks": acks, "linger.ms": linger, **QUEUED}
+    settings: dict[str, Any] = {**_reached(brokers), "acks": acks, "linger.ms": linger, **QUEUED}
     producer = Producer({**settings, "batch.size": batch, "on_delivery": delivered})
     producer.list_topics(topic, timeout=WAIT_S)
     value = (bytes(range(256)) * (size // 256 + 1))[:size]
@@ -102,7 +110,7 @@ def _send(producer: Producer, topic: str, value: bytes, partition: int) -> None:
 
 def latency(brokers: str, topic: str, records: int = 500, size: int = 100) -> Figures:
     """Produces one record after the other with acks=all, each once the one before is acknowledged."""
-    producer = Producer({"bootstrap.servers": brokers, "acks": -1, "linger.ms": 0})
+    producer = Producer({**_reached(brokers), "acks": -1, "linger.ms": 0})
     took: list[float] = []
     for _ in range(records):
         began = time.perf_counter()
@@ -118,7 +126,7 @@ def fetch(brokers: str, topic: str, partitions: int = 1, records: int = 1, each:
     """Consumes a topic from its start to its end; the time runs from the first record on."""
     consumer = Consumer(
         {
-            "bootstrap.servers": brokers,
+            **_reached(brokers),
             "group.id": "bench",
             "enable.auto.commit": False,
             "max.partition.fetch.bytes": each,

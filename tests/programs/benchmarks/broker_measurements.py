@@ -38,7 +38,7 @@ Found = Mapping[str, Sequence[Figures]]
 """Side to the figures of its runs."""
 
 
-def _in_turns(
+def in_turns(
     started: Mapping[str, BrokerSide], order: Callable[[BrokerSide], Figures], repeats: int
 ) -> dict[str, list[Figures]]:
     """The figures of each side, with the CPU of its brokers; the first run of each is a warm-up."""
@@ -52,7 +52,7 @@ def _in_turns(
     return found
 
 
-def _lines(what: str, found: Found, rate: Callable[[Figures], str]) -> dict[str, Line]:
+def lines_of(what: str, found: Found, rate: Callable[[Figures], str]) -> dict[str, Line]:
     """A line for each side; `rate` is the note for the median run."""
     lines = {}
     for name, runs in found.items():
@@ -72,7 +72,7 @@ def _lines(what: str, found: Found, rate: Callable[[Figures], str]) -> dict[str,
     return lines
 
 
-def _goal(report: Report, lines: Mapping[str, Line], wanted: float | None) -> None:
+def add_beside(report: Report, lines: Mapping[str, Line], wanted: float | None) -> None:
     """Adds the lines, and the ratio of the seconds beside that of the brokers' CPU."""
     report.lines += lines.values()
     if wanted is not None and KAFKA in lines:
@@ -82,11 +82,11 @@ def _goal(report: Report, lines: Mapping[str, Line], wanted: float | None) -> No
         report.at_least(f"{ours.what}, beside Kafka", wanted, ratio(peer, ours), limit)
 
 
-def _megabytes(run: Figures) -> str:
+def megabytes(run: Figures) -> str:
     return f"{run['bytes'] / run['seconds'] / 1e6:.0f} MB/s"
 
 
-def _records(run: Figures) -> str:
+def records_a_second(run: Figures) -> str:
     return f"{run['records'] / run['seconds']:,.0f} records/s"
 
 
@@ -101,18 +101,18 @@ def fetch(plan: Plan, report: Report) -> None:
             ask(side.bootstrap, "create", "small", partitions=100)
             numbers = {"records": few, "size": small, "batch": 4096, "run": 4}
             ask(side.bootstrap, "produce", "small", partitions=100, **numbers)
-        large = _in_turns(
+        large = in_turns(
             started,
             lambda side: ask(side.bootstrap, "fetch", TOPIC, partitions=8, records=records),
             plan.repeats,
         )
-        little = _in_turns(
+        little = in_turns(
             started,
             lambda side: ask(side.bootstrap, "fetch", "small", partitions=100, records=few, each=4096),
             plan.repeats,
         )
-    _goal(report, _lines("fetch of a warm log, up to 1 MiB a partition", large, _megabytes), 0.7)
-    _goal(report, _lines("fetch of 100 partitions, 4 KiB of each", little, _megabytes), None)
+    add_beside(report, lines_of("fetch of a warm log, up to 1 MiB a partition", large, megabytes), 0.7)
+    add_beside(report, lines_of("fetch of 100 partitions, 4 KiB of each", little, megabytes), None)
 
 
 def produce(plan: Plan, report: Report) -> None:
@@ -124,13 +124,13 @@ def produce(plan: Plan, report: Report) -> None:
                 ask(side.bootstrap, "create", TOPIC, partitions=6, replicas=brokers)
             for size in (100, 1024):
                 numbers = {"partitions": 6, "records": count, "size": size, "acks": acks}
-                found = _in_turns(
+                found = in_turns(
                     started,
                     lambda side, numbers=numbers: ask(side.bootstrap, "produce", TOPIC, **numbers),  # type: ignore[misc]
                     plan.repeats,
                 )
                 what = f"produce, {name}, linger 5 ms, records of {size} bytes"
-                _goal(report, _lines(what, found, _records), 0.5)
+                add_beside(report, lines_of(what, found, records_a_second), 0.5)
 
 
 def latency(plan: Plan, report: Report) -> None:
@@ -148,7 +148,7 @@ def latency(plan: Plan, report: Report) -> None:
         beside = _latencies(started, count, plan.repeats)
         full = {name: _idle_cpu(side, plan) for name, side in started.items()}
     for what, found in (("one partition", alone), (f"beside {idle} idle partitions", beside)):
-        report.lines += _lines(f"acks=all, one record at a time, {what}", found, _times).values()
+        report.lines += lines_of(f"acks=all, one record at a time, {what}", found, _times).values()
     for name, cpu in quiet.items():
         note = f"{1000 * cpu:.1f} ms of CPU a second; {1000 * full[name]:.1f} ms with {idle} partitions"
         report.lines.append(Line("three idle brokers", name, note=note))
@@ -162,7 +162,7 @@ def latency(plan: Plan, report: Report) -> None:
 def _latencies(started: Mapping[str, BrokerSide], count: int, repeats: int) -> dict[str, list[Figures]]:
     for name, side in started.items():
         eventually(lambda side=side: _is_calm(side), what=f"{name} has done what new topics cost")  # type: ignore[misc]
-    return _in_turns(started, lambda side: ask(side.bootstrap, "latency", TOPIC, records=count), repeats)
+    return in_turns(started, lambda side: ask(side.bootstrap, "latency", TOPIC, records=count), repeats)
 
 
 def _times(run: Figures) -> str:
@@ -195,13 +195,13 @@ def connections(plan: Plan, report: Report) -> None:
         for count in counts:
             with ExitStack() as stack:
                 opened = {name: _connect(side, count, stack) for name, side in started.items()}
-                by_count[count] = _in_turns(
+                by_count[count] = in_turns(
                     started,
-                    lambda side, opened=opened: _round_robin(opened[side.name], requests),  # type: ignore[misc]
+                    lambda side, opened=opened: round_robin(opened[side.name], requests),  # type: ignore[misc]
                     plan.repeats,
                 )
     for count, found in by_count.items():
-        report.lines += _lines(f"{requests} requests over {count} connections", found, _cpu_each).values()
+        report.lines += lines_of(f"{requests} requests over {count} connections", found, _cpu_each).values()
     few, many = (median(run["brokers_cpu_s"] for run in by_count[count][OURS]) or 0.0 for count in counts)
     what = f"CPU of a request, {counts[1]} connections over {counts[0]}"
     report.at_most(what, 1.3, many / few, "times", SHARED)
@@ -212,7 +212,7 @@ def _connect(side: BrokerSide, count: int, stack: ExitStack) -> list[socket.sock
     return [stack.enter_context(socket.create_connection(address, 30)) for _ in range(count)]
 
 
-def _round_robin(connections: Sequence[socket.socket], requests: int) -> Figures:
+def round_robin(connections: Sequence[socket.socket], requests: int) -> Figures:
     """One request after the other, each on the next connection."""
     frame = encode_request(MetadataRequest.of(TOPIC), 7, "bench")
     cpu, began = time.process_time(), time.perf_counter()
@@ -256,7 +256,7 @@ def start(plan: Plan, report: Report) -> None:
             what = (
                 f"start with {partitions} partitions and {partitions * batches / 64000:.1f} GB after {ending}"
             )
-            lines = _lines(what, found, lambda run: "")
+            lines = lines_of(what, found, lambda run: "")
             report.lines += lines.values()
             if clean:
                 report.at_most(what, 3.0, lines[OURS].seconds or 0.0, "s", SHARED)

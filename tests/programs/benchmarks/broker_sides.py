@@ -5,6 +5,7 @@ Kafka has its defaults: a heap of 1 GiB, both compilers, three network threads a
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
@@ -157,6 +158,21 @@ class BrokerSide(ABC):
     def data(self, broker: int) -> Path:
         return self.folder / f"data-{broker}"
 
+    def config(self, broker: int, settings: Mapping[str, object]) -> Path:
+        """A file with these settings, and with one plain listener where they have none."""
+        listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker]}"}
+        path = self.folder / f"server-{broker}.properties"
+        path.touch(0o600)
+        path.write_text("".join(f"{name}={value}\n" for name, value in {**listeners, **settings}.items()))
+        return path
+
+    def listener(self, name: str) -> tuple[str, int]:
+        """Host and port of a listener of the first broker, as it is registered."""
+        data, _ = self.read(f"/brokers/ids/{self.ids[0]}")
+        (found,) = (one for one in json.loads(data)["endpoints"] if one.startswith(f"{name}://"))
+        host, _, port = found.removeprefix(f"{name}://").rpartition(":")
+        return host, int(port)
+
 
 class OurBrokers(BrokerSide):
     """`zkgroup broker run`."""
@@ -166,10 +182,8 @@ class OurBrokers(BrokerSide):
     def launch(self, broker: int, log: Path) -> Process:
         """As a user does, unless tests have a fork server, which has done the imports."""
         words = ["-z", self.zookeeper, "broker", "run", "--id", str(broker), "--format", "ndjson"]
-        words += ["--host", "127.0.0.1", "--port", str(self.ports[broker]), "--data", str(self.data(broker))]
-        settings = {**self.settings, "zookeeper.session.timeout.ms": f"{self.SESSION_MS}ms"}
-        for name, value in settings.items():
-            words += ["--set", f"{name}={value}"]
+        words += ["--data", str(self.data(broker)), "--config", str(self.config(broker, self.settings))]
+        words += ["--set", f"zookeeper.session.timeout.ms={self.SESSION_MS}ms"]
         return Process(
             words if servers else [sys.executable, "-c", PROGRAM, *words], log, is_zkgroup=bool(servers)
         )
@@ -188,18 +202,15 @@ class KafkaBrokers(BrokerSide):
     name = KAFKA
 
     def launch(self, broker: int, log: Path) -> Process:
-        port = self.ports[broker]
         settings = {
             **self.settings,
             "broker.id": broker,
-            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "zookeeper.connect": self.zookeeper,
             "zookeeper.session.timeout.ms": self.SESSION_MS,
             "log.dirs": self.data(broker),
             "log.cleaner.enable": "false",
         }
-        config = self.folder / f"server-{broker}.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        config = self.config(broker, settings)
         jars = kafka_jars(RELEASE)
         settings_of_log = jars / "log4j.properties"
         command = java(f"{jars}/*", "kafka.Kafka", str(config), heap_mb=HEAP_MB, log=settings_of_log)

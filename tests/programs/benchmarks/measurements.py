@@ -18,6 +18,7 @@ from tests.programs.benchmarks import (
     reads,
     replay_measurements,
     replication_measurements,
+    secured_measurements,
     spark_measurements,
     tree_measurements,
 )
@@ -307,6 +308,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "broker-connections": broker_measurements.connections,
     "broker-start": broker_measurements.start,
     "broker-memory": broker_measurements.memory,
+    "secured": secured_measurements.secured,
     **group_measurements.GROUP_MEASUREMENTS,
 }
 BY_NAME_ONLY = frozenset({"tree-at", "audit", "spark"})
