@@ -6,11 +6,13 @@ import pytest
 
 from tests.pure.broker.stepped_brokers import BrokerNode, SteppedBrokers, alone
 from zkgroup.broker.machine.events import BrokerEffect, Failed, Prepared, Registered
-from zkgroup.errors import BrokerIdInUseError, ForeignBrokersError
+from zkgroup.errors import AccessDeniedError, BrokerIdInUseError, ForeignBrokersError
 from zkgroup.model.requests import Create, Delete
 from zkgroup.testing.memory_zookeeper import ServerStep
 from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.znodes.cluster import BrokerSequence, ClusterId, common_parents, later_parents
+from zkgroup.znodes.config import entities_path
+from zkgroup.zookeeper.settings import Acl
 
 PATH = BrokerRegistration.path(1)
 WAIT_MS = 6000 + 2000
@@ -259,3 +261,34 @@ def test_missing_parents_are_made_again() -> None:
     world.run()
 
     assert len(node.emitted(Registered)) == 2
+
+
+@pytest.mark.parametrize("path", [broker_ids_path(), entities_path("brokers")])
+def test_a_broker_that_an_acl_refuses_at_its_start_fails(path: str) -> None:
+    """At once, with the path and the options that help; it would retry for ever in a closed cluster."""
+    world = SteppedBrokers()
+    for parent in (*common_parents(), *later_parents()):
+        world.server.put(parent)
+    world.server.set_acl(path, Acl("cdrwa", "digest", "ada:hash"))
+    node = world.node()
+    world.run()
+
+    (failed,) = node.emitted(Failed)
+    assert isinstance(failed.error, AccessDeniedError)
+    assert str(failed.error).startswith(f"{path}: expected")
+    assert "--zk-digest-file" in str(failed.error)
+    assert not node.notes("unexpected_reply")
+
+
+def test_a_broker_that_an_acl_refuses_later_tries_again() -> None:
+    """It serves as before, and registers once it may."""
+    world, node = alone()
+    world.server.set_acl(broker_ids_path(), Acl("r", "world", "anyone"))
+    world.server.expire(node.client.name)
+    world.server.cut(node.client.name)
+    world.advance(1000)
+    assert node.notes("unexpected_reply")
+    world.server.set_acl(broker_ids_path(), Acl("cdrwa", "world", "anyone"))
+    world.advance(60_000)
+
+    assert _story(node) == [Prepared, Registered, Registered]

@@ -34,7 +34,7 @@ from zkgroup.broker.machine.events import (
 )
 from zkgroup.broker.machine.isr_manager import LAG_TIMER, PROPAGATION_TIMER, IsrManager
 from zkgroup.broker.machine.registration import REGISTRATION_TIMER, BrokerRegistrar, BrokerStartup
-from zkgroup.errors import ConfigError, CorruptZnodeError
+from zkgroup.errors import AccessDeniedError, ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Code, Create, MultiDone, SetData, Sync
@@ -155,6 +155,21 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             or self.dynamic_config.next()
             or self.dynamic_config.next_later()
         )
+
+    def _ended_by(self, error: Exception) -> None:
+        """Ends a broker that was never registered where an ACL refuses it; one that was tries again."""
+        if isinstance(error, NoAuthError) and self.registration.epoch is None:
+            self.core.fail(
+                AccessDeniedError(
+                    f"{error.path}: expected the permission for what a broker does at its start, "
+                    "found an ACL that does not give it; start it as the ZooKeeper user of the cluster's "
+                    "brokers, with --zk-digest-file, --zk-sasl-file or --zk-tls-cert, and --zk-acl as they "
+                    "have it "
+                    "(in a program: `ClientSettings(auth=..., tls=..., acl=...)`)"
+                )
+            )
+        else:
+            super()._ended_by(error)
 
     def _find_controller(self) -> Procedure[None]:
         try:
