@@ -40,8 +40,9 @@ def valid_until(settings: TlsSettings, host: str, *, must_trust: bool) -> dateti
     try:
         shown = _handshake(context, client, host)
     except ssl.SSLCertVerificationError as error:
+        named = f" for {host}" if settings.check_host_names else ""
         raise ConfigError(
-            f"{KEY_STORE} {settings.key_store}: expected a certificate for {host} that is valid, "
+            f"{KEY_STORE} {settings.key_store}: expected a certificate{named} that is valid, "
             f"found: {error.verify_message}"
         ) from None
     found = [shown, *_authorities(chain[1:])]

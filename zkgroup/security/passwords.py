@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.secret_files import check_secret_file, file_stamp
+from zkgroup.security.secret_files import check_secret_file, file_stamp, refuse_irregular
 
 LOG2_N: Final = 14
 BLOCK: Final = 8
@@ -91,6 +91,7 @@ class PasswordFile:
             return self._hashes
 
     def _read(self) -> Mapping[str, str]:
+        refuse_irregular(self._path)
         check_secret_file(self._path)
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import stat
 from pathlib import Path
 
+from zkgroup.errors import ConfigError
 from zkgroup.security.secret import refuse_writable
 
 _log = logging.getLogger("zkgroup.security")
@@ -19,6 +21,21 @@ def check_secret_file(path: str | Path) -> None:
     if warning is not None and warning not in _warned:
         _warned.add(warning)
         _log.warning("%s", warning)
+
+
+def refuse_irregular(path: str | Path) -> None:
+    """Raises ConfigError for what is no regular file, such as a pipe: to read it again may wait for ever.
+
+    One that does not exist passes: reading says what is wrong with it.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        raise ConfigError(
+            f"{path}: expected a regular file, which can be read again, found mode {stat.filemode(mode)}"
+        )
 
 
 def file_stamp(path: str | Path | None) -> tuple[int, ...]:

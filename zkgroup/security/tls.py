@@ -11,7 +11,7 @@ from typing import Final, Self
 from zkgroup.errors import ConfigError
 from zkgroup.security.principals import RULES
 from zkgroup.security.secret import Secret
-from zkgroup.security.secret_files import check_secret_file, file_stamp
+from zkgroup.security.secret_files import check_secret_file, file_stamp, refuse_irregular
 
 PEM: Final = "PEM"
 KEY_STORE: Final = "ssl.keystore.location"
@@ -101,8 +101,6 @@ class TlsContext:
                 raise
             _log.error("%s; the former one is used until it changes again", error)
         else:
-            if self._server is not None:
-                _log.info("the certificate of %s is used from now on", self._settings.key_store)
             self._server = made
         self._files = files
         return self._server
@@ -137,6 +135,7 @@ class TlsContext:
 
 
 def _load_trust(context: ssl.SSLContext, path: str) -> None:
+    refuse_irregular(path)
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
@@ -146,6 +145,7 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
 
 
 def _load_key(context: ssl.SSLContext, path: str, password: Secret | None) -> None:
+    refuse_irregular(path)
     check_secret_file(path)
     stamp = file_stamp(path)
 

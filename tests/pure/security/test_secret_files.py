@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from zkgroup.errors import ConfigError
+from zkgroup.security.passwords import PasswordFile
 from zkgroup.security.properties import read_properties
 from zkgroup.security.secret_files import check_secret_file
+from zkgroup.security.tls import TlsContext, TlsSettings
 from zkgroup.zookeeper import Digest, Sasl
 
 
@@ -58,3 +61,16 @@ def test_other_files_pass(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     check_secret_file("/dev/null")
     check_secret_file(tmp_path / "none")
     assert caplog.records == []
+
+
+def test_a_pipe_is_refused_where_files_are_read_again(tmp_path: Path) -> None:
+    """To read one waits for its writer, and a broker would answer nobody meanwhile."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for read in (
+        lambda: TlsContext(TlsSettings(key_store=str(pipe))).server(),
+        lambda: TlsContext(TlsSettings(trust_store=str(pipe))).client(),
+        lambda: PasswordFile(pipe, lambda _: None),
+    ):
+        with pytest.raises(ConfigError, match=f"{pipe}: expected a regular file"):
+            read()

@@ -287,6 +287,26 @@ def test_a_key_store_that_is_replaced_while_it_is_read(
 
 
 @on_a_loop
+async def test_a_certificate_that_is_not_valid_is_used_and_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, when it replaces a good one; Kafka uses it too."""
+    authority = Authority(tmp_path)
+    used = authority.key_store("server")
+    async with served(authority, key_store=used) as address:
+        assert await principal(address, trusting(authority)) is not None
+        assert "certificate has expired" not in caplog.text
+        authority.key_store("old", not_after=datetime(2020, 1, 1, tzinfo=UTC)).replace(used)
+        for _ in range(2):
+            assert await principal(address, trusting(authority)) is None
+
+    (warned,) = [
+        one for one in caplog.records if "found: certificate has expired; it is used" in one.getMessage()
+    ]
+    assert (warned.levelname, str(used) in warned.getMessage()) == ("WARNING", True)
+
+
+@on_a_loop
 async def test_half_handshakes_keep_no_honest_client_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

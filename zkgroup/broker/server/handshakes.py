@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Final
 
 from zkgroup.broker.server.connection import Connection
@@ -19,6 +20,7 @@ from zkgroup.broker.server.handlers import ANONYMOUS
 from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.errors import ConfigError
 from zkgroup.runtime.logs import get_logger, limited
+from zkgroup.security.certificates import valid_until
 from zkgroup.security.listeners import Listener
 from zkgroup.security.principals import parse_rules, principal_of
 from zkgroup.security.tls import TlsContext, TlsSettings
@@ -34,9 +36,31 @@ class TlsListener:
 
     def __init__(self, settings: TlsSettings) -> None:
         """Raises ConfigError for a rule that is wrong, and for files that cannot be used."""
-        self.context = TlsContext(settings)
-        self.context.server()
+        self._settings = settings
+        self._files = TlsContext(settings)
+        self._used: ssl.SSLContext | None = None
+        self.context()
         self._rules = parse_rules(settings.principal_rules)
+
+    def context(self) -> ssl.SSLContext:
+        """As `TlsContext.server`. One line says until when a new certificate is valid.
+
+        One that is not valid is used as well, as in Kafka.
+        """
+        found = self._files.server()
+        if found is not self._used:
+            self._used, file = found, self._settings.key_store
+            try:
+                until = valid_until(
+                    replace(self._settings, check_host_names=False), "localhost", must_trust=False
+                )
+            except (ConfigError, OSError, ValueError) as error:
+                _log.warning("%s; it is used all the same", error)
+            else:
+                _log.info(
+                    "the certificate of %s is used, valid until %s", file, f"{until:%Y-%m-%d %H:%M} UTC"
+                )
+        return found
 
     def principal(self, certificate: bytes | None) -> str | None:
         """The principal of a client by its certificate in DER; None where no rule has one for it."""
@@ -108,7 +132,7 @@ class Handshakes:
         self._hosts[task] = host
         why, level = None, logging.WARNING
         try:
-            await self._connect(tls.context.server(), connection, client)
+            await self._connect(tls.context(), connection, client)
         except (OSError, ConfigError) as error:
             why = failure(error)
             if why == LEFT:
