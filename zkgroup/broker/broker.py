@@ -10,6 +10,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_done
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -32,7 +33,7 @@ from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store, after, is_driven, wait_for
 from zkgroup.runtime.logs import get_logger
-from zkgroup.zookeeper import ClientSettings, ZooKeeperClient
+from zkgroup.zookeeper import CREATOR_ACL, ClientSettings, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.client import SystemClock
 from zkgroup.zookeeper.settings import Address, check_connection
@@ -114,6 +115,8 @@ class Broker:
         self._address, self._client = address, client
         self._own: ZooKeeperClient | None = None
         self._connection = client_settings(self.settings, connection)
+        if self._connection.acl == CREATOR_ACL:
+            self.settings = replace(self.settings, set_acl=True)  # as DescribeConfigs tells it
         self._clock = clock or SystemClock()
         self._listener = listener or BrokerListener()
         self._metrics = metrics
@@ -459,7 +462,7 @@ class AsyncBroker:
 
     @property
     def settings(self) -> BrokerSettings:
-        """The settings that it was given."""
+        """As `Broker.settings`."""
         return self._broker.settings
 
     async def health(self, timeout_s: float = ANSWER_S) -> BrokerHealth:

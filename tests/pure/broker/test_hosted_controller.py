@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from zkgroup.broker.broker import Broker
 from zkgroup.broker.hosted_controller import client_settings, controller_settings
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.controller.machine.settings import ControllerSettings
@@ -27,6 +28,13 @@ def test_a_client_has_the_brokers_times_and_the_callers_credentials() -> None:
     assert closed.acl == CREATOR_ACL
     with pytest.raises(ConfigError, match="found no credentials"):
         client_settings(BrokerSettings(set_acl=True), None)
+
+
+def test_creator_acls_are_set_acl() -> None:
+    """DescribeConfigs tells the settings: `--zk-acl creator` and `zookeeper.set.acl` are one."""
+    connection = ClientSettings(auth=Digest("ada", Secret("lovelace")), acl=CREATOR_ACL)
+    assert Broker("h:1", connection=connection).settings.set_acl
+    assert not Broker("h:1").settings.set_acl
 
 
 def test_a_rule_has_the_brokers_settings() -> None:
