@@ -196,6 +196,14 @@ def change_access(ensemble: Ensemble, plan: AccessPlan, progress: Progress = not
     )
 
 
+def _invalid(acl: tuple[AclEntry, ...]) -> str:
+    """Why servers refuse an ACL: some schemes only servers have that are set up for them."""
+    schemes = sorted({entry.scheme for entry in acl} - {"auth", "world", "digest", "ip"})
+    if not schemes:
+        return NO_CREDENTIALS
+    return f"expected schemes that the servers have, found {', '.join(schemes)}; or else, {NO_CREDENTIALS}"
+
+
 def set_acls(
     ensemble: Ensemble,
     paths: Sequence[str],
@@ -215,7 +223,7 @@ def set_acls(
         for part in parts(paths):
             stats = ensemble.zk.set_acls(*(AclChange(path, acl_of(path)) for path in part))
             if Code.INVALID_ACL in stats:
-                raise ConfigError(f"{NO_CREDENTIALS}, or an identity of a scheme that they do not have")
+                raise ConfigError(_invalid(acl_of(part[stats.index(Code.INVALID_ACL)])))
             refused |= {path for path, stat in zip(part, stats, strict=True) if isinstance(stat, Code)}
             done += sum(isinstance(stat, ZnodeStat) for stat in stats)
             progress(done, total)

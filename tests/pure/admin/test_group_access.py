@@ -138,6 +138,12 @@ def test_a_digest_without_its_hash_is_refused(world: GroupAccessWorld, name: str
     assert "canary" not in str(caught.value)
 
 
+def test_a_scheme_that_the_servers_lack_is_named(world: GroupAccessWorld) -> None:
+    """Before the credentials, which may be there."""
+    with pytest.raises(ConfigError, match=r"^expected schemes that the servers have, found x509; or"):
+        world.give(GroupRights(members=("x509:CN=a",)))
+
+
 def test_who_may_not_is_told_so(world: GroupAccessWorld) -> None:
     """Without credentials, without a right, and of a group that does not exist."""
     rights = GroupRights(members=(identity(BOB),))

@@ -134,7 +134,7 @@ async def test_a_refusal_waits_and_others_are_served(caplog: pytest.LogCaptureFi
     assert await refused.is_closed()
     await closed(refused, other)
     (line,) = caplog.messages
-    assert line.startswith("login of 127.0.0.1:")
+    assert line.startswith("listener PLAINTEXT: login of 127.0.0.1:")
     assert "Invalid username or password" in line
     assert "wrong" not in line
 

@@ -335,7 +335,10 @@ class Connection(asyncio.BufferedProtocol):
             async with hashing:
                 taken = await asyncio.to_thread(login.take, frame, now_s)
         if taken.refusal is not None:
-            _log.warning("login of %s refused: %s", self.peer, taken.refusal, extra=limited())
+            where = self._came_by.listener
+            _log.warning(
+                "listener %s: login of %s refused: %s", where, self.peer, taken.refusal, extra=limited()
+            )
             if taken.is_delayed:
                 await asyncio.sleep(login.listener.failure_delay_ms / 1000)
         elif login.is_done:
