@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas
+from zkgroup.security.jaas import JAAS, MECHANISMS, PLAIN, parse_jaas
 from zkgroup.security.listeners import PLAINTEXT, PROTOCOLS
-from zkgroup.security.scram import HASHES, import_scramp
+from zkgroup.security.scram import import_scramp
 from zkgroup.security.secret import Secret
 from zkgroup.security.tls import (
     HOST_NAMES,
@@ -25,10 +25,6 @@ from zkgroup.security.tls import (
 
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"
-JAAS: Final = "sasl.jaas.config"
-PLAIN: Final = "PLAIN"
-MECHANISMS: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(HASHES, SCRAM_MODULE)}
-"""Those that a client can log in by, and the login module of each."""
 ITERATIONS_MAX: Final = 100_000
 """Of SCRAM: a broker that does not prove who it is could else keep a client busy."""
 TOLD_MAX: Final = 200

@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zkgroup.errors import ConfigError
+from zkgroup.security.scram import HASHES
 
+JAAS: Final = "sasl.jaas.config"
+PLAIN: Final = "PLAIN"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MODULES: Final = (PLAIN_MODULE, SCRAM_MODULE)
+MECHANISMS: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(HASHES, SCRAM_MODULE)}
+"""Those of listeners and clients, and the login module of each."""
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
 _TOKEN: Final = re.compile(
@@ -20,6 +25,8 @@ _TOKEN: Final = re.compile(
 )
 _ESCAPE: Final = re.compile(r"\\([0-7]{1,3}|.)", re.DOTALL)
 _CONTROLS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""As `\\ud800` alone in a file of properties makes: no bytes are sent for it."""
 _NUMBER: Final = re.compile(r"-?[0-9.]+")
 
 
@@ -33,7 +40,7 @@ class JaasEntry:
     """They have the passwords in plain text: never print them."""
 
 
-def parse_jaas(text: str, where: str = "sasl.jaas.config") -> JaasEntry:
+def parse_jaas(text: str, where: str = JAAS) -> JaasEntry:
     """The entry `MODULE required NAME="VALUE" ...;`, with the rules of Kafka's reader.
 
     Source: org/apache/kafka/common/security/JaasConfig.java@2.8.2, a StreamTokenizer: values are words or in
@@ -58,6 +65,8 @@ def parse_jaas(text: str, where: str = "sasl.jaas.config") -> JaasEntry:
         kind, value = tokens.pop(0)
         if kind in ("mark", "end") or (kind == "word" and _NUMBER.fullmatch(value)):
             raise ConfigError(f"{where}: expected a value in quotes for {name}")
+        if _SURROGATE.search(value):
+            raise ConfigError(f"{where}: expected characters for {name}, found half of a surrogate pair")
         options[name] = value
     if tokens[:2] != [("mark", ";"), ("end", "")]:
         raise ConfigError(f"{where}: expected one login module and ';' at its end")

@@ -12,12 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from zkgroup.security.scram import HASHES, ScramCredential, import_scramp
+from zkgroup.security.scram import ScramCredential, import_scramp
 from zkgroup.security.secret import Secret
 
-PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, *HASHES)
-"""Those that listeners can have."""
 _USER: Final = re.compile(rb"[^,]*,[^,]*,n=([^,]*)")
 _TOKEN_AUTH: Final = re.compile(rb",tokenauth=true(,|$)")
 

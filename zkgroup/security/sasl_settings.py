@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.jaas import PLAIN_MODULE, SCRAM_MODULE, parse_jaas
+from zkgroup.security.client import MECHANISM
+from zkgroup.security.jaas import JAAS, MECHANISMS, PLAIN, parse_jaas
 from zkgroup.security.passwords import PasswordFile
-from zkgroup.security.sasl import MECHANISMS, PLAIN, Exchange, PlainExchange, ScramExchange, ScramUsers
+from zkgroup.security.sasl import Exchange, PlainExchange, ScramExchange, ScramUsers
 from zkgroup.security.scram import HASHES, import_scramp
 from zkgroup.security.secret import Secret
 
 ENABLED: Final = "sasl.enabled.mechanisms"
-JAAS: Final = "sasl.jaas.config"
-MECHANISM: Final = "sasl.mechanism"
-"""A client's."""
 USERS_FILE: Final = "sasl.plain.users.file"
 """zkgroup's own; its lines are `name:hash`."""
 INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
@@ -147,7 +145,7 @@ def _jaas_users(properties: Mapping[str, str], listener: str, mechanism: str) ->
     if not text:
         return {}
     entry = parse_jaas(text, f"setting {setting}")
-    expected = PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
+    expected = MECHANISMS[mechanism]
     if entry.module != expected:
         if f"{mechanism.lower()}." in setting:
             raise ConfigError(f"setting {setting}: expected {expected}, found {entry.module}")

@@ -28,6 +28,7 @@ from zkgroup.errors import (
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import after, seconds_until
 from zkgroup.security.client import BrokerAccess, ClientSecurity
+from zkgroup.security.listeners import PLAINTEXT
 from zkgroup.settings import GroupSettings
 from zkgroup.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
@@ -45,7 +46,6 @@ OFFSETS_SLICE_MS = 500
 """First wait for the offsets of partitions, after which kafka-python reads its metadata again."""
 ADDRESSES_S = 10.0
 """Seconds without a record between two reads of the brokers' addresses in ZooKeeper."""
-PLAINTEXT = "PLAINTEXT"
 KEEP_S = 10.0
 """Seconds for which a partition without fetches keeps its position and its prefetched records."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple, Protocol
 
 from zkgroup.model import TopicPartition
+from zkgroup.security.listeners import PLAINTEXT
 from zkgroup.wire.messages import Api, Request, Response
 from zkgroup.wire.schema import Boolean, Int16, Int32, Int64, Layout, NullableString, String, Versions
 
@@ -106,7 +107,6 @@ class BrokerEndPoint:
     """Only in Metadata, from version 1 on."""
 
 
-PLAINTEXT = "PLAINTEXT"
 PROTOCOL_IDS = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Numbers of security protocols (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 _PROTOCOLS = {number: protocol for protocol, number in PROTOCOL_IDS.items()}

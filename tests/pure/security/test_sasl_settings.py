@@ -157,3 +157,10 @@ def test_a_file_that_is_not_there_is_refused_at_the_start(tmp_path: Path) -> Non
     (tmp_path / "users").write_text(line * 2, encoding="utf-8")
     with pytest.raises(ConfigError, match="line 2: expected alice once"):
         PasswordFile(tmp_path / "users", lambda _: None)
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    """No bytes are sent for it, so a login could not be checked; the error has nothing of the password."""
+    with pytest.raises(ConfigError, match="found half of a surrogate pair") as caught:
+        SaslSettings.of({**BOTH, "sasl.jaas.config": PLAIN.replace("geheim", "geheim\ud800")}, "L")
+    assert "geheim" not in str(caught.value)

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
+from zkgroup.security.listeners import PLAINTEXT
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
-    PLAINTEXT,
     BrokerEndPoint,
     PartitionStateInfo,
     UpdateMetadataBroker,

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 
 from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.errors import ConfigError
-from zkgroup.security.client import MECHANISMS, PLAIN, ClientSecurity
+from zkgroup.security.client import ClientSecurity
+from zkgroup.security.jaas import MECHANISMS, PLAIN
 from zkgroup.security.listeners import PROTOCOLS
 from zkgroup.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramCredential
 from zkgroup.security.secret import Secret
