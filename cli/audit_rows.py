@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkgroup.audit.answers.partitions import OwnerLife
+from zkgroup.audit.inputs.source import SkippedFile
 from zkgroup.model.text import hex_session, hex_zxid, iso_time, session_digits
 
 from .render import ELLIPSIS, Output
@@ -33,6 +34,7 @@ class LastTransaction:
 
 
 _LAST_TRANSACTION = Shape(LastTransaction)
+SKIPPED_FILE = Shape(SkippedFile)
 
 
 def document(name: str, shape: Shape[T], *, rows: str | None = None) -> Document[T]:

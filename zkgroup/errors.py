@@ -354,11 +354,12 @@ class MissingFileError(NotZooKeeperFileError):
 class MixedEnsembleError(ConfigError):
     """Data directories, or logs in one, that were given as one ensemble belong to different ensembles."""
 
-    def __init__(self, one: str, other: str, zxid: int, advice: str = "read them one by one") -> None:
-        super().__init__(
-            f"{one} and {other} are not of one ensemble: the first transaction that both have, {zxid:#x}, "
-            f"differs; {advice}"
-        )
+    def __init__(
+        self, one: str, other: str, zxid: int, advice: str = "read them one by one", why: str | None = None
+    ) -> None:
+        """`why` is by default that a transaction differs."""
+        why = why or f"the first transaction that both have, {zxid:#x}, differs"
+        super().__init__(f"{one} and {other} are not of one ensemble: {why}; {advice}")
         self.zxid = zxid
 
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
 from zkgroup.audit.findings.files import KEPT, RecordChecks, Step
-from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, inside_path, is_of_groups, seed_of
+from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, is_of_groups, seed_of
 from zkgroup.audit.inputs.facts import Facts, SessionLife
 from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime, Source
@@ -25,6 +25,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     epoch_of,
     hole_between,
+    inside_path,
     lifetime_of,
 )
 from zkgroup.znodes.paths import path_kind

@@ -179,16 +179,20 @@ class ExportReader:
         Raises DamagedFileError as soon as anything is wrong; a file that ends before its last line, or whose
         checksum is not that of its lines, is noticed only at the end.
         """
+        for at, line in self.lines():
+            yield znode_of(self.path, at, line)
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """The lines of znodes with their offsets. Raises as `exported`, but for what is wrong in a line."""
         path = self.path
         with _opened(path) as packed:
             line = _line(path, packed, 0)
             digest, count, at = hashlib.sha256(line), 0, len(line)
             while True:
                 line = _line(path, packed, at)
-                fields = _object_of(path, at, line)
-                if "sha256" in fields:
+                if b'"sha256"' in line and "sha256" in (fields := _object_of(path, at, line)):
                     break
-                yield _znode(path, at, fields)
+                yield at, line
                 digest.update(line)
                 count, at = count + 1, at + len(line)
             found = {"znodes": count, "sha256": digest.hexdigest()}
@@ -202,6 +206,27 @@ class ExportReader:
         """Yields the znodes as in a snapshot. Raises as `exported`."""
         for znode in self.exported():
             yield znode.stored()
+
+
+def read_lines(path: Path) -> tuple[ExportHeader, list[bytes]]:
+    """The header, and the lines of the znodes without their ends, all in memory; the checksum is compared.
+
+    Raises as `ExportReader.exported`, but for what is wrong within a line.
+    """
+    with FileIO(open_regular(path, "a file"), "rb") as file, suppress(EOFError, OSError, zlib.error):
+        text = gzip.decompress(file.readall())
+        front, _, last = text[:-1].rpartition(b"\n")
+        lines = front.split(b"\n")
+        found = {"znodes": len(lines) - 1, "sha256": hashlib.sha256(front + b"\n").hexdigest()}
+        if text.endswith(b"\n") and last == json.dumps(found, separators=(",", ":")).encode("ascii"):
+            return _header(path, lines[0] + b"\n"), lines[1:]
+    reader = ExportReader(path)  # which knows at what byte something is wrong
+    return reader.header, [line.rstrip(b"\n") for _, line in reader.lines()]
+
+
+def znode_of(path: Path, start: int, line: bytes) -> ExportedZnode:
+    """The znode of a line at an offset. Raises DamagedFileError."""
+    return _znode(path, start, _object_of(path, start, line))
 
 
 @contextmanager
@@ -240,10 +265,15 @@ def _read(path: Path, packed: gzip.GzipFile, at: int, limit: int) -> bytes:
 def is_export(path: Path) -> bool:
     """Returns whether a path is a file that begins like an export. Raises nothing."""
     try:
-        with _opened(path) as packed:
-            return _BEGINNING.match(packed.read(_SNIFFED)) is not None
-    except (NotZooKeeperFileError, EOFError, OSError, zlib.error):
+        return begins_as_export(path)
+    except (NotZooKeeperFileError, DamagedFileError):
         return False
+
+
+def begins_as_export(path: Path) -> bool:
+    """The same. Raises NotZooKeeperFileError for a file that is not packed, DamagedFileError for damage."""
+    with _opened(path) as packed:
+        return _BEGINNING.match(_read(path, packed, 0, _SNIFFED)) is not None
 
 
 def inspect_export(path: Path) -> FileHealth:

@@ -250,3 +250,12 @@ def hole_between(before: int, zxid: int) -> Hole | None:
         return None
     first = before + 1 if epoch_of(zxid) == epoch_of(before) else epoch_of(zxid) << 32 | 1
     return Hole(first, zxid - 1)
+
+
+def inside_path(path: str, chroot: str) -> str | None:
+    """A path as clients of a chroot see it; None outside of it. The empty path stays."""
+    if not chroot or not path:
+        return path
+    if path.startswith(f"{chroot}/"):
+        return path[len(chroot) :]
+    return "/" if path == chroot else None

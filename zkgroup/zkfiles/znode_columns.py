@@ -81,7 +81,7 @@ def snapshot_columns(
     """
     wanted = select(SNAPSHOT, columns)
     reader = open_snapshot(path, zxid)
-    return _batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
+    return znode_batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
 
 
 class _Numbered:
@@ -145,10 +145,10 @@ def _runs_from(window: SummedWindow) -> Iterator[_ZnodeRun]:
         yield _ZnodeRun(_Numbered(data + STAT.pack(*znode.stat)), znode.offset, places)
 
 
-def _batches(
+def znode_batches(
     reader: SnapshotReader, columns: tuple[Column, ...], path_prefix: str | None, rows: int
 ) -> Iterator[Batch]:
-    """Yields batches of the znodes whose path begins with a prefix."""
+    """Yields the batches of `snapshot_columns`; the reader has read its tables and its end then."""
     prefix = (path_prefix or "").encode()
     names = {column.name for column in columns}
     end_zxid = _end_zxid(reader) if "end_zxid" in names else None

@@ -11,8 +11,7 @@ import click
 
 from zkgroup.admin.znodes import check_path
 from zkgroup.audit.inputs.one_tree import ROUNDS, inconsistency_of, walk
-from zkgroup.audit.inputs.opening import Folders
-from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
+from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, SkippedFile, Source
 from zkgroup.errors import AuthenticationError, ConfigError, NotFoundError, StoreUnavailableError
 from zkgroup.model import Znode
 from zkgroup.model.text import counted, hex_zxid, iso_time
@@ -65,10 +64,21 @@ CHANGE = Shape(
         KeyColumn("fields", shorten="end", least=10, rank=1),
     ),
 )
-TREE = document("tree", NamedKeys(path=str, exact=bool, znodes=Sequence[Znode]), rows="znodes")
+TREE = document(
+    "tree",
+    NamedKeys(path=str, exact=bool, znodes=Sequence[Znode], skipped=Sequence[SkippedFile]),
+    rows="znodes",
+)
 DIFF = document(
     "diff",
-    NamedKeys(path=str, from_zxid=int, to_zxid=int, exact=bool, changes=Sequence[ZnodeChange]),
+    NamedKeys(
+        path=str,
+        from_zxid=int,
+        to_zxid=int,
+        exact=bool,
+        changes=Sequence[ZnodeChange],
+        skipped=Sequence[SkippedFile],
+    ),
     rows="changes",
 )
 
@@ -129,7 +139,7 @@ def tree(inputs: Inputs, at: PointInTime | None, path: str) -> None:
         seen = source.tree(at)
         found = _below(source, seen, below)
     last = LastTransaction.of(seen.zxid, seen.time_ms)
-    if not TREE.print(out, last, path=below, exact=seen.is_exact, znodes=found):
+    if not TREE.print(out, last, path=below, exact=seen.is_exact, znodes=found, skipped=source.skipped):
         draw(out, found)
     if echo_gaps(seen, source):
         fail_check()
@@ -202,14 +212,9 @@ def diff(inputs: Inputs, before: PointInTime, after: PointInTime, path: str) -> 
     if not inputs.paths:
         raise click.UsageError("a live ensemble has no past: name its folders with --input")
     with opened(inputs) as (source, report):
-        if not isinstance(source, Folders):
-            raise click.UsageError(
-                "only folders of servers have two trees to compare: name them with --input"
-            )
         report("replaying")
         found = source.diff(before, after, outside(source.chroot, below))
-        last = source.history.last_zxid
-    start, end = found.from_zxid, found.to_zxid
+    start, end, last = found.from_zxid, found.to_zxid, found.last_zxid
     changes = [_change_inside(source.chroot, change) for change in found.changes]
     if not DIFF.print(
         out,
@@ -219,6 +224,7 @@ def diff(inputs: Inputs, before: PointInTime, after: PointInTime, path: str) -> 
         to_zxid=end,
         exact=found.is_exact,
         changes=changes,
+        skipped=source.skipped,
     ):
         shown = [one for one in changes if not one.is_of_children_only]
         CHANGE.table(out, shown)

@@ -15,8 +15,8 @@ from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import seen_znodes
-from zkgroup.audit.inputs.one_tree import OneTree
 from zkgroup.audit.inputs.opening import Folders, open_source
+from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError, NotFoundError, NotZooKeeperFileError
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
@@ -195,10 +195,10 @@ def test_a_damaged_snapshot_that_is_needed_is_reported(tmp_path: Path) -> None:
     assert (mended.tree().is_exact, mended.notes(), mended.damages()) == (True, [], [])
 
 
-def test_one_tree_has_no_history(tmp_path: Path) -> None:
-    """Its rows are seeds; other moments are not known."""
+def test_one_export_is_a_series_of_one(tmp_path: Path) -> None:
+    """Its rows are seeds; a later moment has its tree, an earlier one is not known."""
     source = open_source([_export(V394, tmp_path / "tree.gz", changed=("/a",), zxid_after=999)])
-    assert isinstance(source, OneTree)
+    assert isinstance(source, SeriesSource)
 
     rows = source.rows()
 
@@ -206,23 +206,20 @@ def test_one_tree_has_no_history(tmp_path: Path) -> None:
     assert (rows.seen.is_exact, source.damages()) == (False, [])
     assert source.notes() == ["1 paths changed while it was read, up to 0x3e7: /a"]
     assert source.tree(PointInTime(zxid=rows.seen.zxid)).zxid == rows.seen.zxid
+    later = source.tree(PointInTime(zxid=rows.seen.zxid + 1))
+    assert (later.zxid, later.is_exact) == (rows.seen.zxid, False)
     for moment in (PointInTime(zxid=1), PointInTime(time_ms=1)):
-        with pytest.raises(NotFoundError, match="nothing but the tree"):
+        with pytest.raises(NotFoundError, match="the first snapshot is of"):
             source.tree(moment)
-        with pytest.raises(ConfigError, match="no history"):
-            source.rows(moment)
 
 
 def test_what_is_neither_is_refused(tmp_path: Path) -> None:
-    """An empty folder, a file, nothing; and an export beside anything else."""
+    """An empty folder, a file, nothing."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("hello")
     for name in ("empty", "file", "none"):
         with pytest.raises(NotZooKeeperFileError, match=name):
             open_source([tmp_path / name])
-    export = _export(V394, tmp_path / "tree.gz")
-    with pytest.raises(ConfigError, match="asked alone"):
-        open_source([V394, export])
 
 
 @pytest.mark.parametrize("name", [*HEALTHY, INCIDENTS])

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from zkgroup.errors import NotFoundError
 from zkgroup.model.text import named
-from zkgroup.zkfiles.records import Acl, StoredZnode, lifetime_of
+from zkgroup.zkfiles.records import Acl, StoredZnode, inside_path, lifetime_of
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.consumers import group_path
@@ -98,15 +98,6 @@ def seed_of(znode: StoredZnode, path: str) -> Event:
         acl=znode.acl,
         mtime_ms=stat.mtime,
     )
-
-
-def inside_path(path: str, chroot: str) -> str | None:
-    """A path as clients of a chroot see it; None outside of it. The empty path stays."""
-    if not chroot or not path:
-        return path
-    if path.startswith(f"{chroot}/"):
-        return path[len(chroot) :]
-    return "/" if path == chroot else None
 
 
 Key = tuple[str, ...]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OneTree(Source):
-    """One tree: an export, or the result of a walk."""
+    """One tree, the result of a walk."""
 
     def __init__(
         self, header: ExportHeader, znodes: Callable[[], Iterable[StoredZnode]], chroot: str = ""

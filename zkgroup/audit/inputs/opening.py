@@ -1,11 +1,10 @@
-"""Opens the inputs of an audit: the folders of one ensemble's servers, one tree, or Parquet of `audit run`.
+"""Opens the inputs of an audit: folders and tree snapshots of one ensemble, or Parquet of `audit run`.
 
 The source of folders is here: trees, rows, and faults of the files.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zkgroup.audit.inputs.events import seeds_of
+from zkgroup.audit.inputs.found_files import find_files
 from zkgroup.audit.inputs.manifest import Folder, OutputFolder
-from zkgroup.audit.inputs.one_tree import OneTree
 from zkgroup.audit.inputs.source import (
     Covered,
     Difference,
@@ -30,8 +29,6 @@ from zkgroup.audit.inputs.source import (
 )
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import named
-from zkgroup.zkfiles.exports import ExportReader, is_export
-from zkgroup.zkfiles.files import list_files
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.records import Transaction, epoch_of
 from zkgroup.zkfiles.tree import Tree
@@ -49,9 +46,9 @@ def path_of(text: str) -> Path:
 
 
 def require_source(path: Path) -> None:
-    """Raises NotZooKeeperFileError for paths that `open_source` refuses; reads only names."""
-    if not (is_converted(path) or is_export(path)):
-        list_files(path)
+    """Raises NotZooKeeperFileError for paths that `open_source` refuses; reads only names and headers."""
+    if not is_converted(path):
+        find_files((path,))
 
 
 def open_source(
@@ -61,13 +58,13 @@ def open_source(
     *,
     ensemble: str | None = None,
 ) -> Source:
-    """Opens the folders of one ensemble's servers, one export, or Parquet that `audit run` wrote.
+    """Opens the folders and tree snapshots of one ensemble's servers, or Parquet that `audit run` wrote.
 
     Args:
         ensemble: the name of one, for Parquet that has several.
 
-    Raises NotZooKeeperFileError for any other path, ConfigError for a mixture, and for Parquet where
-    numpy or pyarrow is not installed.
+    Raises NotZooKeeperFileError for any other path, ConfigError for something beside Parquet, and where
+    numpy or pyarrow is not installed. Tree snapshots are read at once, so it raises what `SeriesReader` does.
     """
     tables = [path for path in paths if is_converted(path)]
     if tables:
@@ -80,13 +77,15 @@ def open_source(
         return ConvertedSource(output, output.named(ensemble), chroot, progress or quiet)
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
-    exports = [path for path in paths if not os.path.isdir(path) and is_export(path)]  # noqa: PTH112 - raises nothing
-    if not exports:
-        return Folders(History(*paths), chroot, progress or quiet)
-    if len(paths) > 1:
-        raise ConfigError(f"{exports[0]} is an export, which is asked alone: expected nothing beside it")
-    reader = ExportReader(exports[0])
-    return OneTree(reader.header, reader.znodes, chroot)
+    found = find_files(paths)
+    folders = Folders(History(*found.folders), chroot, progress or quiet) if found.folders else None
+    if folders is not None and not (found.snapshots or found.skipped):
+        return folders
+    require_columns()
+    from zkgroup.audit.inputs.series_source import MixedSource, SeriesSource
+
+    series = SeriesSource(found, chroot, progress or quiet)
+    return series if folders is None else MixedSource(folders, folders.history, series)
 
 
 _EVERY = 1000
@@ -175,7 +174,7 @@ class Folders(Source):
         is_known = last <= self.history.last_zxid and is_decided and not behind
         is_exact = found.first_bad_zxid is None and all(each.is_exact for each in found.accounts)
         changes = found.changes if zxids[0] <= zxids[1] else [each.reversed() for each in found.changes]
-        return Difference(changes, *zxids, found.time_ms, is_exact and is_known)
+        return Difference(changes, *zxids, found.time_ms, is_exact and is_known, self.history.last_zxid)
 
     def damages(self) -> list[str]:
         found = [

@@ -28,12 +28,11 @@ from zkgroup.audit.inputs.events import (
     SET_ACL,
     SINGLE,
     Event,
-    inside_path,
     is_of_groups,
 )
 from zkgroup.audit.inputs.facts import Facts, facts_of, is_fact_path
 from zkgroup.zkfiles.arrow import Column, ColumnType, acls_of, schema
-from zkgroup.zkfiles.records import Acl, AclEntry
+from zkgroup.zkfiles.records import Acl, AclEntry, inside_path
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
 

@@ -6,10 +6,11 @@ their zxids. Paths are those that clients of the chroot see.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from zkgroup.audit.inputs.events import Key, Keys
 from zkgroup.zkfiles.records import Acl, StoredStat
 
 
@@ -75,6 +76,8 @@ class SeriesFacts:
     """`/controller`."""
     controller_epoch: Sequence[Seen] = ()
     """`/controller_epoch`."""
+    ends: bool = True
+    """False where logs go on behind the last snapshot."""
     derived: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
     """Results that rules computed of the other fields, kept for the next one that needs them."""
 
@@ -82,7 +85,20 @@ class SeriesFacts:
         """False where a snapshot, by its number, may lack this path or have it as it was later."""
         unknown = self.snapshots[number].unknown
         while unknown and path not in unknown:
-            path = path.rpartition("/")[0]
-            if not path:
+            if path == "/":
                 return True
+            path = path.rpartition("/")[0] or "/"
         return not unknown
+
+
+class Series(Protocol):
+    """Snapshots that follow each other, of which rules are asked."""
+
+    @property
+    def facts(self) -> SeriesFacts:
+        """The small things."""
+        ...
+
+    def keyed(self, keys: Keys) -> Iterator[tuple[Key, States]]:
+        """The states of each key, by key. Paths alone make the keys."""
+        ...

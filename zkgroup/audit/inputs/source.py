@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.series import Series
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import time_text
 from zkgroup.zkfiles.history import History, ZnodeChange
@@ -74,6 +75,13 @@ class PointInTime(NamedTuple):
     """Milliseconds since 1970, by the leader's clock."""
 
 
+class SkippedFile(NamedTuple):
+    """A file that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
 class Covered(NamedTuple):
     """The ends of a history, as far as they are known: its first logged transaction and its last."""
 
@@ -83,11 +91,13 @@ class Covered(NamedTuple):
     last_zxid: int
     last_ms: int | None
     """The time of the last transaction; None where the log does not have it."""
+    what: str = "logs"
+    """The files that begin there."""
 
 
 def outside_notes(start: PointInTime | None, end: PointInTime | None, covered: Covered) -> Iterator[str]:
     """The notes that a range begins before a history or ends behind it."""
-    first, first_ms, last, last_ms = covered
+    first, first_ms, last, last_ms, what = covered
     for moment, before in ((start, 1), (end, 0)):
         if moment is None:
             continue
@@ -100,7 +110,7 @@ def outside_notes(start: PointInTime | None, end: PointInTime | None, covered: C
             is_early = first_ms is not None and time_ms < first_ms
             is_late, text = last_ms is not None and time_ms > last_ms, time_text(time_ms)
         if is_early:
-            yield f"the logs begin at {_place(first or 0, first_ms)}, after {text}"
+            yield f"the {what} begin at {_place(first or 0, first_ms)}, after {text}"
         if is_late:
             yield f"the files end at {_place(last, last_ms)}, before {text}"
 
@@ -140,6 +150,8 @@ class Difference(NamedTuple):
     """The time of the last transaction that was replayed."""
     is_exact: bool
     """True if both trees are proved to be those that servers had."""
+    last_zxid: int
+    """The last one of the source."""
 
 
 class ReadRows(Protocol):
@@ -196,7 +208,11 @@ class Source(ABC):
     """An input of an audit, which all answers are made from."""
 
     history: History | None = None
-    """The history in folders; None for one tree and for Parquet."""
+    """The history in folders; None for trees and for Parquet."""
+    skipped: Sequence[SkippedFile] = ()
+    """Files that are left out; they are among the damages."""
+    series: Sequence[Series] = ()
+    """Snapshots that follow each other, of each stretch of which no log tells."""
 
     def __init__(self, chroot: str = "", progress: Progress = quiet) -> None:
         """`chroot` is the root of clients, without a slash at its end; empty for the whole tree."""
@@ -211,6 +227,13 @@ class Source(ABC):
     @abstractmethod
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         """The rows from one moment to another, both included, and the tree before them."""
+
+    def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
+        """The changes at and below a path of the servers between two moments, in either order.
+
+        Raises ConfigError where there is one tree alone, and NotFoundError where the files begin later.
+        """
+        raise ConfigError("one tree alone cannot be compared: name folders of servers, or several snapshots")
 
     @abstractmethod
     def zxid_at(self, time_ms: int) -> int:
