@@ -142,4 +142,4 @@ def _add_file(found: FoundFiles, path: Path) -> None:
     elif not os.path.lexists(path):
         raise MissingFileError(str(path), _EXPECTED, "nothing")
     elif not found.export(path):
-        raise NotZooKeeperFileError(str(path), _EXPECTED, "something else")
+        raise NotZooKeeperFileError(str(path), _EXPECTED, "another file")
