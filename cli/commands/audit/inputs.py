@@ -75,19 +75,22 @@ class Inputs:
         for path in self.paths:
             if not path.is_dir():
                 continue
-            folder = path if is_converted(path) else list_files(path).folder
-            if folder.resolve() == file.parent.resolve():
+            if file.parent.resolve() == (_server_folder(path) or path).resolve():
                 raise click.UsageError(f"{file} would lie among the files that are read: name another folder")
 
 
 class InputCommand(Command):
     """A command whose `--input` takes several folders at once: `--input ONE TWO THREE`."""
 
+    writes_folders = False
+    """True if one of its arguments may be a folder of exports, which after another input is that argument."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = inputs_apart(args, exports=not self.writes_folders)
         try:
-            return super().parse_args(ctx, inputs_apart(args))
+            return super().parse_args(ctx, list(words))
         except click.UsageError as error:
-            folder = _unnamed_input(args) if self._is_of_its_arguments(error) else None
+            folder = _unnamed_input(words) if self._is_of_its_arguments(error) else None
             if folder is None:
                 raise
             message = error.format_message().rstrip(".")
@@ -101,12 +104,18 @@ class InputCommand(Command):
         return isinstance(parameter, click.Argument) or "extra argument" in error.message
 
 
-def command() -> Callable[[Callable[..., Any]], InputCommand]:
+class OutputCommand(InputCommand):
+    """A command that may write into a folder of exports."""
+
+    writes_folders = True
+
+
+def command(cls: type[InputCommand] = InputCommand) -> Callable[[Callable[..., Any]], InputCommand]:
     """Decorator: a command that takes `input_options`."""
-    return click.command(cls=InputCommand)
+    return click.command(cls=cls)
 
 
-def inputs_apart(args: Sequence[str]) -> list[str]:
+def inputs_apart(args: Sequence[str], *, exports: bool = True) -> list[str]:
     """Each input with an `--input` of its own, as click wants them.
 
     What follows the first one is another input where it is the folder of a server: exports and Parquet are
@@ -117,7 +126,7 @@ def inputs_apart(args: Sequence[str]) -> list[str]:
     for number, word in enumerate(args):
         if word == "--":
             return [*found, *args[number:]]
-        if is_next and not word.startswith("-") and _is_server(word):
+        if is_next and not word.startswith("-") and _is_server(word, exports=exports):
             found += ["--input", word]
             continue
         found.append(word)
@@ -126,16 +135,26 @@ def inputs_apart(args: Sequence[str]) -> list[str]:
     return found
 
 
-def _unnamed_input(args: Sequence[str]) -> str | None:
+def _unnamed_input(words: Sequence[str]) -> str | None:
     """The first word that is an input without an `--input` before it."""
-    words = inputs_apart(args)
     pairs = zip([None, *words], words, strict=False)
     return next((word for before, word in pairs if before != "--input" and _is_input(word)), None)
 
 
-def _is_server(word: str) -> bool:
+def _is_server(word: str, *, exports: bool) -> bool:
+    """Returns whether it is the folder of a server, or one of exports where that counts."""
     path = path_of(word)
-    return path.is_dir() and not is_converted(path) and _is_input(word)
+    if not path.is_dir() or is_converted(path) or not _is_input(word):
+        return False
+    return exports or _server_folder(path) is not None
+
+
+def _server_folder(path: Path) -> Path | None:
+    """The folder with a server's files: this, or the one below it."""
+    try:
+        return list_files(path).folder
+    except NotZooKeeperFileError:
+        return None
 
 
 def _is_input(word: str) -> bool:

@@ -29,7 +29,7 @@ from ...schema import STRING, Inline, JsonEvent, JsonKey, KeyColumn, NamedKeys, 
 from ...serving import EventLines, StopSignals
 from ...units import size
 from ..znode import ZNODE, draw
-from .inputs import MOMENT, Inputs, command, input_options, opened, progress
+from .inputs import MOMENT, Inputs, OutputCommand, command, input_options, opened, progress
 
 _STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
 _STAT_NAMES = {
@@ -258,7 +258,7 @@ LEAST_EVERY_MS = 1000
 MOST_KEPT_MS = 100 * 365 * 86_400_000
 
 
-@command()
+@command(OutputCommand)
 @input_options(more=False, converted=False)
 @click.option(
     "--at",
@@ -471,7 +471,7 @@ def _of_live(to: _ExportTo, rounds: int, *, says_waiting: bool = True) -> Writte
 
 def _of_files(inputs: Inputs, at: PointInTime | None, to: _ExportTo) -> tuple[WrittenExport, int]:
     """Also the exit code."""
-    inputs.require_outside(to.path / "file" if to.is_folder else to.path)
+    inputs.require_outside(to.path / "export-ZXID.gz" if to.is_folder else to.path)
     to.prepare()
     with opened(inputs, in_columns=False) as (source, report):
         report("replaying")

@@ -55,6 +55,24 @@ def test_the_same_zxid_is_written_once(lone_shell: Shell, tmp_path: Path) -> Non
     assert lone_shell.run(*words).out.endswith("as before: nothing was written\n")
 
 
+def test_a_tree_of_a_folder_goes_into_another(lone_shell: Shell, tmp_path: Path) -> None:
+    """The folder to write to may be behind the one that is read; what is half-written there is no export."""
+    folder, copies = tmp_path / "exports", tmp_path / "copies"
+    words = ("audit", "export", "--input", str(V394), f"{folder}/")
+    made = [lone_shell.json(*words, "--at", str(zxid)) for zxid in (0x68, 0x90)]
+    half = folder / f".{Path(made[0]['file']).name}.a1b2c3d4.tmp"
+    half.write_bytes(Path(made[0]["file"]).read_bytes()[:-9])
+
+    copied = lone_shell.json("audit", "export", "--input", str(folder), f"{copies}/")
+    again = lone_shell.json("audit", "export", "--input", str(folder), str(copies))
+    inside = lone_shell.run("audit", "export", "--input", str(folder), "--", str(folder))
+
+    assert (Path(copied["file"]).name, copied["exact"]) == (Path(made[1]["file"]).name, True)
+    assert again == {**copied, "written": False}
+    assert (inside.code, "among the files that are read" in inside.err) == (2, True)
+    assert lone_shell.run("audit", "tree", "--input", str(folder)).code == 0
+
+
 def test_what_is_older_goes_with_keep(shell: Shell, groups: ServerGroups, exports: Path) -> None:
     """Of the files that the command has named; nothing else, and no link."""
     (exports / export_name(4, 1_577_836_800_000)).symlink_to(exports / "tree.gz")
