@@ -132,6 +132,11 @@ class States:
         found: list[bytes | None] = self._data[0].take(pa.array(states)).to_pylist()
         return found
 
+    def owners(self, states: Numbers) -> Numbers:
+        """The `ephemeralOwner` of some states."""
+        found: Numbers = self.stats[states, _OWNER]
+        return found
+
     def intern(self, znodes: _Znodes) -> Numbers:
         """The state of each znode: the last one of its path, or a new one."""
         codes = self._codes_of(znodes.paths)

@@ -11,14 +11,11 @@ from zkgroup.audit.answers.partitions import (
     GroupPartition,
     OffsetRow,
     OwnerLife,
-    offsets_of,
-    owners_of,
-    require_partition,
 )
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.source import PointInTime, is_within
+from zkgroup.audit.inputs.source import PointInTime, SkippedFile, Source, is_within
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, hex_zxid
 
@@ -71,6 +68,7 @@ OWNERS = document(
         topic=str | None,
         partition=int | None,
         intervals=Sequence[PartitionOwner],
+        skipped=Sequence[SkippedFile],
     ),
     rows="intervals",
 )
@@ -94,7 +92,7 @@ def _offsets(group_rank: int) -> Shape[PartitionOffset]:
         *("write.members", "write.kind"),
         JsonKey("offset", nullable(COUNT), lambda row: _position(row.write.offset)),
         JsonKey("previous", nullable(COUNT), lambda row: _position(row.write.previous)),
-        *("write.owned", "write.owner", "rewind=write.is_rewind"),
+        *("write.owned", "write.owner", "rewind=write.is_rewind", "write.writes"),
         columns=(
             KeyColumn("time", at=lambda row, brief: brief.time(row.write.time_ms)),
             KeyColumn("group", shorten="middle", least=8, rank=group_rank),
@@ -116,12 +114,17 @@ def _offsets(group_rank: int) -> Shape[PartitionOffset]:
                 rank=1,
             ),
             KeyColumn("owner", shorten="middle", least=8, rank=1),
+            KeyColumn("writes", rank=6),
         ),
     )
 
 
 OFFSET, _OFFSET_OF_GROUP = _offsets(0), _offsets(5)
-OFFSETS = document("offsets", NamedKeys(group=str | None, offsets=Sequence[PartitionOffset]), rows="offsets")
+OFFSETS = document(
+    "offsets",
+    NamedKeys(group=str | None, offsets=Sequence[PartitionOffset], skipped=Sequence[SkippedFile]),
+    rows="offsets",
+)
 
 
 def _who(row: SessionRow) -> str | None:
@@ -150,7 +153,9 @@ AUDITED_SESSION = Shape(
         *(KeyColumn("timeout_ms", rank=3), KeyColumn("who", cell=_who, shorten="wrap", least=12)),
     ),
 )
-SESSIONS = document("sessions", NamedKeys(sessions=Sequence[SessionRow]), rows="sessions")
+SESSIONS = document(
+    "sessions", NamedKeys(sessions=Sequence[SessionRow], skipped=Sequence[SkippedFile]), rows="sessions"
+)
 
 
 @command()
@@ -181,9 +186,10 @@ def owners(
     """Show who owned the partitions of a group when, and how that ended.
 
     `release`: deleted by its own session. `session_end`: its session was closed or expired.
-    `deleted_by_other`: deleted by another session. `open`: it existed at the end of the files. --since and
-    --until select ownerships; each is shown from its beginning to its end. Exit code 5 where the files show
-    no such group, or no such partition.
+    `deleted_by_other`: deleted by another session. `open`: it existed at the end of the files. Where only
+    snapshots show an end, it is nothing of these, and the moment is that of the first one without it. --since
+    and --until select ownerships; each is shown from its beginning to its end. Exit code 5 where the files
+    show no such group, or no such partition.
 
     \b
     Example:
@@ -195,19 +201,10 @@ def owners(
             raise click.UsageError("--between A B is --since A --until B: give one or the other")
         start, end = between
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.reading import partition_rows
+        from zkgroup.audit.answers.snapshots import owners_in
 
-        zxids = source.zxids(start, end)
-        facts, mine = partition_rows(source.rows(start), group)
-        if partition is not None:
-            require_partition(partition, mine, facts)
-        lives = [
-            PartitionOwner(where.topic_partition, life)
-            for where, events in mine.items()
-            if partition in (None, where.topic_partition)
-            for life in owners_of(events, facts)
-            if is_within(life.from_zxid, life.to_zxid, zxids)
-        ]
+        facts, found = owners_in(source, group, partition, start, end)
+    lives = [PartitionOwner(*each) for each in found]
     if not OWNERS.print(
         out,
         LastTransaction.of(facts.end_zxid, facts.end_ms),
@@ -215,6 +212,7 @@ def owners(
         topic=partition and partition.topic,
         partition=None if partition is None else partition.partition,
         intervals=lives,
+        skipped=source.skipped,
     ):
         if partition is None:
             brief = _brief(out, [each.life for each in lives], facts.sessions)
@@ -225,15 +223,19 @@ def owners(
         if not lives:
             had = "had" if facts.has_log else "has"
             echo_err(f"{f'{partition} of {group}' if partition else group} {had} no owner")
-        _is_of_past(facts)
+        _is_of_past(facts, source)
     if source.damages():
         fail_check()
 
 
-def _is_of_past(facts: Facts) -> bool:
+def _is_of_past(facts: Facts, source: Source) -> bool:
     """Returns whether transactions were read; says where none were: no row then is no proof of the past."""
     if not facts.has_log:
-        echo_err("no transactions were read: this is what stands in the tree; what was before is not known")
+        count = sum(len(each.facts.snapshots) for each in source.series)
+        what = "this is what stands in the tree; what was before is not known"
+        if count > 1:
+            what = f"this is what {count} snapshots show; what came and went between them is not known"
+        echo_err(f"no transactions were read: {what}")
     return facts.has_log
 
 
@@ -267,8 +269,9 @@ def offsets(
     """Show every write of an offset, and which session wrote it.
 
     Also whether the writer was the owner. `claim` writes what was there, to fence others off; `reset` is an
-    operator's; `snapshot` is what existed before the first transaction. Exit code 5 where the files show no
-    such group, or no such partition.
+    operator's; `snapshot` is what existed before the first transaction or in the first of several snapshots.
+    `write` stands for all writes between two snapshots, by the growth of the version. Exit code 5 where the
+    files show no such group, or no such partition.
 
     \b
     Example:
@@ -276,26 +279,16 @@ def offsets(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.reading import partition_rows
+        from zkgroup.audit.answers.snapshots import offsets_in
 
-        facts, mine = partition_rows(source.rows(start, end), group)
-        if partition is not None:
-            require_partition(partition, mine, facts)
-        found = [
-            PartitionOffset(where, row)
-            for where, events in mine.items()
-            if partition in (None, where.topic_partition)
-            for row in offsets_of(events, facts, where.group)
-        ]
-    found = sorted(
-        (one for one in found if one.write.is_rewind or not rewinds), key=lambda one: one.write.zxid
-    )
+        facts, rows = offsets_in(source, group, partition, start, end)
+    found = [PartitionOffset(*each) for each in rows if each[1].is_rewind or not rewinds]
     last = LastTransaction.of(facts.end_zxid, facts.end_ms)
-    if not OFFSETS.print(out, last, group=group, offsets=found):
+    if not OFFSETS.print(out, last, group=group, offsets=found, skipped=source.skipped):
         brief = Brief(out, (one.write.time_ms for one in found), facts.sessions)
         brief.show_dates()
         (OFFSET if group is None else _OFFSET_OF_GROUP).table(out, found, brief)
-        if _is_of_past(facts):
+        if _is_of_past(facts, source):
             rewound = sum(row.is_rewind for _, row in found)
             echo_err(f"{counted(len(found), 'write')}, {rewound} of them rewinds")
     if source.damages():
@@ -312,7 +305,8 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
     Also which client it was, and how long it was silent before its end. `closed` is by the client, `expired`
     by the servers. `server` is the myid in the session's id, a hint. --since and --until select the sessions
     that lived at some time then; each is shown with its whole life, and WRITES counts all its transactions in
-    the files.
+    the files. Of snapshots alone it is the lists that servers' have: from the first one with a session to the
+    first without it.
 
     \b
     Example:
@@ -320,10 +314,10 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.reading import session_views
+        from zkgroup.audit.answers.snapshots import sessions_in
 
         zxids = source.zxids(start, end)
-        facts, all_sessions, groups = session_views(source.rows())
+        facts, all_sessions, groups = sessions_in(source)
         require_group(group, groups)
         found = [
             row
@@ -331,11 +325,16 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
             if group is None or any(of == group for of, _ in row.members)
             if is_within(row.from_zxid, row.to_zxid, zxids)
         ]
-    if not SESSIONS.print(out, LastTransaction.of(facts.end_zxid, facts.end_ms), sessions=found):
+        lists = [one.sessions is not None for each in source.series for one in each.facts.snapshots]
+        if lists:
+            of = f"the lists in {sum(lists)} of {len(lists)} snapshots; exports have none"
+            echo_err(f"note: sessions {'outside the logs ' if source.history else ''}are those of {of}")
+    last = LastTransaction.of(facts.end_zxid, facts.end_ms)
+    if not SESSIONS.print(out, last, sessions=found, skipped=source.skipped):
         brief = Brief(out, (time for row in found for time in (row.from_ms, row.to_ms)))
         brief.show_dates()
         AUDITED_SESSION.table(out, found, brief)
-        if _is_of_past(facts):
+        if _is_of_past(facts, source):
             expired = sum(row.ended == "expired" for row in found)
             echo_err(f"{counted(len(found), 'session')}, {expired} expired")
     if source.damages():

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from zkgroup.audit.inputs.found_files import folder_content
 from zkgroup.audit.inputs.one_tree import OneTree
 from zkgroup.audit.inputs.opening import open_source, path_of, require_source
 from zkgroup.audit.inputs.source import (
@@ -27,7 +28,6 @@ from zkgroup.audit.inputs.source import (
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped
-from zkgroup.zkfiles.files import list_files
 
 from ...app import Command, shared
 from ...context import connected, target
@@ -75,22 +75,23 @@ class Inputs:
         for path in self.paths:
             if not path.is_dir():
                 continue
-            if file.parent.resolve() == (_server_folder(path) or path).resolve():
+            folders = {path} if is_converted(path) else {each.parent for each in folder_content(path).kinds}
+            if file.parent.resolve() in {each.resolve() for each in folders}:
                 raise click.UsageError(f"{file} would lie among the files that are read: name another folder")
 
 
 class InputCommand(Command):
-    """A command whose `--input` takes several folders at once: `--input ONE TWO THREE`."""
-
-    writes_folders = False
-    """True if one of its arguments may be a folder of exports, which after another input is that argument."""
+    """A command whose `--input` takes several files and folders at once: `--input ONE TWO THREE`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = inputs_apart(args, exports=not self.writes_folders)
         try:
-            return super().parse_args(ctx, list(words))
+            try:
+                return super().parse_args(ctx, inputs_apart(args))
+            except click.MissingParameter:  # where to write there may be an export
+                ctx.params.clear()
+                return super().parse_args(ctx, inputs_apart(args, but_last=True))
         except click.UsageError as error:
-            folder = _unnamed_input(words) if self._is_of_its_arguments(error) else None
+            folder = _unnamed_input(args) if self._is_of_its_arguments(error) else None
             if folder is None:
                 raise
             message = error.format_message().rstrip(".")
@@ -104,57 +105,39 @@ class InputCommand(Command):
         return isinstance(parameter, click.Argument) or "extra argument" in error.message
 
 
-class OutputCommand(InputCommand):
-    """A command that may write into a folder of exports."""
-
-    writes_folders = True
-
-
-def command(cls: type[InputCommand] = InputCommand) -> Callable[[Callable[..., Any]], InputCommand]:
+def command() -> Callable[[Callable[..., Any]], InputCommand]:
     """Decorator: a command that takes `input_options`."""
-    return click.command(cls=cls)
+    return click.command(cls=InputCommand)
 
 
-def inputs_apart(args: Sequence[str], *, exports: bool = True) -> list[str]:
+def inputs_apart(args: Sequence[str], *, but_last: bool = False) -> list[str]:
     """Each input with an `--input` of its own, as click wants them.
 
-    What follows the first one is another input where it is the folder of a server: exports and Parquet are
-    read alone, so after another input they are something else, such as a file to write.
+    Words behind the first one are inputs too, where they are no Parquet, which is read alone. `but_last`: the
+    last of them is none, but where to write.
     """
     found: list[str] = []
+    last = None
     is_next = is_value = False
     for number, word in enumerate(args):
         if word == "--":
-            return [*found, *args[number:]]
-        if is_next and not word.startswith("-") and _is_server(word, exports=exports):
+            found += args[number:]
+            break
+        if is_next and not word.startswith("-") and not is_converted(path_of(word)) and _is_input(word):
+            last = len(found)
             found += ["--input", word]
             continue
         found.append(word)
         is_next = is_value or word.startswith("--input=")
         is_value = word == "--input" and not is_value
-    return found
+    return [*found[:last], *found[last + 1 :]] if but_last and last is not None else found
 
 
-def _unnamed_input(words: Sequence[str]) -> str | None:
+def _unnamed_input(args: Sequence[str]) -> str | None:
     """The first word that is an input without an `--input` before it."""
+    words = inputs_apart(args)
     pairs = zip([None, *words], words, strict=False)
     return next((word for before, word in pairs if before != "--input" and _is_input(word)), None)
-
-
-def _is_server(word: str, *, exports: bool) -> bool:
-    """Returns whether it is the folder of a server, or one of exports where that counts."""
-    path = path_of(word)
-    if not path.is_dir() or is_converted(path) or not _is_input(word):
-        return False
-    return exports or _server_folder(path) is not None
-
-
-def _server_folder(path: Path) -> Path | None:
-    """The folder with a server's files: this, or the one below it."""
-    try:
-        return list_files(path).folder
-    except NotZooKeeperFileError:
-        return None
 
 
 def _is_input(word: str) -> bool:
@@ -188,10 +171,13 @@ def input_options(*, more: bool, converted: bool, needs_past: bool = False) -> D
             metavar="PATH",
             help="With --input: the path that clients have as their root, as behind the servers of -z.",
         )(gathered)
-        text = "Folders of the servers of one ensemble, each a version-2 or the one above it"
+        text = (
+            "Folders of the servers of one ensemble, each a version-2 or the one above it; its exports and "
+            "snapshots, or folders of them"
+        )
         if not needs_past:
-            also = "one export, or one folder that `audit run` wrote" if converted else "one export"
-            text += f"; or {also}. Without it the live ensemble is read"
+            also = "; or one folder that `audit run` wrote" if converted else ""
+            text += f"{also}. Without it the live ensemble is read"
         decorated = click.option(
             "--input",
             "texts",

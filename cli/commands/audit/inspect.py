@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from zkgroup.audit.answers.inspection import holes_of, inspected
+from zkgroup.audit.inputs.found_files import folder_content
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.model.text import counted, hex_zxid
 from zkgroup.zkfiles.exports import EXPORT, is_export
-from zkgroup.zkfiles.files import LOG, SNAPSHOT, FileBytes, ServerFile, bytes_text, list_files
+from zkgroup.zkfiles.files import LOG, SNAPSHOT, FileBytes, ServerFile, bytes_text
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.records import Hole
@@ -89,10 +90,10 @@ FILES = document(
 def inspect(files: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
     """Check how far snapshots, logs and exports are good.
 
-    Every checksum and length is verified. A folder stands for its snapshots and logs. Exit code 3 where a
-    file is damaged or too large for a server with the default `jute.maxbuffer`, or transactions between the
-    logs of the folders are in none of them. `exact` is a log that ends with a whole record, and a snapshot
-    that is known to be the tree of one moment.
+    Every checksum and length is verified. A folder stands for its snapshots, logs and exports. Exit code 3
+    where a file is damaged or too large for a server with the default `jute.maxbuffer`, or transactions
+    between the logs of the folders are in none of them. `exact` is a log that ends with a whole record, and a
+    snapshot that is known to be the tree of one moment.
 
     \b
     Example:
@@ -152,10 +153,10 @@ def _chosen(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def _in_folder(path: Path) -> dict[Path, str]:
-    listed = list_files(path)
-    for skipped in listed.skipped:
+    content = folder_content(path)
+    for skipped in () if content.server is None else content.server.skipped:
         echo_err(f"note: left out: {skipped} is no regular file")
-    return {file.path: file.kind for file in sorted((*listed.snapshots, *listed.logs))}
+    return content.kinds
 
 
 def _kind(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.incident import SummaryRow, summaries
-from zkgroup.audit.inputs.source import PointInTime
+from zkgroup.audit.inputs.source import PointInTime, SkippedFile
 from zkgroup.model.text import counted, iso_time
 
 from ...app import fail_check, output
@@ -52,7 +52,11 @@ GROUP_SUMMARY = Shape(
         KeyColumn("worst", shorten="wrap", least=44, lines=_lines),
     ),
 )
-SUMMARY = document("summary", NamedKeys(start_ms=int | None, groups=Sequence[SummaryRow]), rows="groups")
+SUMMARY = document(
+    "summary",
+    NamedKeys(start_ms=int | None, groups=Sequence[SummaryRow], skipped=Sequence[SkippedFile]),
+    rows="groups",
+)
 
 
 @command()
@@ -77,7 +81,7 @@ def summary(inputs: Inputs, start: PointInTime | None, end: PointInTime | None) 
     rows = summaries(incidents_of(found.findings, facts), facts)
     start_ms = facts.start_ms if facts.has_log else None
     last = LastTransaction.of(facts.end_zxid, facts.end_ms)
-    if not SUMMARY.print(out, last, start_ms=start_ms, groups=rows):
+    if not SUMMARY.print(out, last, start_ms=start_ms, groups=rows, skipped=source.skipped):
         *groups, cluster = rows
         if start_ms is not None:
             out.line(f"{iso_time(start_ms)} to {iso_time(facts.end_ms)}")

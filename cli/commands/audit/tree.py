@@ -29,7 +29,7 @@ from ...schema import STRING, Inline, JsonEvent, JsonKey, KeyColumn, NamedKeys, 
 from ...serving import EventLines, StopSignals
 from ...units import size
 from ..znode import ZNODE, draw
-from .inputs import MOMENT, Inputs, OutputCommand, command, input_options, opened, progress
+from .inputs import MOMENT, Inputs, command, input_options, opened, progress
 
 _STYLES = {"added": "good", "removed": "bad", "changed": "warn"}
 _STAT_NAMES = {
@@ -258,7 +258,7 @@ LEAST_EVERY_MS = 1000
 MOST_KEPT_MS = 100 * 365 * 86_400_000
 
 
-@command(OutputCommand)
+@command()
 @input_options(more=False, converted=False)
 @click.option(
     "--at",

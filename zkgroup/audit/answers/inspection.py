@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from zkgroup.audit.inputs.found_files import folder_content
 from zkgroup.audit.inputs.source import is_converted
 from zkgroup.errors import NotZooKeeperFileError
-from zkgroup.zkfiles.exports import EXPORT, inspect_export, is_export
-from zkgroup.zkfiles.files import LOG, SNAPSHOT, list_files
+from zkgroup.zkfiles.exports import EXPORT, inspect_export
+from zkgroup.zkfiles.files import LOG, SNAPSHOT, ServerFile
 from zkgroup.zkfiles.health import FileHealth, inspect_log
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Hole, hole_between
@@ -23,7 +24,7 @@ _INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
 
 
 def health_of(inputs: Iterable[Path], history: History | None = None) -> Iterator[FileHealth]:
-    """The health of each file of these folders of servers, by zxid, and of these exports.
+    """The health of each of these snapshots and exports, and of the files of these folders by zxid.
 
     Logs that were read whole for the history of these inputs are not read again. Parquet that `audit run`
     wrote has none of these files. Raises NotZooKeeperFileError for any other input.
@@ -31,13 +32,12 @@ def health_of(inputs: Iterable[Path], history: History | None = None) -> Iterato
     servers = () if history is None else history.ensemble.servers
     seen = {path: each for server in servers for path, each in server.seen_logs.items()}
     for path in inputs:
-        if is_export(path):
-            yield inspected(path, EXPORT)
-        elif not is_converted(path):
-            listed = list_files(path)
-            for file in sorted((*listed.snapshots, *listed.logs)):
-                known = seen.get(file.path)
-                yield inspected(file.path, file.kind) if known is None else inspect_log(file.path, known)
+        if is_converted(path):
+            continue
+        alone = {path: EXPORT if ServerFile.of(path) is None else SNAPSHOT}
+        for file, kind in (folder_content(path).kinds if path.is_dir() else alone).items():
+            known = seen.get(file)
+            yield inspected(file, kind) if known is None else inspect_log(file, known)
 
 
 def inspected(path: Path, kind: str) -> FileHealth:

@@ -49,15 +49,17 @@ def rows_by_partition(events: Iterable[Event]) -> Mapping[GroupPartition, list[E
     return dict(sorted(found.items()))
 
 
-def require_partition(partition: TopicPartition, shown: Collection[GroupPartition], facts: Facts) -> None:
-    """Raises NotFoundError for a partition that neither the rows of a group nor the topic show."""
+def require_partition(
+    partition: TopicPartition, shown: Collection[GroupPartition], topics: Iterable[bytes | None]
+) -> None:
+    """Raises NotFoundError for a partition that neither a group shows nor its topic, by the data it had."""
     known = {
         where.topic_partition.partition for where in shown if where.topic_partition.topic == partition.topic
     }
-    for change in facts.topics.get(partition.topic, ()):
-        if change.data is not None:
+    for data in topics:
+        if data is not None:
             with suppress(CorruptZnodeError):
-                known |= set(Topic.decode(Topic.path(partition.topic), change.data).partitions)
+                known |= set(Topic.decode(Topic.path(partition.topic), data).partitions)
     if partition.partition not in known:
         numbers = named(sorted(known), most=8) or "none"
         raise NotFoundError(f"{partition}: no such partition; those of {partition.topic}: {numbers}")
@@ -77,7 +79,8 @@ class OwnerLife(NamedTuple):
     from_ms: int
     to_zxid: int | None = None
     to_ms: int | None = None
-    ended_by: EndedBy = "open"
+    ended_by: EndedBy | None = "open"
+    """None where only snapshots show the end."""
     ender: int | None = None
     """The session that deleted it, or that ended."""
     is_ephemeral: bool = True
@@ -207,7 +210,7 @@ def partition_steps(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[P
         elif event.op == "delete":
             exists, value = False, None
         elif event.op in ("create", "set"):
-            offset, previous = _number(event), value if event.op == "set" else None
+            offset, previous = offset_of(event.path, event.data), value if event.op == "set" else None
             # A write behind its owner's create, of the offset before or of "none"; one that moves the offset
             # with its claim has committed.
             is_claim = (
@@ -221,17 +224,17 @@ def partition_steps(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[P
         yield PartitionStep(event, is_owner, write, ended, holder, value, exists)
 
 
-def _number(event: Event) -> int | None:
-    data = event.data
+def offset_of(path: str, data: bytes | None) -> int | None:
+    """The offset in a znode; None where it is no number, and negative for none."""
     if data is not None and data.isdigit() and len(data) <= _SAFE_DIGITS:
         return int(data)
     try:
-        return Offset.decode(event.path, event.data).value
+        return Offset.decode(path, data).value
     except CorruptZnodeError:
         return None
 
 
-OffsetKind = Literal["commit", "claim", "reset", "deletion", "snapshot"]
+OffsetKind = Literal["commit", "claim", "reset", "deletion", "snapshot", "write"]
 
 
 class OffsetRow(NamedTuple):
@@ -246,7 +249,8 @@ class OffsetRow(NamedTuple):
     members: tuple[str, ...]
     """The members of the group in this session."""
     kind: OffsetKind
-    """`claim`: a claim by zkgroup, which writes the same offset. `reset`: an operator's, by its marker."""
+    """`claim`: a claim by zkgroup, which writes the same offset. `reset`: an operator's, by its marker.
+    `write`: all writes between two snapshots."""
     offset: int | None
     """The offset; None where it is no number, and for a deletion; a negative one means "none"."""
     previous: int | None
@@ -257,6 +261,8 @@ class OffsetRow(NamedTuple):
     """The thread that the owner znode named."""
     is_rewind: bool
     """True if a commit or a reset is lower than the offset before."""
+    writes: int | None
+    """How many writes the row stands for; None for a deletion, and for what existed before."""
 
 
 def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[OffsetRow]:
@@ -293,4 +299,5 @@ def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[Of
             (holder is not None and holder.session == event.session) if is_known else None,
             None if holder is None else holder.thread,
             is_rewind=write is not None and write.falls,
+            writes=None if write is None or event.seed else 1,
         )

@@ -21,15 +21,15 @@ class SessionRow(NamedTuple):
     from_ms: int | None
     to_zxid: int | None
     to_ms: int | None
-    ended: SessionEnd
-    """Exact: an expiry is a close that no client asked for."""
-    writes: int
+    ended: SessionEnd | None
+    """Exact: an expiry is a close that no client asked for. None where only snapshots show the end."""
+    writes: int | None
     """The number of its transactions, refused ones too, without its end."""
     silence_ms: int | None
     """The time from its last write, or its beginning, to its end or the end of the history."""
     ephemerals: int
     """The ephemerals that were deleted at its end, or that it has at the end of the history."""
-    created: int
+    created: int | None
     """The ephemerals that it created within the history, or had at its beginning."""
     members: tuple[tuple[str, str], ...]
     """The group and member id of its registrations."""

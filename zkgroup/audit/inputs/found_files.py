@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 from zkgroup.audit.inputs.source import SkippedFile
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.model.text import named
-from zkgroup.zkfiles.exports import ExportHeader, ExportReader, begins_as_export
-from zkgroup.zkfiles.files import LOG, ServerFile, ServerFiles, list_files
+from zkgroup.zkfiles.exports import EXPORT, ExportHeader, ExportReader, begins_as_export
+from zkgroup.zkfiles.files import SNAPSHOT, ServerFile, ServerFiles, list_files
 from zkgroup.zkfiles.records import hole_between
 
-_EXPECTED: Final = "the folder of a server, a snapshot, an export or a folder of exports"
 _OF_SERVERS: Final = frozenset(
     ("acceptedEpoch", "currentEpoch", "initialize", "myid", "zookeeper_server.pid")
 )
@@ -102,45 +101,61 @@ def find_files(paths: Iterable[Path]) -> FoundFiles:
     return found
 
 
-def exports_in(folder: Path) -> tuple[FoundFiles, list[str]]:
-    """The exports in a folder, and the names in it that are neither exports nor a server's files."""
-    found, others = FoundFiles(), []
-    for path in sorted(folder.iterdir()):
-        # `audit export` is just writing a file whose name begins with a dot, or was killed then.
-        is_passed = ServerFile.of(path) is not None or path.name in _OF_SERVERS or path.name.startswith(".")
-        if not is_passed and not path.is_dir() and not found.export(path):
-            others.append(path.name)
-    return found, others
+class FolderContent(NamedTuple):
+    """The files of a server and the exports in a folder."""
+
+    server: ServerFiles | None
+    exports: FoundFiles
+    others: list[str]
+    """The names that are neither, nor those of files that servers keep beside their own."""
+
+    @property
+    def kinds(self) -> dict[Path, str]:
+        """Snapshots and logs by zxid, and then exports by zxid and those that cannot be read."""
+        server = self.server or ServerFiles(Path(), (), ())
+        exports = [each.path for each in sorted(self.exports.snapshots)]
+        exports += [Path(each.path) for each in self.exports.skipped]
+        files = {file.path: file.kind for file in sorted((*server.snapshots, *server.logs))}
+        return {**files, **dict.fromkeys(exports, EXPORT)}
+
+
+def folder_content(path: Path) -> FolderContent:
+    """The files in a folder, or of a server in the `version-2` below it.
+
+    Raises NotZooKeeperFileError where there are none, or the folder cannot be read.
+    """
+    server, refused = None, None
+    try:
+        server = list_files(path)
+    except NotZooKeeperFileError as error:
+        if path.is_symlink() or not (path.is_dir() and os.access(path, os.R_OK | os.X_OK)):
+            raise
+        refused = error
+    exports, others = FoundFiles(), []
+    for each in sorted(path.iterdir()):
+        is_of_server = ServerFile.of(each) is not None or each.name in _OF_SERVERS
+        is_hidden = each.name.startswith(".")  # as what `audit export` has not finished is
+        if not (is_of_server or is_hidden) and not each.is_dir() and not exports.export(each):
+            others.append(each.name)
+    if refused is not None and not (exports.snapshots or exports.skipped):
+        raise refused
+    return FolderContent(server, exports, others)
 
 
 def _add_folder(found: FoundFiles, path: Path) -> list[ServerFiles]:
     """Takes the exports in a folder, and returns the files of a server there."""
-    listed, refused = [], None
-    try:
-        listed.append(list_files(path))
-    except NotZooKeeperFileError as error:
-        if path.is_symlink() or not os.access(path, os.R_OK | os.X_OK):
-            raise
-        refused = error
-    inside, others = exports_in(path)
-    if refused is not None and not (inside.snapshots or inside.skipped):
-        raise refused
-    if listed and listed[0].logs and not inside.snapshots:  # a server's folder, which may hold anything
-        return listed
-    found.snapshots += inside.snapshots
-    found.skipped += inside.skipped
-    if others:
-        found.notes.append(f"{path}: neither snapshots nor exports, so ignored: {named(others)}")
-    return listed
+    server, exports, others = folder_content(path)
+    if server is None or not server.logs or exports.snapshots:  # a server's folder may hold anything
+        found.snapshots += exports.snapshots
+        found.skipped += exports.skipped
+        if others:
+            found.notes.append(f"{path}: neither snapshots nor exports, so ignored: {named(others)}")
+    return [] if server is None else [server]
 
 
 def _add_file(found: FoundFiles, path: Path) -> None:
-    named = ServerFile.of(path)
-    if named is not None and named.kind == LOG:
-        raise NotZooKeeperFileError(str(path), _EXPECTED, "a log: name its folder")
-    if named is not None:
-        found.snapshots.append(SnapshotFile(named.zxid, path, None))
-    elif not os.path.lexists(path):
-        raise MissingFileError(str(path), _EXPECTED, "nothing")
-    elif not found.export(path):
-        raise NotZooKeeperFileError(str(path), _EXPECTED, "another file")
+    named_so = ServerFile.of(path)
+    if named_so is not None and named_so.kind == SNAPSHOT and os.path.lexists(path):
+        found.snapshots.append(SnapshotFile(named_so.zxid, path, None))
+    elif named_so is not None or not found.export(path):
+        list_files(path)  # says what it is

@@ -6,7 +6,7 @@ their zxids. Paths are those that clients of the chroot see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -99,6 +99,22 @@ class Series(Protocol):
         """The small things."""
         ...
 
-    def keyed(self, keys: Keys) -> Iterator[tuple[Key, States]]:
-        """The states of each key, by key. Paths alone make the keys."""
+    @property
+    def paths(self) -> Iterable[str]:
+        """Every path that a snapshot has."""
+        ...
+
+    @property
+    def timeouts(self) -> Mapping[int, int]:
+        """In milliseconds, of all sessions that are listed."""
+        ...
+
+    def keyed(
+        self, keys: Keys, is_wanted: Callable[[Key], bool] | None = None
+    ) -> Iterator[tuple[Key, States]]:
+        """The states of each key, or of those that are wanted, by key. Paths alone make the keys."""
+        ...
+
+    def ephemerals(self, number: int) -> Mapping[int, int]:
+        """How many ephemerals each session has in a snapshot."""
         ...

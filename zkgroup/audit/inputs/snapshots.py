@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import groupby
@@ -83,14 +83,35 @@ class ReadSeries:
             ends=self._ends,
         )
 
-    def keyed(self, keys: Keys) -> Iterator[tuple[Key, States]]:
-        """The states of each key, by key."""
+    @cached_property
+    def paths(self) -> Sequence[str]:
+        """Every path that a snapshot has."""
+        return [self.table.paths[code] for code in np.unique(self.runs.path).tolist()]
+
+    @cached_property
+    def timeouts(self) -> Mapping[int, int]:
+        """In milliseconds, of all sessions that are listed."""
+        found: dict[int, int] = {}
+        for snapshot in self.snapshots:
+            found |= snapshot.sessions or {}
+        return found
+
+    def ephemerals(self, number: int) -> Mapping[int, int]:
+        """How many ephemerals each session has in a snapshot."""
+        states = self.runs.at(number).state
+        owners, counts = np.unique(self.table.owners(states[states != ABSENT]), return_counts=True)
+        return dict(zip(owners.tolist(), counts.tolist(), strict=True))
+
+    def keyed(
+        self, keys: Keys, is_wanted: Callable[[Key], bool] | None = None
+    ) -> Iterator[tuple[Key, States]]:
+        """The states of each key, or of those that are wanted, by key."""
         codes: dict[Key, list[int]] = {}
         for code in np.unique(self.runs.path).tolist():
             path = self.table.paths[code]
             if keys.kinds is None or path_kind(path).kind in keys.kinds:
                 key = keys.key(Event(0, SINGLE, 0, 0, 0, "create", path, seed=True))
-                if key is not None:
+                if key is not None and (is_wanted is None or is_wanted(key)):
                     codes.setdefault(key, []).append(code)
         some: list[Key] = []
         for key in sorted(codes):

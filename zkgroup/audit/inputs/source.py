@@ -235,6 +235,10 @@ class Source(ABC):
         """
         raise ConfigError("one tree alone cannot be compared: name folders of servers, or several snapshots")
 
+    def covers(self, zxid: int) -> bool:
+        """True if logs tell of a moment of which snapshots do, too."""
+        return False
+
     @abstractmethod
     def zxid_at(self, time_ms: int) -> int:
         """The last transaction stamped at or before a time. Raises NotFoundError where all are later."""

@@ -365,7 +365,7 @@ def _sessions(rows: Sequence[SessionRow], names: Names, limits: ReportLimits) ->
 
 def _session_weight(row: SessionRow) -> float:
     has_role = bool(row.members or row.brokers or row.was_controller)
-    return 4e9 * has_role + 2e9 * (row.ended == "expired") + 1e9 * bool(row.created) + row.writes
+    return 4e9 * has_role + 2e9 * (row.ended == "expired") + 1e9 * bool(row.created) + (row.writes or 0)
 
 
 def _role(row: SessionRow) -> str:

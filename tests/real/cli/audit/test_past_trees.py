@@ -170,7 +170,7 @@ def test_what_is_no_folder_of_zookeeper_is_refused(
         ran = lone_shell.run("audit", *command, "--input", str(tmp_path / name))
         assert (ran.code, ran.out) == (code, ""), ran
         assert str(tmp_path / name) in ran.err
-        assert name != "file" or "or a folder of exports, found another file" in ran.err
+        assert name != "file" or "expected a folder, found a file" in ran.err
         assert "bug" not in ran.err
 
 
