@@ -445,6 +445,8 @@ class RunsBuilder:
             codes = [code for code, path in enumerate(paths, start) if self._is_below(path, unknown)]
             self._close(np.array(codes, np.int32), number - 1)
             self._first[codes] = number + 1
+            if number == self._count - 1:
+                self._open[codes] = UNKNOWN
 
     def _close(self, codes: Numbers, last: int) -> None:
         codes = codes[(self._open[codes] != UNKNOWN) & (self._first[codes] <= last)]

@@ -97,7 +97,7 @@ def owners_in(
     """The ownerships of a group within a range, and the facts of what was read. Raises NotFoundError."""
 
     def of_rows() -> tuple[Facts, Owners]:
-        facts, rows = partition_rows(source.rows(start), group)
+        facts, rows = partition_rows(source.rows(start or source.logged_from), group)
         _require(partition, rows, facts)
         found = [
             (where.topic_partition, life)
@@ -162,7 +162,7 @@ def offsets_in(
     zxids = source.zxids(start, end)
 
     def of_rows() -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
-        facts, rows = partition_rows(source.rows(start, end), group)
+        facts, rows = partition_rows(source.rows(start or source.logged_from, end), group)
         _require(partition, rows, facts)
         return facts, [
             (where, row)

@@ -90,12 +90,17 @@ def find_files(paths: Iterable[Path]) -> FoundFiles:
     if refused and not (servers or found.snapshots or found.skipped):
         raise refused[0]
     found.notes += [f"ignored: {error}" for error in refused]
-    first_logged = min((each.logs[0].zxid for each in servers if each.logs), default=None)
-    for each in (file for server in servers for file in server.snapshots):
-        is_led_on = first_logged is not None and hole_between(each.zxid, first_logged) is None
-        (found.covered if is_led_on else found.snapshots).append(SnapshotFile(each.zxid, each.path, None))
-    if first_logged is not None:
-        found.folders = [server.folder for server in servers]
+    with_logs = [each for each in servers if each.logs]
+    first_logged = min((each.logs[0].zxid for each in with_logs), default=None)
+    bases: list[ServerFiles] = []
+    for server in servers:
+        for each in server.snapshots:
+            is_led_on = first_logged is not None and hole_between(each.zxid, first_logged) is None
+            (found.covered if is_led_on else found.snapshots).append(SnapshotFile(each.zxid, each.path, None))
+            bases += [server] if is_led_on else []
+    # A server may keep its snapshots apart from its logs.
+    needed = [] if any(each in with_logs for each in bases) else bases
+    found.folders = [each.folder for each in servers if each in with_logs or (with_logs and each in needed)]
     by_path = {each.path.resolve(): each for each in found.snapshots}
     found.snapshots = sorted(by_path.values(), key=lambda each: (each.zxid, each.header is None, each.path))
     return found

@@ -173,6 +173,7 @@ class MixedSource(Source):
         covered = [number for number, each in enumerate(whole.snapshots) if self.covers(each.end_zxid)]
         if not covered:
             return [whole]
+        self.logged_from = PointInTime(self._first)
         parts = [whole.within(0, covered[0], ends=False)] if covered[0] > 0 else []
         return [*parts, whole.within(covered[-1], last)] if covered[-1] < last else parts
 

@@ -213,6 +213,8 @@ class Source(ABC):
     """Files that are left out; they are among the damages."""
     series: Sequence[Series] = ()
     """Snapshots that follow each other, of each stretch of which no log tells."""
+    logged_from: PointInTime | None = None
+    """The first record of the logs, where snapshots tell what was before."""
 
     def __init__(self, chroot: str = "", progress: Progress = quiet) -> None:
         """`chroot` is the root of clients, without a slash at its end; empty for the whole tree."""

@@ -1,0 +1,196 @@
+"""What tree snapshots over time answer is what the whole log answers, wherever two of them prove it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.worlds.cut_histories import GROUPS, cuts_of, history_of, write_series, write_tree
+from tests.worlds.server_history import ServerHistory, seen_znodes
+from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife
+from zkgroup.audit.answers.snapshots import offsets_in, owners_in, sessions_in
+from zkgroup.audit.inputs.events import BY_SUBTREE
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.source import PointInTime, Source
+from zkgroup.errors import NotFoundError
+from zkgroup.model import TopicPartition
+from zkgroup.zkfiles.tree import Tree
+
+SEEDS: Final = range(12)
+
+
+def _owners(source: Source, group: str) -> dict[tuple[TopicPartition, int], OwnerLife]:
+    _, lives = owners_in(source, group, None, None, None)
+    return {(where, life.from_zxid): life for where, life in lives}
+
+
+def _offsets(source: Source) -> dict[GroupPartition, list[OffsetRow]]:
+    found: dict[GroupPartition, list[OffsetRow]] = {}
+    for where, row in offsets_in(source, None, None, None, None)[1]:
+        found.setdefault(where, []).append(row)
+    return found
+
+
+@pytest.fixture(params=SEEDS)
+def seed(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+def _sources(seed: int, folder: Path) -> tuple[ServerHistory, list[int], Source, Source]:
+    """A history, where it was cut, the series of that, and the whole log."""
+    world = history_of(seed)
+    cuts = cuts_of(seed, world)
+    series = open_source([write_series(folder / "series", world, cuts, random.Random(seed))])
+    world.log(folder / "log")
+    return world, cuts, series, open_source([folder / "log"])
+
+
+def test_the_answers_of_a_series_are_those_of_the_log(seed: int, tmp_path: Path) -> None:
+    """Each tree; each ownership that a snapshot met, with the first snapshot behind its end; each offset."""
+    world, cuts, series, log = _sources(seed, tmp_path)
+
+    for zxid in cuts:
+        seen = series.tree(PointInTime(zxid=zxid))
+        assert (seen.is_exact, seen_znodes(seen.tree)) == (True, seen_znodes(world.at(zxid)))
+    for group in GROUPS:
+        found = {of: _outline(life) for of, life in _owners(series, group).items()}
+        assert found == {
+            of: _outline(cut)
+            for of, life in _owners(log, group).items()
+            if (cut := _cut(life, cuts)) is not None
+        }
+    assert {where: [_written(row) for row in rows] for where, rows in _offsets(series).items()} == {
+        where: rows for where, of in _offsets(log).items() if (rows := [*_changes(of, cuts)])
+    }
+
+
+def _outline(life: OwnerLife) -> tuple[object, ...]:
+    session = life.session if life.is_ephemeral else 0
+    return life.thread, session, life.from_ms, life.to_zxid, life.ended_by, life.is_ephemeral
+
+
+def _cut(life: OwnerLife, cuts: Sequence[int]) -> OwnerLife | None:
+    """An ownership as snapshots at these zxids see it; None where none of them does."""
+    within = [
+        zxid for zxid in cuts if life.from_zxid <= zxid and (life.to_zxid is None or zxid < life.to_zxid)
+    ]
+    if not within:
+        return None
+    behind = next((zxid for zxid in cuts if zxid > within[-1]), None)
+    return life._replace(to_zxid=behind, ended_by="open" if behind is None else None)
+
+
+def _written(row: OffsetRow) -> tuple[object, ...]:
+    return row.kind, row.zxid, row.offset, row.previous, row.writes, row.is_rewind
+
+
+def _changes(rows: Sequence[OffsetRow], cuts: Sequence[int]) -> Iterator[tuple[object, ...]]:
+    """The rows of one offset that snapshots at these zxids show, out of those of its log."""
+    before, since = None, -1
+    for number, zxid in enumerate(cuts):
+        met = [each for each in rows if since < each.zxid <= zxid]
+        kinds = [each.kind for each in met]
+        life = met[len(kinds) - kinds[::-1].index("deletion") :] if "deletion" in kinds else met
+        now = life[-1] if life else (before if not met else None)
+        if now is None:
+            if before is not None:
+                yield "deletion", zxid, None, before.offset, None, False
+        elif not number:
+            yield "snapshot", now.zxid, now.offset, None, None, False
+        elif before is None or life is not met:
+            yield "write", now.zxid, now.offset, None, len(life), False
+        elif met:
+            falls = (now.offset or 0) < (before.offset or 0)
+            yield "write", now.zxid, now.offset, before.offset, len(met), falls
+        before, since = now, zxid
+
+
+def test_sessions_are_those_that_servers_list(seed: int, tmp_path: Path) -> None:
+    """From the first list with a session to the first without it; `open` in the last one."""
+    world = history_of(seed)
+    cuts = cuts_of(seed, world)
+    for zxid in cuts:
+        world.snapshot(tmp_path, zxid)
+    lists = [world.at(zxid).sessions for zxid in cuts]
+
+    _, rows, groups = sessions_in(open_source([tmp_path]))
+
+    assert groups == set(GROUPS)
+    for row in rows:
+        within = [zxid for zxid, each in zip(cuts, lists, strict=True) if row.session in each]
+        behind = next((zxid for zxid in cuts if zxid > within[-1]), None)
+        assert row.from_zxid == (None if within[0] == cuts[0] else within[0])
+        assert (row.to_zxid, row.ended) == (behind, "open" if behind is None else None)
+        assert row.ephemerals == len(world.at(within[-1]).ephemerals(row.session))
+    assert {row.session for row in rows} == {session for each in lists for session in each}
+
+
+def test_what_changed_while_it_was_read_proves_nothing(seed: int, tmp_path: Path) -> None:
+    """Every run is true of the history at each of its snapshots, and no known path is left out."""
+    world, draw = history_of(seed), random.Random(seed)
+    cuts = cuts_of(seed, world)
+    changes = []
+    for number, zxid in enumerate(cuts):
+        tree, later = world.at(zxid), world.at(zxid + draw.randrange(8))
+        changed = sorted(_differing(tree, later))
+        changes.append({*changed})
+        write_tree(tmp_path / f"{number}.gz", tree, changed=changed, until=later)
+    source = open_source([tmp_path])
+
+    trees = [world.at(zxid) for zxid in cuts]
+    (series,) = source.series
+    known = 0
+    for _, states in series.keyed(BY_SUBTREE):
+        for path, runs in states.items():
+            for run in runs:
+                for number in range(run.first, run.last + 1):
+                    stored = trees[number].stored(path)
+                    assert (None if run.state is None else run.state.stat) == (
+                        None if stored is None else stored.stat
+                    )
+                    assert path not in changes[number]
+                    known += stored is not None
+    assert known == sum(
+        path not in changed for tree, changed in zip(trees, changes, strict=True) for path in tree.paths()
+    )
+
+
+def _differing(one: Tree, other: Tree) -> Iterator[str]:
+    for path in {*one.paths(), *other.paths()}:
+        if one.stored(path) != other.stored(path):
+            yield path
+
+
+def test_logs_answer_what_they_cover(seed: int, tmp_path: Path) -> None:
+    """A log of the middle, snapshots before and behind: the trees are those of the history, owners too."""
+    world = history_of(seed)
+    cuts = cuts_of(seed, world)
+    first, last = cuts[0] + 3, max(cuts[-1] - 3, cuts[0] + 4)
+    world.snapshot(tmp_path / "server", first - 1)
+    world.log(tmp_path / "server", first, last)
+    write_series(tmp_path / "series", world, cuts, random.Random(seed))
+    world.log(tmp_path / "log")
+    mixed, log = open_source([tmp_path / "server", tmp_path / "series"]), open_source([tmp_path / "log"])
+
+    for zxid in {*cuts, first, (first + last) // 2, last}:
+        seen = mixed.tree(PointInTime(zxid=zxid))
+        assert seen_znodes(seen.tree) == seen_znodes(world.at(seen.zxid))
+        assert seen.zxid == zxid or not first <= zxid <= last
+    with pytest.raises(NotFoundError):
+        mixed.tree(PointInTime(zxid=cuts[0] - 1))
+    for group in GROUPS:
+        whole = _owners(log, group)
+        for of, life in _owners(mixed, group).items():
+            true = whole[of]
+            assert (life.thread, life.from_ms) == (true.thread, true.from_ms)
+            if life.ended_by is not None:
+                assert (life.to_zxid, life.ended_by) in ((true.to_zxid, true.ended_by), (None, "open"))
+            elif life.to_zxid is not None:
+                assert true.to_zxid is not None
+                assert true.to_zxid <= life.to_zxid
+        met = [(of, life) for of, life in whole.items() if first <= life.from_zxid <= last]
+        assert {of for of, _ in met} <= {*_owners(mixed, group)}
