@@ -21,7 +21,7 @@ from zkgroup.admin.offsets.changes import (
 )
 from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.audit.inputs.source import PointInTime
-from zkgroup.errors import PartlyDoneError
+from zkgroup.errors import AccessDeniedError, PartlyDoneError
 from zkgroup.groups.as_of import AsOf
 from zkgroup.groups.reader import past_offsets, read_offsets
 from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offsets
@@ -125,7 +125,7 @@ def export(inputs: Inputs, at: PointInTime | None, also: tuple[str, ...], groups
     In the line format of Kafka 0.8.2 unless --format says otherwise. Partitions without a committed offset
     are left out; an offset that cannot be read is an error. With --input they are those of a moment of the
     past, which is on stderr, with what keeps it from being exact; exit code 3 where something on the way is
-    missing or wrong.
+    missing or wrong, 4 where an export could not read all.
 
     \b
     Example:
@@ -136,12 +136,12 @@ def export(inputs: Inputs, at: PointInTime | None, also: tuple[str, ...], groups
     if not names:
         raise click.UsageError("Missing argument 'GROUP...'.")
     if inputs.paths:
-        snapshots, as_of, is_whole = _of_past(inputs, at, names)
+        snapshots, as_of, lacking, is_whole = _of_past(inputs, at, names)
     else:
         if at is not None:
             raise click.UsageError("a live ensemble has no past: --at is for --input")
         inputs.require_live()
-        is_whole = True
+        lacking, is_whole = [], True
         with connected() as ensemble:
             snapshots = [read_offsets(ensemble, name) for name in names]
             as_of = ensemble.as_of()
@@ -149,15 +149,19 @@ def export(inputs: Inputs, at: PointInTime | None, also: tuple[str, ...], groups
     if not shown.OFFSET_EXPORT.print(out, as_of, offsets=saved):
         for line in files.offset_lines(saved):
             out.line(line)
-    check_read("exported", (error for snapshot in snapshots for error in unreadable_offsets(snapshot)))
+    unreadable = [error for snapshot in snapshots for error in unreadable_offsets(snapshot)]
+    check_read("exported", [*unreadable, *lacking])
     if not is_whole:
         fail_check()
 
 
 def _of_past(
     inputs: Inputs, at: PointInTime | None, groups: Iterable[str]
-) -> tuple[list[GroupSnapshot], SnapshotMoment, bool]:
-    """The groups with their offsets, the moment, and whether nothing is missing. Raises NotFoundError."""
+) -> tuple[list[GroupSnapshot], SnapshotMoment, list[AccessDeniedError], bool]:
+    """The groups with their offsets, the moment, why some may lack, and whether nothing is damaged.
+
+    Raises as `past_offsets`.
+    """
     with opened(inputs, in_columns=False) as (source, report):
         report("replaying")
         seen = source.tree(at)
@@ -169,10 +173,11 @@ def _of_past(
             return [one._replace(path=inside(source.chroot, one.path)) for one in znodes if one]
 
         as_of = AsOf(moment.zxid, moment.time_ms or 0)
-        snapshots = [past_offsets(group, as_of, below) for group in groups]
+        found = [past_offsets(group, as_of, below, seen.unreadable) for group in groups]
     when = "" if seen.time_ms is None else f", {iso_time(seen.time_ms)}"
     echo_err(f"the offsets at {hex_zxid(seen.zxid)}{when}: {'exact' if seen.is_exact else seen.detail}")
-    return snapshots, moment, not (seen.is_damaged or source.damages())
+    lacking = [error for _, error in found if error is not None]
+    return [one for one, _ in found], moment, lacking, not (seen.is_damaged or source.damages())
 
 
 @offsets.command("import")

@@ -101,19 +101,35 @@ def snapshot_or_empty(ensemble: Ensemble, group: str, also: Sequence[str] = ()) 
     return GroupSnapshot.of_nothing(group, ensemble.as_of(), topics)
 
 
-def past_offsets(group: str, as_of: AsOf, znodes_below: Callable[[str], Sequence[Znode]]) -> GroupSnapshot:
-    """The offsets of a group in a tree of the past; `znodes_below` gives the znodes at and below a path.
+def past_offsets(
+    group: str,
+    as_of: AsOf,
+    znodes_below: Callable[[str], Sequence[Znode]],
+    unreadable: Iterable[str] = (),
+) -> tuple[GroupSnapshot, AccessDeniedError | None]:
+    """The offsets of a group in a tree of the past, and why there may be more.
 
-    Raises NotFoundError where the tree has no such group, ConfigError for a name that none can have.
+    Args:
+        znodes_below: gives the znodes at and below a path.
+        unreadable: paths that the tree lacks, with all below them.
+
+    Raises NotFoundError where the tree has no such group, AccessDeniedError where it may have one, and
+    ConfigError for a name that no group has.
     """
     validate_group_id(group)
-    znodes = znodes_below(group_path(group))
-    if not znodes:
-        raise NotFoundError(
-            f"{group_path(group)}: there was no group {group!r} at {as_of.zxid:#x}; `zkgroup audit tree "
-            f"{consumers_path()}` with the same --input and --at shows those there were"
-        )
-    return GroupSnapshot.of_offsets(group, as_of, znodes)
+    znodes, offsets = znodes_below(group_path(group)), f"{offsets_path(group)}/"
+    lacking = next((path for path in unreadable if _overlap(offsets, f"{path.rstrip('/')}/")), None)
+    error = lacking and AccessDeniedError(f"{lacking}: could not be read when this tree was exported")
+    if znodes:
+        return GroupSnapshot.of_offsets(group, as_of, znodes), error or None
+    raise error or NotFoundError(
+        f"{group_path(group)}: there was no group {group!r} at {as_of.zxid:#x}; `zkgroup audit tree "
+        f"{consumers_path()}` with the same --input and --at shows those there were"
+    )
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def snapshot_to_change(

@@ -17,7 +17,8 @@ from zkgroup.clients.producer import NewRecord, ProducerSettings, RecordProducer
 from zkgroup.errors import ConflictError, PartlyDoneError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import StaticSubscription, TopicPartition
-from zkgroup.model.requests import Create, SetData
+from zkgroup.model.requests import Create, SetData, ZnodeStat
+from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, write_export
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
 from zkgroup.znodes.consumers import Offset, Registration
 from zkgroup.znodes.group_records import AuditRecord, Reset
@@ -593,3 +594,31 @@ def test_offsets_of_files_say_how_good_they_are(lone_shell: Shell, tmp_path: Pat
     assert (whole.code, whole.err.endswith(": exact\n")) == (0, True)
     assert (partly.code, "missing" in partly.err) == (3, True)
     assert (nothing.code, "there was no group 'g'" in nothing.err) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "codes"),
+    [
+        ("/consumers/billing/offsets/orders/1", (4, 0)),
+        ("/consumers/billing/offsets", (4, 0)),
+        ("/consumers/billing/ids", (0, 0)),
+        ("/consumers", (4, 1)),
+    ],
+)
+def test_offsets_that_an_export_may_lack_are_named(
+    lone_shell: Shell, tmp_path: Path, unreadable: str, codes: tuple[int, int]
+) -> None:
+    """Exit 4 where the group may have more than what is written, 1 where it may be all that is missing."""
+    stat = ZnodeStat(1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1)
+    paths = ["/consumers/billing/offsets/orders/0", "/consumers/other/offsets/orders/0"]
+    above = {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/" and at}
+    znodes = [ExportedZnode(path, b"7", None, stat) for path in sorted({"/", *above, *paths})]
+    header = ExportHeader(time_ms=1, source="", zxid_before=7, zxid_after=7, unreadable=(unreadable,))
+    write_export(tmp_path / "tree.gz", header, znodes)
+
+    ran = lone_shell.run("offsets", "export", "--input", str(tmp_path / "tree.gz"), "billing")
+    other = lone_shell.run("offsets", "export", "--input", str(tmp_path / "tree.gz"), "gone")
+
+    assert ran.out == "/consumers/billing/offsets/orders/0:7\n"
+    assert (ran.code, f"{unreadable}: could not be read" in ran.err) == (codes[0], codes[0] == 4)
+    assert other.code == (codes[1] or 5)

@@ -61,7 +61,7 @@ class SeriesSource(Source):
             known = f"{snapshot.path} is the last snapshot until then"
             detail = f"{known}; {detail}" if detail else known
         zxid, time_ms = snapshot.end_zxid, snapshot.time_ms or None
-        return SeenTree(self._tree(number), zxid, time_ms, not detail, False, detail)
+        return SeenTree(self._tree(number), zxid, time_ms, not detail, False, detail, snapshot.unreadable)
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         """Of the last snapshot of the range alone: rules about states read `series`."""

@@ -138,6 +138,8 @@ class SeenTree(NamedTuple):
     """True if a part of it is missing or wrong, not only unproved."""
     detail: str
     """The reason why it is not exact; empty where it is."""
+    unreadable: frozenset[str] = frozenset()
+    """Paths of clients that it lacks, with all below them: an export could not read them."""
 
 
 class Difference(NamedTuple):
