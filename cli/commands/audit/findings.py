@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from zkgroup.audit.findings.engine import ALL_RULES, Found, Skipped, audit
+from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, Found, Skipped, audit
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Severity
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.incidents.incident import (
@@ -51,7 +51,10 @@ _NOUNS: Mapping[Severity, str] = {"error": "error", "warning": "warning", "info"
 
 # The objects of findings, incidents and runs are built by `zkgroup.audit`, which writes them as findings.json
 # too; tests/pure/cli/test_documents.py and tests/real/spark/test_run_document.py compare them with these.
-FINDING = Shape(Finding, "finding", "severity", "group", "topic", "partition", SESSION_KEY, *SPAN, "detail")
+_BASIS = ("basis", "at_zxid")
+FINDING = Shape(
+    Finding, "finding", "severity", "group", "topic", "partition", SESSION_KEY, *SPAN, *_BASIS, "detail"
+)
 SKIPPED = Shape(Skipped, JsonKey("finding", STRING, lambda one: one.rule.name), "reason")
 NUMBERED_FINDING = Shape(
     NumberedFinding,
@@ -78,6 +81,7 @@ INCIDENT = Shape(
     *("number", "title", "severity", "group", "from_zxid", "to_zxid"),
     JsonKey("from", nullable(TIME), lambda row: iso_time(row.from_ms)),
     JsonKey("to", nullable(TIME), lambda row: iso_time(row.to_ms)),
+    "basis",
     JsonKey("cause", nullable(_CAUSE), lambda row: cause_fields(row.cause)),
     *("damage", "act"),
     JsonKey("counts", map_of(COUNT), lambda row: counts_of(row.findings)),
@@ -87,7 +91,7 @@ FINDINGS = document("findings", Shape(FoundIncidents, "incidents", "findings", "
 
 def _rules(text: str) -> tuple[AnyRule, ...]:
     """`NAME,...`: names of findings."""
-    known = {rule.name: rule for rule in ALL_RULES}
+    known = {rule.name: rule for rule in KNOWN_RULES}
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in known:
@@ -96,7 +100,7 @@ def _rules(text: str) -> tuple[AnyRule, ...]:
             raise ValueError(f"{name!r} is no finding: {hint}")
     if not names:
         raise ValueError(f"{text!r}: expected names such as orphan_owner,zombie_commit")
-    return tuple(rule for rule in ALL_RULES if rule.name in names)
+    return tuple(rule for rule in KNOWN_RULES if rule.name in names)
 
 
 RULES = Parsed("name,...", _rules)

@@ -38,7 +38,7 @@ from tests.worlds.plain_findings import find
 from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.answers.partitions import GroupPartition, offsets_of, owners_of, rows_by_partition
 from zkgroup.audit.answers.reading import session_views
-from zkgroup.audit.findings.engine import ALL_RULES, RULES
+from zkgroup.audit.findings.engine import KNOWN_RULES, RULES
 from zkgroup.audit.findings.rules import Finding, Interval
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts
@@ -49,7 +49,7 @@ from zkgroup.zkfiles.records import AclEntry, Operation, TransactionType
 from zkgroup.zkfiles.tree import Tree
 
 _RULES = {"all": RULES, **{rule.name: (rule,) for rule in RULES}}
-_NAMES = {rule.name for rule in ALL_RULES} | {"owners", "offsets", "sessions"}
+_NAMES = {rule.name for rule in KNOWN_RULES} | {"owners", "offsets", "sessions"}
 """What can be asked for."""
 T0_OF_G = GroupPartition("g", TopicPartition("t", 0))
 _INDENT = "    "

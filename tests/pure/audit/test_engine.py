@@ -164,7 +164,8 @@ def test_snapshots_without_logs_are_audited_as_the_last_of_them(tmp_path: Path) 
 
     assert (found.facts.has_log, found.facts.end_zxid > 0x300) == (False, True)
     assert "g5" in found.facts.members
-    assert {each.rule.name for each in found.skipped} >= {"rebalance", "claim_stolen"}
+    assert {each.rule.name for each in found.skipped} >= {"rebalance_storm", "claim_stolen"}
+    assert {each.basis for each in found.findings} == {"snapshots"}
     assert not {each.finding for each in found.findings if each.severity == "error"}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.worlds.golden_data import FOLDER
+from tests.worlds.made_series import enriched
 from tests.worlds.random_histories import histories, history_of
 from tests.worlds.record_by_record import exact_rows
 from tests.worlds.screened_findings import assert_same, bounds_for, events_in
@@ -25,6 +27,9 @@ def test_screened_findings_are_those_of_all_rows() -> None:
     found: Counter[str] = Counter()
     for seed, events in histories(0, 24):
         found += assert_same(events, bounds_for(seed), f"history {seed}")
+    for seed, events in histories(0, 6):
+        with_resets = list(enriched(events, random.Random(seed)))
+        found += assert_same(with_resets, bounds_for(seed), f"history {seed} with resets")
 
     assert set(SCREENED) - set(found) == set()
 

@@ -5,15 +5,19 @@ The job on Spark decides by these functions, too.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.findings import controller, files, load, offsets, ownership, rebalances, replicas, sessions
-from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
+from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, StateRule, WholeRule
+from zkgroup.audit.findings.series import STATE_RULES, find_states
 from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.series import Series
 from zkgroup.audit.inputs.source import PointInTime, Source, require_columns
 from zkgroup.errors import ConfigError
 
@@ -40,6 +44,7 @@ ALL_RULES: tuple[AnyRule, ...] = (
     sessions.session_end,
     rebalances.member_flapping,
     offsets.offset_regression,
+    offsets.reset_overwritten,
     offsets.zombie_commit,
     offsets.no_commit_at_handover,
     offsets.stalled_offset,
@@ -74,6 +79,8 @@ ALL_RULES: tuple[AnyRule, ...] = (
     sessions.session_leak,
     load.open_acl,
 )
+KNOWN_RULES: tuple[AnyRule, ...] = (*ALL_RULES, *(rule for rule in STATE_RULES if rule.like is None))
+"""One rule of each name: those of series alone are behind the others."""
 RULES: tuple[Rule, ...] = tuple(rule for rule in ALL_RULES if isinstance(rule, Rule))
 """The rules about the rows of a key."""
 
@@ -117,22 +124,35 @@ def audit(
     from zkgroup.audit.findings.buckets import AuditedRows
 
     with closing(AuditedRows(source.rows(start, end), group)) as audited:
-        return audit_rows(source, audited, rules, bounds)
+        return audit_rows(source, audited, rules, bounds, start=start, end=end)
 
 
 def audit_rows(
-    source: Source, audited: AuditedRows, rules: Sequence[AnyRule], bounds: Mapping[str, float] | None = None
+    source: Source,
+    audited: AuditedRows,
+    rules: Sequence[AnyRule],
+    bounds: Mapping[str, float] | None = None,
+    *,
+    start: PointInTime | None = None,
+    end: PointInTime | None = None,
 ) -> Found:
-    """Audits rows that are read already, and are to be used for more."""
+    """Audits rows that are read already, and are to be used for more.
+
+    The rules of series run on snapshots of stretches that no log covers. Without a log, they take the place
+    of those of the same name, which see the last snapshot alone.
+    """
     chosen = bounds_of(rules, bounds or {})
+    of_states, series = state_rules_of(rules), list(_series_of(source, start, end))
     rows, group, facts = audited.rows, audited.group, audited.facts
     require_group(group, audited.groups)
+    shown = {rule.name for rule in of_states if not rule.is_beside} if series and not facts.has_log else set()
     skipped = [
         Skipped(rule, reason)
         for rule in rules
-        if (reason := reason_to_skip(rule, facts, has_files=source.history is not None)) is not None
+        if not (rule.name in shown or (series and isinstance(rule, StateRule)))
+        and (reason := reason_to_skip(rule, facts, has_files=source.history is not None)) is not None
     ]
-    left = {each.rule.name for each in skipped}
+    left = {each.rule.name for each in skipped} | shown
     asked = [rule for rule in rules if rule.name not in left]
     found: list[Finding] = []
     if source.history is not None:  # these first, while the tables of the rows are not in memory
@@ -143,13 +163,42 @@ def audit_rows(
                 found += within(reported, rows.seen.zxid, rows.to_zxid)
     rows.progress("searching for findings")
     found += audited.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
+    found = based(found, facts)
+    for each in series:
+        found += find_states(of_states, each, chosen)
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts)
 
 
+def _series_of(source: Source, start: PointInTime | None, end: PointInTime | None) -> Iterator[Series]:
+    """The snapshots of a range, from the last one before it on; at least two that follow each other."""
+    from_zxid, to_zxid = source.zxid_range(start, end) if source.series else (0, None)
+    for series in source.series:
+        ends = [each.end_zxid for each in series.facts.snapshots]
+        first = max(bisect_right(ends, from_zxid) - 1, 0)
+        last = len(ends) if to_zxid is None else bisect_right(ends, to_zxid)
+        if last - first > 1:
+            is_all = last - first == len(ends)
+            yield series if is_all else series.within(first, last - 1, ends=series.facts.ends)
+
+
+def based(findings: list[Finding], facts: Facts) -> list[Finding]:
+    """Findings of rows, with what they stand on: without a log these are of a snapshot."""
+    return findings if facts.has_log else [replace(one, basis="snapshots") for one in findings]
+
+
+def state_rules_of(rules: Sequence[AnyRule]) -> list[StateRule]:
+    """The rules of series with the names of these; where these are all rules about logs, all."""
+    names = {rule.name for rule in rules}
+    is_all = names.issuperset(rule.name for rule in ALL_RULES)
+    return [rule for rule in STATE_RULES if is_all or rule.name in names]
+
+
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:
     """The reason why a rule cannot run on an input; None where it can."""
+    if isinstance(rule, StateRule):
+        return "needs a series of snapshots"
     if isinstance(rule, WholeRule) and not has_files:
         return "needs the files of a server"
     return "needs a log" if "log" in rule.needs and not facts.has_log else None
@@ -169,18 +218,20 @@ def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str,
 
     Raises ConfigError for one that no rule has.
     """
-    chosen = {rule.name: dict(rule.bounds) for rule in rules}
+    chosen: dict[str, dict[str, float]] = {}
+    for rule in (*rules, *state_rules_of(rules)):
+        chosen.setdefault(rule.name, {}).update(rule.bounds)
     for name, value in given.items():
         finding, _, bound = name.partition(".")
         if bound not in chosen.get(finding, ()):
-            raise ConfigError(f"bound {name!r}: {_expected_bound(name, finding, rules)}")
+            raise ConfigError(f"bound {name!r}: {_expected_bound(name, finding, chosen)}")
         chosen[finding][bound] = value
     return {**chosen}
 
 
-def _expected_bound(name: str, finding: str, rules: Sequence[AnyRule]) -> str:
+def _expected_bound(name: str, finding: str, bounds: Mapping[str, Bounds]) -> str:
     """The nearest bound, else those of the finding, else all."""
-    known = {rule.name: [f"{rule.name}.{each}" for each in rule.bounds] for rule in rules}
+    known = {rule: [f"{rule}.{each}" for each in of_rule] for rule, of_rule in bounds.items()}
     expected = known.get(finding, [bound for bounds in known.values() for bound in bounds])
     near = get_close_matches(name, expected, n=1)
     if near:

@@ -238,7 +238,7 @@ def open_acl(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     opened, closed, missing = list[str](), list[str](), list[str]()
     for code, paths in by_acl.items():
         acl = columns.acls[code]
-        (missing if acl is None else opened if _is_open(acl) else closed).extend(paths)
+        (missing if acl is None else opened if is_open(acl) else closed).extend(paths)
     changers = columns.session[rows.rows[columns.op[rows.rows] == SET_ACL]].tolist()
     # If no ACL at all is known, none was read.
     is_known = bool(opened or closed or changers)
@@ -261,5 +261,6 @@ def open_acl(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     yield Finding.between("open_acl", severity, tables.moment(rows.rows[0]), None, detail)
 
 
-def _is_open(acl: Acl) -> bool:
+def is_open(acl: Acl) -> bool:
+    """True if any client may change a znode with this ACL."""
     return any((each.scheme, each.id) == ("world", "anyone") and each.perms & _CHANGE for each in acl)

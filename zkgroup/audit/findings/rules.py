@@ -179,7 +179,8 @@ def runs(items: Iterable[_Item], is_next: Callable[[_Item, _Item], bool]) -> lis
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 """The severities, the worst first."""
-Input = Literal["tree", "log"]
+Input = Literal["tree", "log", "series"]
+Basis = Literal["log", "snapshots"]
 
 
 _Place = tuple[str | None, str | None, int | None]
@@ -189,7 +190,10 @@ _NOWHERE: Final[_Place] = (None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. Fields that do not apply are None; `to_zxid` is None if it lasts to the end."""
+    """One finding. Fields that do not apply are None; `to_zxid` is None if it lasts to the end.
+
+    Of a change that snapshots show, `from_*` and `to_*` are those of the snapshots before and after it.
+    """
 
     finding: str
     severity: Severity
@@ -202,6 +206,9 @@ class Finding:
     from_ms: int | None = None
     to_ms: int | None = None
     detail: str = ""
+    basis: Basis = "log"
+    at_zxid: int | None = None
+    """The very transaction, where snapshots prove it."""
 
     @classmethod
     def during(
@@ -250,7 +257,7 @@ def partitions_with(mask: Callable[[Any], Any]) -> Screen:
     return lambda tables, bounds: tables.partitions.keys_with(mask(tables.partitions))
 
 
-_Find = Callable[..., Iterable[Finding]]
+_Find = Callable[..., Iterable[Any]]
 
 
 def _nothing(*_: object) -> Iterable[Finding]:
@@ -267,7 +274,7 @@ class AnyRule:
     severity: Severity = "warning"
     """The worst severity of its findings."""
     needs: Sequence[Input] = ("log",)
-    """The inputs that it cannot do without: a tree, which is always there, or the log."""
+    """The inputs that it cannot do without: a tree, which is always there, the log, or a series of trees."""
     bounds: Bounds = field(default_factory=dict)
     """The numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
     find: _Find = _nothing
@@ -296,3 +303,28 @@ class Rule(AnyRule):
     """The screen; None where the rule gets all rows of its keys."""
     is_counted: bool = False
     """True if `find` gets the ScreenTables of all rows and the bounds, and decides in columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRule(AnyRule):
+    """A finding about snapshots over time: `find` gets the states of one key, the key, facts and bounds."""
+
+    keys: Keys
+    """Their keys are those of paths alone."""
+    needs: Sequence[Input] = ("series",)
+    like: AnyRule | None = None
+    """The rule about rows that has its name."""
+    is_beside: bool = False
+    """True if that is asked of the last snapshot, too."""
+
+    @classmethod
+    def of(
+        cls, like: AnyRule, keys: Keys, bounds: Bounds | None = None, *, is_beside: bool = False
+    ) -> StateRule:
+        """The same finding of snapshots: name, question, act and severity are those of `like`."""
+        shared = {"question": like.question, "act": like.act, "severity": like.severity}
+        return cls(**shared, keys=keys, bounds=bounds or {}, like=like, is_beside=is_beside)  # type: ignore[arg-type]
+
+    @property
+    def name(self) -> str:
+        return self.find.__name__ if self.like is None else self.like.name

@@ -278,12 +278,21 @@ def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 
 
 def _persistent(made: Event, end: Event | None) -> Finding:
-    place = path_kind(made.path)
+    detail, place = persistent_text(made.path), place_of(made.path)
+    return Finding.between("persistent_znode", "error", made, end, detail, place)
+
+
+def persistent_text(path: str) -> str:
+    """What a znode that should be ephemeral does, in words."""
+    return f"{path} is persistent, so it ends with no session: {effect_without_session(path)}"
+
+
+def place_of(path: str) -> tuple[str | None, str | None, int | None]:
+    """The group of a path, and the partition of an owner."""
+    place = path_kind(path)
     is_owner = place.kind == "owner"
-    where = (
-        place.name if made.path.startswith(f"{consumers_path()}/") else None,
+    return (
+        place.name if path.startswith(f"{consumers_path()}/") else None,
         place.topic if is_owner else None,
         place.partition if is_owner else None,
     )
-    detail = f"{made.path} is persistent, so it ends with no session: {effect_without_session(made.path)}"
-    return Finding.between("persistent_znode", "error", made, end, detail, where)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from zkgroup.audit.findings.engine import ALL_RULES, Found, order
+from zkgroup.audit.findings.engine import KNOWN_RULES, Found, order
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Rule, Severity
 from zkgroup.audit.incidents.causes import Causes
 from zkgroup.audit.incidents.incident import (
@@ -157,7 +157,7 @@ def _act(cause: Cause, findings: Sequence[Finding], facts: Facts) -> str:
     if cause.kind in _ACTS:
         return _ACTS[cause.kind]
     first = min(findings, key=lambda one: SEVERITIES.index(one.severity))
-    return next((rule.act for rule in ALL_RULES if rule.name == first.finding), "")
+    return next((rule.act for rule in KNOWN_RULES if rule.name == first.finding), "")
 
 
 def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:
@@ -165,7 +165,7 @@ def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:
 
     Rules about whole files show no causes, so of them only those in `only` run.
     """
-    return [rule for rule in ALL_RULES if rule in only or isinstance(rule, Rule)]
+    return [rule for rule in KNOWN_RULES if rule in only or isinstance(rule, Rule)]
 
 
 def only_of(only: Sequence[AnyRule], found: Found, audited: FoundIncidents) -> tuple[Found, FoundIncidents]:

@@ -36,6 +36,9 @@ _OF_DEPARTURES = frozenset(
     )
 )
 
+_OF_TREES = frozenset(("orphan_owner", "owner_session_mismatch", "stuck_topic_deletion"))
+"""Findings of which snapshots show the cause, too."""
+
 
 class _ByZxid:
     """Findings in order, for lookups by zxid. Those of one list seldom overlap."""
@@ -139,6 +142,8 @@ class Causes:
 
     def of(self, one: Finding) -> Cause:
         """The cause of one of the findings; each has one."""
+        if one.basis == "snapshots" and one.finding not in _OF_TREES:
+            return _unexplained(one)
         if one.group is not None:
             return self._groups[one.group].of(one)
         cause = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from zkgroup.audit.findings.engine import Found, Skipped
-from zkgroup.audit.findings.rules import SEVERITIES, Finding, Severity
+from zkgroup.audit.findings.rules import SEVERITIES, Basis, Finding, Severity
 from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.model.text import duration_text, hex_session, iso_time, named
 from zkgroup.znodes.controller import ControllerRegistration
@@ -90,6 +90,11 @@ class Incident:
     number: int = 0
     """Its place among the incidents of an audit, from 1."""
 
+    @property
+    def basis(self) -> Basis:
+        """`log` where some finding is of a log."""
+        return "log" if any(one.basis == "log" for one in self.findings) else "snapshots"
+
 
 class NumberedFinding(NamedTuple):
     """A finding and the number of its incident."""
@@ -136,7 +141,7 @@ def damage_text(damage: Sequence[PartitionDamage]) -> str:
     return "; ".join(parts)
 
 
-_WRITTEN = re.compile(r"(?P<before>\d+) -> (?P<after>\d+) by ")
+_WRITTEN = re.compile(r"(?P<before>\d+) -> (?P<after>\d+)(?: by |, )")
 _Where = tuple[str | None, str, int]
 
 
@@ -237,6 +242,7 @@ def incident_fields(one: Incident) -> dict[str, Any]:
         "severity": one.severity,
         "group": one.group,
         **_times(one),
+        "basis": one.basis,
         "cause": cause_fields(one.cause),
         "damage": [each._asdict() for each in one.damage],
         "act": one.act,
@@ -254,6 +260,8 @@ def finding_fields(one: Finding) -> dict[str, Any]:
         "partition": one.partition,
         "session": hex_session(one.session) if one.session else None,
         **_times(one),
+        "basis": one.basis,
+        "at_zxid": one.at_zxid,
         "detail": one.detail,
     }
 

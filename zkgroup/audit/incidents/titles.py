@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from zkgroup.audit.findings.rules import Finding, runs
+from zkgroup.audit.findings.series import STATE_RULES
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause, PartitionDamage, length_ms, rewind_of
 from zkgroup.audit.inputs.facts import Facts, members_of
 from zkgroup.model.text import counted, duration_text, hex_session, named, session_digits
@@ -32,6 +33,7 @@ NOTES: Mapping[str, str] = {
     "session_end": "session(s) ended",
     "member_flapping": "member(s) registered again and again",
     "offset_regression": "offset(s) set back",
+    "reset_overwritten": "reset of an offset that was overwritten|resets of offsets that were overwritten",
     "zombie_commit": "commit(s) without ownership",
     "no_commit_at_handover": "ownership(s) that ended without a commit",
     "stalled_offset": "offset(s) that did not change up to the end",
@@ -66,6 +68,14 @@ NOTES: Mapping[str, str] = {
     "digest_mismatch": "comparison of digests|comparisons of digests that differ",
     "session_leak": "idle session(s) kept alive",
     "open_acl": "finding(s) about ACLs",
+    "owner_changed": "partition(s) with another owner",
+    "membership_changed": "change(s) of the membership",
+    "missing_session": "session(s) that no server knows",
+    "offset_deleted": "offset(s) deleted",
+    "broker_restarted": "broker(s) registered anew",
+    "leadership_changed": "topic(s) with other leaders or ISRs",
+    "topic_changed": "change(s) of topics",
+    "config_changed": "change(s) of configurations",
 }
 """The word for findings of a name: `(s)` is added for more than one; behind `|` is another word for them."""
 
@@ -76,6 +86,8 @@ def called(name: str, count: int) -> str:
     return one.replace("(s)", "") if count == 1 else (many or one).replace("(s)", "s")
 
 
+_PLACED = frozenset(rule.name for rule in STATE_RULES if "tree" not in (rule.like or rule).needs)
+"""Findings of series whose details leave out their place."""
 _DAY_MS = 86_400_000
 _NAMED_MAX = 3
 _THREAD = re.compile(r"the claim of (?P<quote>['\"])(?P<thread>.*?)(?P=quote), ")
@@ -161,7 +173,11 @@ class _Sentence:
                 return self._state()
         if len(self._findings) > 1:
             return _counted(self._cause.what, self._findings)
-        detail = self._findings[0].detail.removeprefix("not_applicable")
+        one = self._findings[0]
+        if one.basis == "snapshots" and one.finding in _PLACED:
+            place = _of(one.group, _partitions(self._findings)) or one.topic
+            return f"{place}: {one.detail}" if place and place not in one.detail else one.detail
+        detail = one.detail.removeprefix("not_applicable")
         return detail.removeprefix(" to all").removeprefix(": ")
 
     def _foreign_write(self) -> str:

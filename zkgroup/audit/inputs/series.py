@@ -99,6 +99,10 @@ class Series(Protocol):
         """The small things."""
         ...
 
+    def within(self, first: int, last: int, *, ends: bool = True) -> Series:
+        """Some of its snapshots, both included. `ends`: no log goes on behind them."""
+        ...
+
     @property
     def paths(self) -> Iterable[str]:
         """Every path that a snapshot has."""

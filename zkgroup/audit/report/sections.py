@@ -23,7 +23,7 @@ from zkgroup.audit.answers.reading import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits, TemporaryTables, by_code
 from zkgroup.audit.findings.cluster import partition_stretches
-from zkgroup.audit.findings.engine import ALL_RULES, Found
+from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, Found
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances
 from zkgroup.audit.findings.load import BY_AREA
 from zkgroup.audit.findings.rules import SEVERITIES, TimeRange, merged
@@ -398,7 +398,7 @@ def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Rep
     for row in incidents.findings:
         by_rule.setdefault(row.finding.finding, []).append(row)
     rules: list[dict[str, Any]] = []
-    for rule in ALL_RULES:
+    for rule in KNOWN_RULES:
         mine = by_rule.get(rule.name, [])
         if not mine:
             continue

@@ -49,6 +49,7 @@ _SPAN: Final = (
     _may("from", "timestamp", "The leader's clock then."),
     _may("to", "timestamp", "The leader's clock then."),
 )
+_BASIS: Final = _must("basis", "string", "log or snapshots: what shows it.")
 
 OWNERS: Final = (
     *_PARTITION,
@@ -104,6 +105,8 @@ FINDINGS: Final = (
     _may("partition", "int", "The partition's number."),
     _may("session", "string", "The session that it is about, in hex."),
     *_SPAN,
+    _BASIS,
+    _may("at_zxid", "long", "The very transaction, where snapshots prove it."),
     _must("detail", "string", "What was found."),
     _must("incident", "int", "The number of the incident that it is in."),
 )
@@ -113,6 +116,7 @@ INCIDENTS: Final = (
     _must("severity", "string", "error, warning or info."),
     _may("group", "string", "The consumer group."),
     *_SPAN,
+    _BASIS,
     _must("cause", "string", "The kind of its cause."),
     _may("session", "string", "The session that caused it, in hex."),
     _must("act", "string", "What to do."),

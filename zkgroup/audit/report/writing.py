@@ -125,7 +125,8 @@ def report_of(
     Raises what `engine.audit` raises.
     """
     with closing(ColumnsDrawing(source.rows(start, end), group, ReportLimits(), give)) as drawing:
-        found = audit_rows(source, drawing.audited, ALL_RULES) if found is None else found
+        if found is None:
+            found = audit_rows(source, drawing.audited, ALL_RULES, start=start, end=end)
         progress("shaping the report")
         drawing.finish()
         # This comes behind the rows, since damage shows when they are read.

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.findings.buckets import CLUSTER, find_in_bucket, find_screened, names_of
-from zkgroup.audit.findings.engine import ALL_RULES, RULES, Found, Skipped, bounds_of, order, reason_to_skip
+from zkgroup.audit.findings.engine import (
+    ALL_RULES,
+    RULES,
+    Found,
+    Skipped,
+    based,
+    bounds_of,
+    order,
+    reason_to_skip,
+)
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.findings.tables import known_rows
 from zkgroup.audit.inputs.converted import ConvertedSource
@@ -174,7 +183,7 @@ class Audit:
     def found(self) -> Found:
         """The findings so far, in order, and the rules that could not run."""
         skipped = [Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
-        return Found(sorted(self.findings, key=order), skipped, self.facts)
+        return Found(sorted(based(self.findings, self.facts), key=order), skipped, self.facts)
 
     def tasks(self) -> list[BucketTask]:
         """The files with the rows of each bucket, from the last stored tree on."""

@@ -9,8 +9,11 @@ say when a session wrote.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from zkgroup.audit.findings.engine import ALL_RULES
-from zkgroup.audit.findings.rules import WholeRule
+from zkgroup.audit.findings.rules import SEVERITIES, WholeRule
+from zkgroup.audit.findings.series import STATE_RULES
 
 CONTRACT = """
 orphan_owner                S   error
@@ -31,6 +34,7 @@ handover_time               L   info
 session_end                 L   warning
 member_flapping             L   warning
 offset_regression           L   error
+reset_overwritten           L   warning
 zombie_commit               L   error
 no_commit_at_handover       L   info
 stalled_offset              L   info
@@ -65,6 +69,19 @@ digest_mismatch             S+L error
 session_leak                S+L warning
 open_acl                    S   warning
 """
+OF_SERIES = """
+orphan_owner owner_session_mismatch unowned_interval persistent_znode rebalance offset_regression
+reset_overwritten stalled_offset commit_rate controller_election controller_epoch_gap under_replicated
+offline_partition leader_epoch_not_rising stuck_reassignment stuck_topic_deletion growth open_acl
+owner_changed info
+membership_changed info
+missing_session error
+offset_deleted warning
+broker_restarted info
+leadership_changed info
+topic_changed info
+config_changed info
+"""
 WHOLE = [
     "growth",
     "ensemble_election",
@@ -78,7 +95,7 @@ WHOLE = [
 
 
 def test_names_severities_and_inputs_are_those_of_the_contract() -> None:
-    """All fifty-one, in its order."""
+    """All fifty-two, in its order."""
     letters = {"tree": "S", "log": "L"}
 
     assert [
@@ -89,3 +106,12 @@ def test_names_severities_and_inputs_are_those_of_the_contract() -> None:
 def test_only_rules_that_rows_cannot_serve_read_the_whole_history() -> None:
     """The others are folds, and so the same on a laptop and in Spark."""
     assert [rule.name for rule in ALL_RULES if isinstance(rule, WholeRule)] == WHOLE
+
+
+def test_names_of_series_are_those_of_logs_and_some_of_their_own() -> None:
+    """The severity of a finding that logs have, too, is the one that it has there."""
+    words = OF_SERIES.split()
+    own = {name: severity for name, severity in pairwise(words) if severity in SEVERITIES}
+
+    assert [rule.name for rule in STATE_RULES] == [word for word in words if word not in SEVERITIES]
+    assert {rule.name: rule.severity for rule in STATE_RULES if rule.like is None} == own
