@@ -2,15 +2,15 @@
 
 A line of an export that the snapshot before had too is not parsed again, and the znodes of a server's
 snapshot are compared with those before in columns. Two states of a path are the same where the nine numbers
-of the stat are: data never changes without `mzxid` and `mtime`, nor an ACL without `aversion`.
+of the stat and the data are: an ACL never changes without `aversion`.
 """
 
 from __future__ import annotations
 
 import json
 from binascii import a2b_base64
-from bisect import bisect
 from collections.abc import Mapping, Sequence
+from operator import ne
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -102,10 +102,9 @@ class States:
         self._codes: dict[str, int] = {}
         self._acl_codes: dict[Acl | None, int] = {}
         self._data: list[Any] = []
-        self._starts: list[int] = []
-        """Of each part of the data its first state."""
         self._last = np.empty(0, np.int32)
         """By code of a path its last state."""
+        self._last_data: list[bytes | None] = []
 
     def code(self, path: str) -> int | None:
         """The code of a path; None where no snapshot has it."""
@@ -117,18 +116,16 @@ class States:
             self.acls.append(acl)
         return code
 
-    def datum(self, state: int) -> bytes | None:
-        """The data of one state."""
-        part = bisect(self._starts, state) - 1
-        found: bytes | None = self._data[part][state - self._starts[part]].as_py()
-        return found
+    def last_data(self, path: str) -> bytes | None:
+        """The data of a path's last state; None where there is none."""
+        code = self._codes.get(path)
+        return None if code is None else self._last_data[code]
 
     def data(self, states: Numbers) -> list[bytes | None]:
         """The data of some states."""
         if len(self._data) != 1:
             type_ = pa.large_binary() if sum(each.nbytes for each in self._data) >> 30 else pa.binary()
             self._data = [pa.concat_arrays([pa.array([], type_), *(each.cast(type_) for each in self._data)])]
-            self._starts = [0]
         found: list[bytes | None] = self._data[0].take(pa.array(states)).to_pylist()
         return found
 
@@ -144,7 +141,11 @@ class States:
         is_new = numbers == ABSENT
         known = np.flatnonzero(~is_new)
         is_new[known] = (self.stats[numbers[known]] != znodes.stats[known]).any(axis=1)
+        data, last, places = znodes.data.to_pylist(), self._last_data, codes.tolist()
+        is_new |= np.fromiter(map(ne, map(last.__getitem__, places), data), np.bool_, len(codes))
         new = np.flatnonzero(is_new)
+        for row in new.tolist():
+            last[places[row]] = data[row]
         end = self.count + len(new)
         numbers[new] = np.arange(self.count, end, dtype=np.int32)
         self.path, self.acl = _grown(self.path, end), _grown(self.acl, end)
@@ -153,7 +154,6 @@ class States:
         self.acl[self.count : end] = znodes.acls[new]
         self.stats[self.count : end] = znodes.stats[new]
         self._data.append(znodes.data if len(new) == len(codes) else znodes.data.take(pa.array(new)))
-        self._starts.append(self.count)
         self._last[codes] = numbers
         self.count = end
         return numbers
@@ -170,6 +170,7 @@ class States:
             before = len(self._last)
             self._last = _grown(self._last, len(names))
             self._last[before:] = ABSENT
+            self._last_data += [None] * (len(names) - len(self._last_data))
         return np.array(found, np.int32)
 
 
@@ -374,6 +375,7 @@ def contradiction(
     czxid, mzxid, ctime, mtime = ((old[:, each], new[:, each]) for each in (_CZXID, _MZXID, _CTIME, _MTIME))
     is_same = czxid[0] == czxid[1]
     wrong = (is_same & (ctime[0] != ctime[1])) | ((mzxid[0] == mzxid[1]) & (mtime[0] != mtime[1]))
+    wrong |= (before != now) & (old == new).all(axis=1)  # the data is another
     is_later = other.zxid >= one.end_zxid
     if is_later:
         wrong |= is_same & (new[:, _VERSIONS] < old[:, _VERSIONS]).any(axis=1)

@@ -187,7 +187,7 @@ class SeriesReader:
         self._kept: list[_ReadFile] = []
         self._cluster: tuple[str, Path] | None = None
         """The id of the cluster, and the snapshot that has it."""
-        self._cluster_state = ABSENT
+        self._cluster_data: bytes | None = None
 
     def series(self) -> ReadSeries:
         """All of them. Raises MixedEnsembleError, and DamagedFileError where none can be read."""
@@ -212,7 +212,7 @@ class SeriesReader:
     def _read(self, file: SnapshotFile) -> _ReadFile:
         read = self._reader.read_snapshot if file.header is None else self._reader.read_export
         found = _ReadFile(*read(file.path))
-        self._require_cluster(found)
+        self._require_cluster(file.path)
         return found
 
     def _take(self, read: list[_ReadFile]) -> None:
@@ -221,12 +221,12 @@ class SeriesReader:
         for other in others:
             before = np.full(len(table.paths), ABSENT, np.int32)
             before[table.path[best.states]] = best.states
-            both = other.states[before[table.path[other.states]] != ABSENT]
-            _require_one(
-                contradiction(table, before[table.path[both]], both, best.snapshot, other.snapshot),
-                best,
-                other,
-            )
+            unknown = best.snapshot.unknown | other.snapshot.unknown
+            codes = [code for path in unknown if (code := table.code(path)) is not None]
+            now = other.states[~np.isin(table.path[other.states], codes)]
+            before = before[table.path[now]]
+            told = (before != ABSENT) | (not unknown)
+            _require_one(table, before[told], now[told], best, other)
         sessions = next((each.snapshot.sessions for each in read if each.snapshot.sessions is not None), None)
         if best.snapshot.is_exact and best.snapshot.sessions is None:
             best = best._replace(snapshot=best.snapshot._replace(sessions=sessions))
@@ -234,26 +234,26 @@ class SeriesReader:
         before, now = self._builder.add(best.states, best.snapshot.unknown)
         if self._kept:
             last = self._kept[-1]
-            _require_one(contradiction(table, before, now, last.snapshot, best.snapshot), last, best)
+            _require_one(table, before, now, last, best)
             _require_time(last.snapshot, best.snapshot)
         self._kept.append(best._replace(states=best.states[:0]))
 
-    def _require_cluster(self, read: _ReadFile) -> None:
+    def _require_cluster(self, file: Path) -> None:
         """Raises MixedEnsembleError for the id of another cluster than those before."""
-        table, path = self._reader.states, ClusterId.path()
-        for state in read.states[table.path[read.states] == table.code(path)].tolist():
-            if state != self._cluster_state:
-                self._cluster_state = state
-                with suppress(CorruptZnodeError):
-                    found, file = ClusterId.decode(path, table.datum(state)).id, read.snapshot.path
-                    self._cluster = self._cluster or (found, file)
-                    known, other = self._cluster
-                    if known != found:
-                        why = f"their clusters have the ids {known} and {found}"
-                        raise MixedEnsembleError(str(other), str(file), read.snapshot.zxid, _ONE_BY_ONE, why)
+        data = self._reader.states.last_data(ClusterId.path())
+        if data is not None and data != self._cluster_data:
+            self._cluster_data = data
+            with suppress(CorruptZnodeError):
+                found = ClusterId.decode(ClusterId.path(), data).id
+                known, other = self._cluster = self._cluster or (found, file)
+                if known != found:
+                    why = f"their clusters have the ids {known} and {found}"
+                    raise MixedEnsembleError(str(other), str(file), 0, _ONE_BY_ONE, why)
 
 
-def _require_one(path: str | None, one: _ReadFile, other: _ReadFile) -> None:
+def _require_one(table: Table, before: Numbers, now: Numbers, one: _ReadFile, other: _ReadFile) -> None:
+    """Raises MixedEnsembleError where states of paths that both tell about contradict each other."""
+    path = contradiction(table, before, now, one.snapshot, other.snapshot)
     if path is not None:
         why = f"{path} cannot be in both as it is; zxids may have begun anew"
         paths = str(one.snapshot.path), str(other.snapshot.path)
