@@ -245,7 +245,7 @@ def _hosts(addresses: str, named_by: str) -> tuple[tuple[str, int], ...]:
 def connecting(*, says_waiting: bool = True) -> Iterator[Callable[[], None]]:
     """Surrounds the first connection of a command, quietly; what it yields is called once there is one.
 
-    After a second it prints which servers it waits for, unless not `says_waiting`. Raises
+    After a second it prints which servers it waits for, if `says_waiting`. Raises
     StoreUnavailableError at once where no name of the address can be resolved.
     """
     found = target(shared())

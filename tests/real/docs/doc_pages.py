@@ -92,6 +92,7 @@ LONG = {
     "library.md",
     "audit.md",
     "audit-on-spark.md",
+    "nightly-audit.md",
     "brokers.md",
     "concepts.md",
     "groups.md",
