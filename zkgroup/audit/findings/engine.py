@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from difflib import get_close_matches
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from zkgroup.audit.findings import controller, files, load, offsets, ownership, rebalances, replicas, sessions
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, StateRule, WholeRule
 from zkgroup.audit.findings.series import STATE_RULES, find_states
-from zkgroup.audit.inputs.events import require_group
+from zkgroup.audit.inputs.events import is_of_groups, require_group
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.series import Series
-from zkgroup.audit.inputs.source import PointInTime, Source, require_columns
+from zkgroup.audit.inputs.source import PointInTime, Source, require_columns, without_collector
 from zkgroup.errors import ConfigError
+from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.buckets import AuditedRows
@@ -144,7 +146,8 @@ def audit_rows(
     chosen = bounds_of(rules, bounds or {})
     of_states, series = state_rules_of(rules), list(_series_of(source, start, end))
     rows, group, facts = audited.rows, audited.group, audited.facts
-    require_group(group, audited.groups)
+    places = (path_kind(path) for each in series for path in each.paths) if group is not None else ()
+    require_group(group, audited.groups | {place.name for place in places if is_of_groups(place)})
     shown = {rule.name for rule in of_states if not rule.is_beside} if series and not facts.has_log else set()
     skipped = [
         Skipped(rule, reason)
@@ -164,8 +167,10 @@ def audit_rows(
     rows.progress("searching for findings")
     found += audited.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
     found = based(found, facts)
-    for each in series:
-        found += find_states(of_states, each, chosen)
+    with without_collector():
+        for each in series:
+            shown_there = find_states(of_states, each, chosen)
+            found += (one for one in shown_there if not (facts.has_log and _is_logged(one, facts)))
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts)
@@ -181,6 +186,11 @@ def _series_of(source: Source, start: PointInTime | None, end: PointInTime | Non
         if last - first > 1:
             is_all = last - first == len(ends)
             yield series if is_all else series.within(first, last - 1, ends=series.facts.ends)
+
+
+def _is_logged(one: Finding, facts: Facts) -> bool:
+    """True if the logs tell of all the time of a finding: it stood in one snapshot that they cover."""
+    return (one.from_zxid or 0) >= facts.start_zxid - 1 and (one.to_zxid or inf) <= facts.end_zxid
 
 
 def based(findings: list[Finding], facts: Facts) -> list[Finding]:

@@ -25,15 +25,17 @@ from zkgroup.audit.findings.states import (
     times_text,
     turns,
 )
-from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, Event, Key, Keys, is_of_groups, partition_of
+from zkgroup.audit.inputs.events import Event, Key, Keys, is_of_groups
 from zkgroup.audit.inputs.facts import decoded
 from zkgroup.audit.inputs.series import Seen, SeriesFacts, States, ZnodeState
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted
 from zkgroup.znodes.consumers import Offset, offset_path, owner_path, subscription_kind
 from zkgroup.znodes.group_records import AuditRecord, Reset
-from zkgroup.znodes.paths import partition_of as partition_of_path
-from zkgroup.znodes.paths import path_kind
+from zkgroup.znodes.paths import partition_of, path_kind
+
+_DIGITS: Final = 19
+"""Fewer of them are an offset whatever they are, and almost every offset has fewer."""
 
 
 def _of_group(event: Event) -> Key | None:
@@ -48,14 +50,17 @@ _ACT_MS: Final = 60_000
 
 
 def _value(state: ZnodeState | None) -> int | None:
-    offset = None if state is None else decoded(Offset.decode, state.path, state.data)
+    data = None if state is None else state.data
+    if data is not None and data.isdigit() and len(data) < _DIGITS:
+        return int(data)
+    offset = None if state is None else decoded(Offset.decode, state.path, data)
     return None if offset is None else offset.value
 
 
 def _offsets(states: States) -> Iterator[tuple[TopicPartition, Sequence[Seen]]]:
     for path, of_path in states.items():
         if path_kind(path).kind == "offset":
-            yield partition_of_path(path), of_path
+            yield partition_of(path), of_path
 
 
 def _resets(states: States, group: str) -> Iterator[tuple[TopicPartition, Sequence[Seen]]]:
@@ -152,22 +157,24 @@ def commit_rate(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) ->
         yield Shown(whole, detail, (key[0], None, None))
 
 
-@StateRule.of(offsets.stalled_offset, BY_GROUP_PARTITION, {"snapshots": 3})
+@StateRule.of(offsets.stalled_offset, BY_GROUP_ACTS, {"snapshots": 3})
 def stalled_offset(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
     """A partition that had an owner in `snapshots` of them or more, one after the other, without a commit.
 
     Its offset was not written in all that time, or is missing in each of them.
     """
-    group, partition = key[0], TopicPartition(*partition_of(key)[1:])
-    of_owner = runs_of(states, owner_path(group, partition), facts)
-    if all(seen.state is None for seen in of_owner):
-        return
-    for seen in runs_of(states, offset_path(group, partition), facts):
-        for between, sessions in lasting(stretches(of_owner, [seen]), _holder, facts, bounds["snapshots"]):
-            what = "without an offset" if seen.state is None else f"at {_value(seen.state)}"
-            detail = f"{what}{times_text(between, facts)}, with an owner in each of them"
-            session = sessions[0] if len({*sessions}) == 1 else None
-            yield Shown(between, detail, (group, *partition), session, lasts=True)
+    least = bounds["snapshots"]
+    for path, of_owner in states.items():
+        if path_kind(path).kind != "owner":
+            continue
+        partition = partition_of(path)
+        for seen in runs_of(states, offset_path(key[0], partition), facts):
+            some = stretches(of_owner, [seen]) if seen.last - seen.first + 1 >= least else ()
+            for between, sessions in lasting(some, _holder, facts, least):
+                what = "without an offset" if seen.state is None else f"at {_value(seen.state)}"
+                detail = f"{what}{times_text(between, facts)}, with an owner in each of them"
+                session = sessions[0] if len({*sessions}) == 1 else None
+                yield Shown(between, detail, (key[0], *partition), session, lasts=True)
 
 
 def _holder(stretch: Stretch) -> int | None:

@@ -131,9 +131,15 @@ def session_in(state: ZnodeState | None) -> int | None:
 
 def lives(of_path: Sequence[Seen]) -> list[ZnodeLife]:
     """The existences of a znode, in order."""
-    there = [seen for seen in of_path if seen.state is not None]
-    same = runs(there, lambda one, other: state_in(one).stat.czxid == state_in(other).stat.czxid)
-    return [ZnodeLife(run) for run in same]
+    found, czxid = list[ZnodeLife](), 0
+    states: list[Seen] = []
+    for seen in of_path:
+        if seen.state is not None:
+            if not found or seen.state.stat.czxid != czxid:
+                czxid, states = seen.state.stat.czxid, []
+                found.append(ZnodeLife(states))
+            states.append(seen)
+    return found
 
 
 def remade(of_path: Sequence[Seen]) -> Iterator[Turn]:
