@@ -35,7 +35,7 @@ SEEDS = int(os.environ.get("ZKGROUP_SERIES", "60"))
 OFTEN = {
     *("offset_regression", "offset_deleted", "commit_rate", "stalled_offset", "reset_overwritten"),
     *("owner_changed", "orphan_owner", "owner_session_mismatch", "unowned_interval", "rebalance"),
-    *("membership_changed", "persistent_znode", "controller_election", "controller_epoch_gap", "growth"),
+    *("membership_changed", "persistent_znode", "controller_election", "growth"),
     *("broker_restarted", "leadership_changed", "under_replicated", "offline_partition", "open_acl"),
     *("stuck_reassignment", "topic_changed", "config_changed"),
 }

@@ -1,27 +1,26 @@
 """The states of znodes over a series of snapshots: lives, changes, what lasts, and what they prove together.
 
 An exact snapshot shows all of one moment. In a fuzzy one each znode is as it was at some moment of its
-window, so two of its states may never have stood together.
+window, so two of its states may never have stood together. Windows do not overlap here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from zkgroup.audit.findings.rules import AnyRule, Finding, Severity, runs
+from zkgroup.audit.findings.rules import AnyRule, Finding, Occurrence, Severity, runs
 from zkgroup.audit.inputs.series import Seen, SeriesFacts, States, ZnodeState
 from zkgroup.model.text import duration_text
-from zkgroup.zkfiles.records import StoredStat, lifetime_of
+from zkgroup.zkfiles.records import lifetime_of
+from zkgroup.znodes.paths import Kind, PathKind, path_kind
 
 _Item = TypeVar("_Item")
 Between = tuple[int, int]
 """Two snapshots, by their numbers."""
 NOWHERE = (None, None, None)
-_GROWING: Final = tuple(map(StoredStat._fields.index, ("mzxid", "version", "cversion", "aversion", "pzxid")))
-"""Numbers of a stat that never fall while a znode lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +40,11 @@ class Shown:
         """As a finding; without an end where it lasts in the last snapshot."""
         since, until = (facts.snapshots[number] for number in self.between)
         is_open = self.lasts and facts.ends and until is facts.snapshots[-1]
-        return Finding(
-            rule.name,
-            self.severity or rule.severity,
-            *self.place,
-            self.session or None,
-            from_zxid=since.zxid,
-            to_zxid=None if is_open else until.end_zxid,
-            from_ms=since.time_ms or None,
-            to_ms=None if is_open else until.time_ms or None,
-            detail=self.detail,
-            basis="snapshots",
-            at_zxid=self.at_zxid,
-        )
+        to = None if is_open else Occurrence(until.end_zxid, until.time_ms)
+        severity = self.severity or rule.severity
+        found = Finding.between(rule.name, severity, since, to, self.detail, self.place, self.session or None)
+        from_ms, to_ms = found.from_ms or None, found.to_ms or None  # an empty tree has none
+        return replace(found, from_ms=from_ms, to_ms=to_ms, basis="snapshots", at_zxid=self.at_zxid)
 
 
 class ZnodeLife(NamedTuple):
@@ -129,6 +120,13 @@ def session_in(state: ZnodeState | None) -> int | None:
     return owner if owner and lifetime_of(owner) == "session" else None
 
 
+def of_kind(states: States, kind: Kind) -> Iterator[tuple[PathKind, Sequence[Seen]]]:
+    """The paths of one kind, with their runs."""
+    for path, of_path in states.items():
+        if (place := path_kind(path)).kind == kind:
+            yield place, of_path
+
+
 def lives(of_path: Sequence[Seen]) -> list[ZnodeLife]:
     """The existences of a znode, in order."""
     found, czxid = list[ZnodeLife](), 0
@@ -162,40 +160,6 @@ def rewrites(of_path: Sequence[Seen]) -> Iterator[Rewrite]:
     for life in lives(of_path) if len(of_path) > 1 else ():
         for before, after in pairwise(life.states):
             yield Rewrite((before.last, after.first), state_in(before), state_in(after))
-
-
-def has_overlaps(facts: SeriesFacts) -> bool:
-    """True if windows of snapshots overlap: what an earlier one has of a znode may be later."""
-    return any(one.end_zxid > other.zxid for one, other in pairwise(facts.snapshots))
-
-
-def in_order(of_path: Sequence[Seen], facts: SeriesFacts) -> list[Seen]:
-    """The runs of a path without what may be out of order, in windows that overlap."""
-    found = list[Seen]()
-    for seen in of_path:
-        known = [each for each in found if each.state is not None][-1:]
-        if seen.state is None:
-            first = seen.first
-            while known and first <= seen.last and not _is_behind(first, known[0].last, facts):
-                first += 1
-            found += [seen._replace(first=first)] if first <= seen.last else []
-        elif not known or _is_later(state_in(known[0]).stat, seen.state.stat):
-            czxid = seen.state.stat.czxid
-            while found and found[-1].state is None and facts.snapshots[found[-1].last].end_zxid >= czxid:
-                gone = found.pop()
-                found += [gone._replace(last=gone.last - 1)] if gone.last > gone.first else []
-            found.append(seen)
-    return found
-
-
-def _is_behind(number: int, other: int, facts: SeriesFacts) -> bool:
-    return facts.snapshots[number].zxid >= facts.snapshots[other].end_zxid
-
-
-def _is_later(old: StoredStat, new: StoredStat) -> bool:
-    return new.czxid > old.czxid or (
-        new.czxid == old.czxid and all(new[field] >= old[field] for field in _GROWING)
-    )
 
 
 def runs_of(states: States, path: str, facts: SeriesFacts) -> Sequence[Seen]:
