@@ -20,6 +20,7 @@ from tests.programs.benchmarks import (
     reads,
     replay_measurements,
     replication_measurements,
+    series_measurements,
     tree_measurements,
 )
 from tests.programs.benchmarks.measurements import MEASUREMENTS, embedded_start
@@ -121,6 +122,14 @@ def test_a_replay_with_every_digest_compared_costs_little_beside_decoding() -> N
     replay_measurements.replay(Plan(repeats=1, short=True), report)
     assert missed(report) == []
     assert len(report.lines) == 2
+
+
+def test_series_of_snapshots_are_read_in_lines_and_columns() -> None:
+    """Next to no call for a znode that did not change."""
+    report = Report()
+    series_measurements.series(Plan(repeats=1, short=True), report)
+    assert missed(report) == []
+    assert len(report.lines) == 4
 
 
 @needs_kernel

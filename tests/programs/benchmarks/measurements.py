@@ -19,6 +19,7 @@ from tests.programs.benchmarks import (
     replay_measurements,
     replication_measurements,
     secured_measurements,
+    series_measurements,
     spark_measurements,
     tree_measurements,
 )
@@ -299,6 +300,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "move-plan": cluster_measurements.move_plan,
     "files": file_measurements.files,
     "replay": replay_measurements.replay,
+    "series": series_measurements.series,
     "tree-at": tree_measurements.tree_at,
     "audit": audit_measurements.audit,
     "spark": spark_measurements.spark,

@@ -1,0 +1,68 @@
+"""The cost of reading tree snapshots over time, as every command of the audit does.
+
+Snapshots of servers, and exports of which few znodes or nearly all changed. CPU of one znode of one snapshot
+counts, in a process of its own, and its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.programs.benchmarks.calls import calls_of
+from tests.programs.benchmarks.report import Line, Plan, Report, median, spread
+from tests.programs.benchmarks.series_files import write_series
+from zkgroup.audit.inputs.opening import open_source
+
+MOST: Final = {
+    ("snapshots", 0.05): (2.0, 1),
+    ("snapshots", 0.9): (2.0, 1),
+    ("exports", 0.05): (4.0, 2),
+    ("exports", 0.9): (12.0, 15),
+}
+"""Microseconds of CPU and calls, by the kind of files and the share of znodes that changed."""
+MOST_MB: Final = 500
+ZNODES: Final = 5_000
+TIMEOUT_S: Final = 600
+_READ = """
+import json, resource, sys, time
+from pathlib import Path
+
+from zkgroup.audit.inputs.opening import open_source
+
+seconds = []
+for _ in range(int(sys.argv[2]) + 1):
+    began = time.process_time()
+    open_source([Path(sys.argv[1])])
+    seconds.append(time.process_time() - began)
+print(json.dumps([seconds[1:], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+"""
+
+
+def series(plan: Plan, report: Report) -> None:
+    """Lines and goals for each kind of series."""
+    count = 20 if plan.short else 200
+    for (kind, changed), (most_us, most_calls) in MOST.items():
+        with tempfile.TemporaryDirectory(prefix="zkgroup-series-") as folder:
+            write_series(kind, Path(folder), count, ZNODES, changed)
+            words = [sys.executable, "-c", _READ, folder, str(plan.repeats)]
+            read = partial(open_source, [Path(folder)])
+            read()  # imports
+            calls = calls_of(read)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        cpu_s, peak_mb = json.loads(done.stdout)
+        what = f"{count} {kind} of {ZNODES} znodes, {changed:.0%} of which change"
+        cost_us = (median(cpu_s) or 0.0) / (count * ZNODES) * 1e6
+        note = f"{cost_us:.2f} \N{MICRO SIGN}s a znode, {peak_mb:.0f} MiB at most"
+        report.lines.append(
+            Line(what, "zkgroup", seconds=median(cpu_s), spread_s=spread(cpu_s), runs=len(cpu_s), note=note)
+        )
+        limit = "CPU: unpacking, lines and columns"
+        report.at_most(f"{what}: of a znode", most_us, cost_us, "\N{MICRO SIGN}s", limit)
+        report.at_most(f"{what}: of a znode", most_calls, calls / (count * ZNODES), "calls")
+        report.at_most(f"{what}: memory", MOST_MB, peak_mb, "MiB")
