@@ -72,6 +72,7 @@ def test_logs_answer_what_they_cover(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_group_that_is_gone_in_the_last_snapshot_can_be_asked_for(tmp_path: Path) -> None:
+    """It is known by the snapshots that have it."""
     world = ServerHistory(digests=False)
     for path in ("/consumers", "/consumers/x", "/consumers/x/offsets", "/consumers/x/offsets/t"):
         world.create(path, None)
