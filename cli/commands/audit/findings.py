@@ -55,7 +55,12 @@ _BASIS = ("basis", "at_zxid")
 FINDING = Shape(
     Finding, "finding", "severity", "group", "topic", "partition", SESSION_KEY, *SPAN, *_BASIS, "detail"
 )
-SKIPPED = Shape(Skipped, JsonKey("finding", STRING, lambda one: one.rule.name), "reason")
+SKIPPED = Shape(
+    Skipped,
+    JsonKey("finding", nullable(STRING), lambda one: one.rule.name),
+    JsonKey("path", nullable(STRING), lambda one: None),  # of a file that could not be read
+    "reason",
+)
 NUMBERED_FINDING = Shape(
     NumberedFinding,
     *(Inline("finding", FINDING), "incident"),

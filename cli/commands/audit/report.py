@@ -14,7 +14,7 @@ from zkgroup.audit.findings.engine import ALL_RULES, Skipped
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding
 from zkgroup.audit.inputs.opening import path_of
-from zkgroup.audit.inputs.source import PointInTime, is_converted, require_columns, require_spark
+from zkgroup.audit.inputs.source import PointInTime, SkippedFile, is_converted, require_columns, require_spark
 from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 
@@ -58,7 +58,9 @@ class ReportFile(NamedTuple):
 
 REPORT_FILE = Shape(ReportFile)
 REPORT = document(
-    "report", NamedKeys(files=Sequence[ReportFile], errors=int, warnings=int, notes=int), rows="files"
+    "report",
+    NamedKeys(files=Sequence[ReportFile], errors=int, warnings=int, notes=int, skipped=Sequence[SkippedFile]),
+    rows="files",
 )
 
 
@@ -129,6 +131,7 @@ def report(
         errors=severities.count("error"),
         warnings=severities.count("warning"),
         notes=severities.count("info"),
+        skipped=made.found.files,
     ):
         for path in written:
             echo_err(f"wrote {path}")

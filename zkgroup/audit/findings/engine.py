@@ -19,7 +19,7 @@ from zkgroup.audit.findings.series import STATE_RULES, find_states
 from zkgroup.audit.inputs.events import is_of_groups, require_group
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.series import Series
-from zkgroup.audit.inputs.source import PointInTime, Source, require_columns, without_collector
+from zkgroup.audit.inputs.source import PointInTime, SkippedFile, Source, require_columns, without_collector
 from zkgroup.errors import ConfigError
 from zkgroup.znodes.paths import path_kind
 
@@ -100,6 +100,8 @@ class Found(NamedTuple):
     findings: list[Finding]
     skipped: list[Skipped]
     facts: Facts
+    files: Sequence[SkippedFile] = ()
+    """Files that could not be read."""
 
 
 def audit(
@@ -173,7 +175,7 @@ def audit_rows(
             found += (one for one in shown_there if not (facts.has_log and _is_logged(one, facts)))
     if group is not None:
         found = [finding for finding in found if finding.group == group]
-    return Found(sorted(found, key=order), skipped, facts)
+    return Found(sorted(found, key=order), skipped, facts, source.skipped)
 
 
 def _series_of(source: Source, start: PointInTime | None, end: PointInTime | None) -> Iterator[Series]:

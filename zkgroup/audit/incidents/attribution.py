@@ -176,7 +176,7 @@ def only_of(only: Sequence[AnyRule], found: Found, audited: FoundIncidents) -> t
     skipped = [one for one in found.skipped if one.rule.name in names]
     incidents = [one for one in audited.incidents if one.number in numbers]
     return (
-        Found([one.finding for one in rows], skipped, found.facts),
+        Found([one.finding for one in rows], skipped, found.facts, found.files),
         FoundIncidents(incidents, rows, skipped),
     )
 

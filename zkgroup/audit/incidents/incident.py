@@ -230,8 +230,14 @@ def findings_document(found: Found, incidents: FoundIncidents) -> dict[str, Any]
         "as_of": as_of(found.facts),
         "incidents": [incident_fields(one) for one in incidents.incidents],
         "findings": [{**finding_fields(one.finding), "incident": one.incident} for one in incidents.findings],
-        "skipped": [{"finding": one.rule.name, "reason": one.reason} for one in incidents.skipped],
+        "skipped": skipped_fields(found),
     }
+
+
+def skipped_fields(found: Found) -> list[dict[str, Any]]:
+    """The rules that did not run, and the files that could not be read, in the document."""
+    rules = [{"finding": one.rule.name, "path": None, "reason": one.reason} for one in found.skipped]
+    return [*rules, *({"finding": None, "path": path, "reason": reason} for path, reason in found.files)]
 
 
 def incident_fields(one: Incident) -> dict[str, Any]:

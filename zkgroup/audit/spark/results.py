@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from zkgroup.audit.findings.engine import Found
-from zkgroup.audit.incidents.incident import FoundIncidents, as_of, finding_fields, incident_fields
+from zkgroup.audit.incidents.incident import (
+    FoundIncidents,
+    as_of,
+    finding_fields,
+    incident_fields,
+    skipped_fields,
+)
 from zkgroup.audit.inputs.manifest import Folder
 from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.audit.report.tables import ENSEMBLE, finding_table, incident_table
@@ -37,7 +43,7 @@ def document(audited: Sequence[Audited]) -> dict[str, Any]:
             {
                 "ensemble": each.ensemble,
                 "as_of": as_of(each.found.facts),
-                "skipped": [{"finding": one.rule.name, "reason": one.reason} for one in each.found.skipped],
+                "skipped": skipped_fields(each.found),
                 "damage": list(each.damages),
             }
             for each in audited
