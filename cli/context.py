@@ -36,6 +36,11 @@ CONNECT_TIMEOUT_MS = 10_000
 ECHO_WAITING_AFTER_S = 1.0
 """After so long without a connection a command prints which servers it waits for."""
 
+_CLOSE_S = 5.0
+"""Longest wait for the end of the session."""
+_INTERRUPTED_CLOSE_S = 0.5
+"""The same of a command that a signal has ended: a server that does not answer ends the session later."""
+
 _ECHOED = "zkgroup.echoed"
 """Key of `Context.meta` for messages that were printed already."""
 
@@ -307,11 +312,16 @@ def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Itera
         address,
         client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS, connection_timeout_ms=timeout_ms),
     )
+    close_s = _CLOSE_S
     with connecting(says_waiting=says_waiting) as connected:
         try:
             client.wait_connected(where.timeout_s)
             connected()
             blocking = Blocking(client, timeout_s=where.timeout_s)
             yield Ensemble(zk=blocking, clock=SystemClock(), access=access)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                close_s = _INTERRUPTED_CLOSE_S
+            raise
         finally:
-            client.close()
+            client.close(close_s)
