@@ -46,7 +46,7 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = 5.0) -> None:
         self._fail("once more")
 
     def stop(self) -> None:

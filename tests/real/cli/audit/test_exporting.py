@@ -53,7 +53,7 @@ def test_questions_of_a_living_ensemble_are_those_of_its_export(
     assert shell.json("audit", "findings")["skipped"]
     for words in (["owners", "--group", "g"], ["offsets", "--group", "g", "--rewinds"], ["sessions"]):
         assert "no transactions were read" in shell.run("audit", *words).err, "silence would mean health"
-    assert "not searched for: 30 findings (needs a log)" in shell.run("audit", "summary").err
+    assert "not searched for: 31 findings (needs a log)" in shell.run("audit", "summary").err
     misspelt = shell.run("audit", "offsets", "--input", file, "--chroot", "/consumer")
     assert misspelt.code == 2
     assert "expected a snapshot below the chroot /consumer, found one of" in misspelt.err
