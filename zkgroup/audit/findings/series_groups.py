@@ -99,8 +99,9 @@ def _with_members(life: ZnodeLife, states: States, group: str, facts: SeriesFact
     found = list[Stretch]()
     for seen in life.states if session_in(life.end) else ():
         named = members_named((state_in(seen).data or b"").decode("utf-8", "replace"))
-        of_members = (runs_of(states, Registration.path(group, member), facts) for member in named)
-        found += stretches([seen], *of_members)
+        paths = [Registration.path(group, member) for member in named]
+        known = [path for path in paths if path in states] or paths[:1]
+        found += stretches([seen], *(runs_of(states, path, facts) for path in known))
     return found
 
 

@@ -249,7 +249,7 @@ class _GroupCauses:
         """The causes by session that wrote owners of this group without right."""
         for one in sorted([*thefts, *claims], key=_start):
             if one.session is not None:
-                session, zxid, ms = self._writer(one), one.from_zxid, one.from_ms
+                session, zxid, ms = self._writer(one), one.at_zxid or one.from_zxid, one.from_ms
                 cause = Cause("foreign write", group, "owners", session, zxid, ms)
                 self.foreign_writes.setdefault(session, cause)
         self._stealing = {self._writer(one) for one in thefts}

@@ -137,6 +137,10 @@ One thing over ten snapshots is one finding; an error after its grace.
 A fuzzy snapshot alone may have seen the owner before the member left, and the registration after that.
     member; fuzzy 2; leave g g_a 1; release g t-0 1; snapshot
     > nothing
+One proves it where the owner is older and stays.
+    member; leave g g_a 1; fuzzy 1; create /x; snapshot; release g t-0 1; snapshot
+    > error g t-0 0x1 s0..s1: owner 'g_a-0' (session 0x1) stands without a registration of its member, in 2
+      snapshots over 60.0 min
 The id of a registration without a thread is an owner of other clients.
     open 1; join g g_a-1 1; claim g t-0 g_a-1 1; snapshot; snapshot
     > nothing
@@ -146,7 +150,15 @@ Of another session than the registration, up to the end.
     > error g t-0 0x2 s0.. @c: 'g_a-0' (session 0x2) owns it, but g_a is registered in 0x1, in 2 snapshots
       over 60.0
       min
+Two znodes of a fuzzy snapshot that are both older were there together.
+    open 1; join g g_a 1; open 2; c: claim g t-0 g_a-0 2; fuzzy 1; create /x; release g t-0 2; snapshot
+    > error g t-0 0x2 s0..#6 @c: 'g_a-0' (session 0x2) owns it, but g_a is registered in 0x1
 unowned_interval
+Fuzzy snapshots never prove that it was so throughout.
+    topic; member; fuzzy 1; create /x; fuzzy 1; create /y
+    > info g t-1 s0..: no member owned it, in 2 snapshots over 60.0 min, at every snapshot; between them it
+      may have
+      had one
 Throughout, where the parent counts no claims but those that are seen.
     topic; member; snapshot; release g t-0 1; claim g t-0 g_a-0 1; snapshot; claim g t-1 g_a-0 1; snapshot
     > warning g t-1 s0..s1: no member owned it, in 2 snapshots over 60.0 min, throughout: no other owner
