@@ -352,6 +352,40 @@ def standing(world: World) -> Iterator[tuple[str, str | None, str | None, int | 
                 )
 
 
+def unowned(world: World) -> Iterator[tuple[str, str, int, int, int]]:
+    """What two trees prove to have had no owner between them, while somebody wanted it: with their zxids."""
+    for (one, old), (other, new) in pairwise(zip(world.cuts, world.trees, strict=True)):
+        if one.unknown or other.unknown or one.zxid != one.end_zxid or other.zxid != other.end_zxid:
+            continue
+        for group in ("g", "h", "dead"):
+            for topic in ("t", "u"):
+                parent = f"/consumers/{group}/owners/{topic}"
+                if not (
+                    _wants(old, group, topic)
+                    and _wants(new, group, topic)
+                    and parent in old
+                    and parent in new
+                ):
+                    continue
+                was, now = old[parent].stat, new[parent].stat
+                seen = [
+                    path for path in new if path.startswith(f"{parent}/") and new[path].stat.czxid > one.zxid
+                ]
+                if was.czxid == now.czxid and now.cversion - was.cversion <= len(seen):
+                    of_topic = f"/brokers/topics/{topic}"
+                    for number in {*numbers_of(old[of_topic].data)} & {*numbers_of(new[of_topic].data)}:
+                        if f"{parent}/{number}" not in old and f"{parent}/{number}" not in new:
+                            yield group, topic, number, one.zxid, other.zxid
+
+
+def _wants(tree: Tree, group: str, topic: str) -> bool:
+    members = (state for path, state in tree.items() if path.startswith(f"/consumers/{group}/ids/"))
+    wishes = [wish for each in members if (wish := registration_of(each.data)) is not None]
+    return f"/brokers/topics/{topic}" in tree and any(
+        topic in (topics_wanted(wish, (topic,)) or ()) for wish in wishes
+    )
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
 def test_what_is_found_is_true_and_what_is_proved_is_found(first: int) -> None:
     """Every finding, and every change or state that trees prove by themselves."""
@@ -365,6 +399,15 @@ def test_what_is_found_is_true_and_what_is_proved_is_found(first: int) -> None:
         changes = {(one.finding, one.group, one.topic, one.partition, one.to_zxid) for one in found}
         for proof in proved(world):
             assert proof in changes, (seed, proof)
+        for *where, from_zxid, to_zxid in unowned(world):
+            assert any(
+                (one.finding, one.severity) == ("unowned_interval", "warning")
+                and [one.group, one.topic, one.partition] == where
+                and (one.from_zxid or 0) <= from_zxid
+                and to_zxid <= (one.to_zxid or to_zxid)
+                for one in found
+            ), (seed, where, from_zxid, to_zxid)
+            names["unowned for certain"] += 1
         for name, *place, zxid in standing(world):
             assert any(
                 one.finding == name

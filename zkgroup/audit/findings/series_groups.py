@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
 from typing import Final
 
 from zkgroup.audit.answers.partitions import members_named
@@ -158,27 +159,28 @@ def owner_session_mismatch(states: States, key: Key, facts: SeriesFacts, bounds:
 def unowned_interval(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
     """A partition without an owner in `snapshots` of them or more, while a member subscribed to its topic.
 
-    A warning where it was so throughout: the parent of its owners counts no more creates (`cversion`) than
-    snapshots show owners. Else it was so at every snapshot, which is info.
+    A warning for the time in which it was so throughout: the parent of its owners counts no more creates
+    (`cversion`) than snapshots show owners. Else it was so at every snapshot, which is info.
     """
     for topic, of_topic in sorted(facts.topics.items()):
         wanted = _wanted(facts, key[0], topic)
         numbers = [(seen, frozenset(_numbers(seen))) for seen in of_topic] if wanted else []
-        claims: list[int] | None = None
+        certain: list[bool] = []
         for number in sorted(frozenset[int]().union(*(known for _, known in numbers))):
             of_owner = runs_of(states, owner_path(key[0], TopicPartition(topic, number)), facts)
             gaps = [seen for seen in of_owner if seen.state is None]
             there = [seen for seen, known in numbers if number in known] if gaps else []
             some = stretches(gaps, there, wanted)
-            for between, _ in lasting(some, lambda _: True, facts, bounds["snapshots"]):
-                claims = _claims(states, topic) if claims is None else claims
-                parent = states.get(owners_topic_path(key[0], topic), ())
-                severity: Severity = "info"
-                how = "at every snapshot; between them it may have had one"
-                if _are_all(claims, parent, between, facts):
-                    severity, how = "warning", "throughout: no other owner was made meanwhile"
-                detail = f"no member owned it{times_text(between, facts)}, {how}"
-                yield Shown(between, detail, (key[0], topic, number), severity=severity, lasts=True)
+            for (first, last), _ in lasting(some, lambda _: True, facts, bounds["snapshots"]):
+                certain = certain or _are_all_seen(states, key[0], topic, facts)
+                for is_certain, part in groupby(range(first, max(last, first + 1)), certain.__getitem__):
+                    pairs = list(part)
+                    between = pairs[0], min(pairs[-1] + 1, last)
+                    severity: Severity = "warning" if is_certain else "info"
+                    how = "at every snapshot; between them it may have had one"
+                    how = "throughout: no other owner was made meanwhile" if is_certain else how
+                    detail = f"no member owned it{times_text(between, facts)}, {how}"
+                    yield Shown(between, detail, (key[0], topic, number), severity=severity, lasts=True)
 
 
 def _numbers(seen: Seen) -> Sequence[int]:
@@ -196,21 +198,27 @@ def _wanted(facts: SeriesFacts, group: str, topic: str) -> list[Seen]:
     return as_runs(sorted(numbers))
 
 
-def _claims(states: States, topic: str) -> list[int]:
-    """The zxids of the claims of a topic's partitions that snapshots show, in order."""
+def _are_all_seen(states: States, group: str, topic: str, facts: SeriesFacts) -> list[bool]:
+    """Of each snapshot, whether all owners of a topic that were made up to the next one are in some snapshot.
+
+    That is so where their parent counts no more creates; between exact snapshots only.
+    """
     of_topic = (of_path for place, of_path in of_kind(states, "owner") if place.topic == topic)
-    return sorted(life.czxid for of_path in of_topic for life in lives(of_path))
-
-
-def _are_all(claims: Sequence[int], parent: Sequence[Seen], between: Between, facts: SeriesFacts) -> bool:
-    """True if the parent counts no more creates between two exact snapshots than these claims."""
-    since, until = (facts.snapshots[number] for number in between)
-    states = [seen.state for n in between for seen in parent if seen.first <= n <= seen.last and seen.state]
-    if len(states) < 2 or states[0].stat.czxid != states[1].stat.czxid:
-        return False
-    made = states[1].stat.cversion - states[0].stat.cversion
-    seen = bisect_right(claims, until.zxid) - bisect_right(claims, since.zxid)
-    return since.is_exact and until.is_exact and made <= seen
+    claims = sorted(life.czxid for of_path in of_topic for life in lives(of_path))
+    parent = {
+        number: seen.state.stat
+        for seen in states.get(owners_topic_path(group, topic), ())
+        if seen.state is not None
+        for number in range(seen.first, seen.last + 1)
+    }
+    found = []
+    for one, other in pairwise(facts.snapshots):
+        old, new = parent.get(one.number), parent.get(other.number)
+        count = bisect_right(claims, other.zxid) - bisect_right(claims, one.zxid)
+        is_known = old is not None and new is not None and old.czxid == new.czxid
+        made = new.cversion - old.cversion if is_known and old and new else count + 1
+        found.append(made <= count and one.is_exact and other.is_exact)
+    return [*found, False]
 
 
 @StateRule.of(rebalances.rebalance, BY_MEMBERSHIP)

@@ -167,9 +167,10 @@ Throughout, where the parent counts no claims but those that are seen.
     > (snapshots=3) nothing
 A claim that is not seen may have been of it, for a while.
     topic; member; snapshot; snapshot; claim g t-1 g_a-0 1; release g t-1 1; snapshot
-    > info g t-1 s0..: no member owned it, in 3 snapshots over 2.0 h, at every snapshot; between them it
-      may have had
-      one
+    > warning g t-1 s0..s1: no member owned it, in 2 snapshots over 60.0 min, throughout: no other owner was
+      made meanwhile
+    > info g t-1 s1..: no member owned it, in 2 snapshots over 60.0 min, at every snapshot; between them it
+      may have had one
 No member wants it, or it is not there.
     topic t 1; member; snapshot; leave g g_a 1; release g t-0 1; snapshot; snapshot
     > nothing
