@@ -22,8 +22,9 @@ from zkgroup.errors import DamagedFileError
 from zkgroup.model.requests import STAT_NAMES
 from zkgroup.zkfiles.arrow import SNAPSHOT, Numbers, acls_of, select
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, read_lines, znode_of
-from zkgroup.zkfiles.records import Acl, AclEntry, inside_path
+from zkgroup.zkfiles.records import Acl, AclEntry, StoredZnode, inside_path
 from zkgroup.zkfiles.snapshots import open_snapshot
+from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.znode_columns import znode_batches
 
 ABSENT: Final = -1
@@ -240,6 +241,13 @@ class StatesReader:
         states = np.concatenate([np.empty(0, np.int32), *numbers])
         return found, states[states != ABSENT]
 
+    def read_tree(self, path: Path, header: ExportHeader, tree: Tree) -> tuple[TreeSnapshot, Numbers]:
+        """A tree, as an export with that header has it, and the states of its znodes."""
+        znodes = [znode for each in tree.paths() if (znode := tree.stored(each)) is not None]
+        numbers = self._intern(self._as_columns(znodes), self._chroot)
+        found = _of_header(path, header, self._chroot)._replace(sessions=tree.sessions)
+        return found, numbers[numbers != ABSENT]
+
     def _intern(self, znodes: _Znodes, cut: str) -> Numbers:
         """The states, without what is outside a chroot that is to be cut off."""
         if not cut:
@@ -295,6 +303,9 @@ class StatesReader:
             for _ in ExportReader(path).exported():  # which knows at what byte
                 pass
             raise
+        return self._as_columns(znodes)
+
+    def _as_columns(self, znodes: Sequence[StoredZnode]) -> _Znodes:
         return _Znodes(
             [each.path for each in znodes],
             pa.array([each.data for each in znodes], pa.binary()),

@@ -183,14 +183,22 @@ def test_logs_answer_what_they_cover(seed: int, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         mixed.tree(PointInTime(zxid=cuts[0] - 1))
     for group in GROUPS:
-        whole = _owners(log, group)
-        for of, life in _owners(mixed, group).items():
+        whole, found = _owners(log, group), _owners(mixed, group)
+        for of, life in found.items():
             true = whole[of]
             assert (life.thread, life.from_ms) == (true.thread, true.from_ms)
-            if life.ended_by is not None and life.is_ephemeral:
-                assert (life.to_zxid, life.ended_by) in ((true.to_zxid, true.ended_by), (None, "open"))
-            elif life.to_zxid is not None:
-                assert true.to_zxid is not None
-                assert true.to_zxid <= life.to_zxid
-        met = [(of, life) for of, life in whole.items() if first <= life.from_zxid <= last]
-        assert {of for of, _ in met} <= {*_owners(mixed, group)}
+            if life.from_zxid <= last and (true.to_zxid is None or true.to_zxid > last):
+                behind = next(
+                    (zxid for zxid in cuts if zxid > last and zxid >= (true.to_zxid or zxid + 1)), None
+                )
+                assert (life.to_zxid, life.ended_by) == (behind, None if behind else "open")
+            elif first <= (true.to_zxid or 0) <= last and life.is_ephemeral:
+                assert (life.to_zxid, life.ended_by) == (true.to_zxid, true.ended_by)
+        assert {of for of, life in whole.items() if first <= life.from_zxid <= last} <= {*found}
+    # Each write counts once, whoever tells of it.
+    for where, rows in _offsets(mixed).items():
+        behind = [row for row in rows if row.zxid > last]
+        if behind and all(row.kind == "write" for row in behind):
+            life = [row for row in _offsets(log)[where] if last < row.zxid <= behind[-1].zxid]
+            if all(row.kind == "commit" for row in life):
+                assert sum(row.writes or 0 for row in behind) == len(life)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -56,8 +57,9 @@ def _facts_of(series: Series) -> Facts:
 
 
 def _last_facts(answers: Sequence[tuple[Facts, *tuple[Any, ...]]]) -> Facts:
-    """Those of the answer that goes furthest."""
-    return max((answer[0] for answer in answers), key=lambda each: each.end_zxid)
+    """Those of the log where there is one, up to the end of the answer that goes furthest."""
+    last = max((answer[0] for answer in answers), key=lambda each: each.end_zxid)
+    return replace(answers[0][0], end_zxid=last.end_zxid, end_ms=last.end_ms)
 
 
 def _require(partition: TopicPartition | None, rows: Mapping[GroupPartition, object], facts: Facts) -> None:
@@ -137,7 +139,7 @@ def _owners(states: States, facts: SeriesFacts) -> Iterator[OwnerLife]:
         state = seen.state
         if life is not None and (state is None or state.stat.czxid != life.from_zxid):
             snapshot = facts.snapshots[seen.first]
-            yield life._replace(to_zxid=snapshot.zxid, to_ms=snapshot.time_ms, ended_by=None)
+            yield life._replace(to_zxid=snapshot.end_zxid, to_ms=snapshot.time_ms, ended_by=None)
             life = None
         if state is not None and life is None:
             stat = state.stat
@@ -183,19 +185,15 @@ def offsets_in(
     found: list[tuple[GroupPartition, OffsetRow]] = []
     shown = set[GroupPartition]()
     for facts, rows in sorted(answers, key=lambda each: each[0].start_zxid):
-        is_logged = source.covers if not facts.has_log and len(answers) > 1 else _is_never
-        # What stood at the beginning of a later part an earlier one shows.
+        # The log has what it covers, and what stood at the beginning of a later part an earlier one shows.
         found += [
             (where, row)
             for where, row in rows
-            if not is_logged(row.zxid) and (row.kind != "snapshot" or where not in shown)
+            if facts.has_log or not source.covers(row.zxid)
+            if row.kind != "snapshot" or where not in shown
         ]
         shown.update(where for where, _ in rows)
     return _last_facts(answers), sorted(found, key=lambda each: each[1].zxid)
-
-
-def _is_never(zxid: int) -> bool:
-    return False
 
 
 def _offsets(states: States, snapshots: Sequence[SeriesSnapshot]) -> Iterator[OffsetRow]:
@@ -206,7 +204,7 @@ def _offsets(states: States, snapshots: Sequence[SeriesSnapshot]) -> Iterator[Of
         if new is None:
             if old is not None:
                 gone = snapshots[now.first]
-                yield _row("deletion", gone.zxid, gone.time_ms, None, offset_of(old.path, old.data))
+                yield _row("deletion", gone.end_zxid, gone.time_ms, None, offset_of(old.path, old.data))
             continue
         offset, stat = offset_of(new.path, new.data), new.stat
         if before is None:
@@ -242,7 +240,9 @@ def sessions_in(source: Source) -> tuple[Facts, list[SessionRow], set[str]]:
     rows: dict[int, SessionRow] = {}
     for _, some, _ in answers:
         for row in some:
-            rows.setdefault(row.session, row)
+            known = rows.setdefault(row.session, row)
+            if known.ended == "open" and row.to_zxid is not None:
+                rows[row.session] = known._replace(to_zxid=row.to_zxid, to_ms=row.to_ms, ended=None)
     groups = set[str]().union(*(names for *_, names in answers))
     return _last_facts(answers), by_beginning(rows.values()), groups
 
@@ -305,8 +305,3 @@ def _roles(facts: SeriesFacts) -> dict[int, _Roles]:
         add(runs, broker=broker)
     add(facts.controller)
     return found
-
-
-def has_lists(series: Sequence[Series]) -> bool:
-    """True if a snapshot lists its sessions."""
-    return any(each.sessions is not None for one in series for each in one.facts.snapshots)

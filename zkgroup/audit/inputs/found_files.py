@@ -14,6 +14,7 @@ from zkgroup.model.text import named
 from zkgroup.zkfiles.exports import EXPORT, ExportHeader, ExportReader, begins_as_export
 from zkgroup.zkfiles.files import SNAPSHOT, ServerFile, ServerFiles, list_files
 from zkgroup.zkfiles.records import hole_between
+from zkgroup.zkfiles.tree import Tree
 
 _OF_SERVERS: Final = frozenset(
     ("acceptedEpoch", "currentEpoch", "initialize", "myid", "zookeeper_server.pid")
@@ -29,6 +30,8 @@ class SnapshotFile(NamedTuple):
     path: Path
     header: ExportHeader | None
     """That of an export; None for a server's snapshot."""
+    tree: Tree | None = None
+    """The tree itself, where that is no file but the end of logs."""
 
 
 @dataclass(slots=True)
@@ -40,7 +43,7 @@ class FoundFiles:
     snapshots: list[SnapshotFile] = field(default_factory=list)
     """Exports, and servers' snapshots that no log leads on from, by zxid."""
     covered: list[SnapshotFile] = field(default_factory=list)
-    """The other snapshots of the folders."""
+    """The first and the last of the other snapshots of the folders, and the trees at the end of logs."""
     skipped: list[SkippedFile] = field(default_factory=list)
     """What cannot be read."""
     notes: list[str] = field(default_factory=list)
@@ -92,15 +95,20 @@ def find_files(paths: Iterable[Path]) -> FoundFiles:
     found.notes += [f"ignored: {error}" for error in refused]
     with_logs = [each for each in servers if each.logs]
     first_logged = min((each.logs[0].zxid for each in with_logs), default=None)
-    bases: list[ServerFiles] = []
+
+    def is_led_on(zxid: int) -> bool:
+        return first_logged is not None and hole_between(zxid, first_logged) is None
+
+    based = [each for each in servers if any(is_led_on(file.zxid) for file in each.snapshots)]
+    if with_logs and not any(each in with_logs for each in based):
+        with_logs = [*with_logs, *based]  # a server may keep its snapshots apart from its logs
+    found.folders = [each.folder for each in servers if each in with_logs]
     for server in servers:
         for each in server.snapshots:
-            is_led_on = first_logged is not None and hole_between(each.zxid, first_logged) is None
-            (found.covered if is_led_on else found.snapshots).append(SnapshotFile(each.zxid, each.path, None))
-            bases += [server] if is_led_on else []
-    # A server may keep its snapshots apart from its logs.
-    needed = [] if any(each in with_logs for each in bases) else bases
-    found.folders = [each.folder for each in servers if each in with_logs or (with_logs and each in needed)]
+            of_logs = server in with_logs and is_led_on(each.zxid)
+            (found.covered if of_logs else found.snapshots).append(SnapshotFile(each.zxid, each.path, None))
+    in_order = sorted(found.covered, key=lambda each: each.zxid)
+    found.covered = [*in_order[:1], *in_order[1:][-1:]]
     by_path = {each.path.resolve(): each for each in found.snapshots}
     found.snapshots = sorted(by_path.values(), key=lambda each: (each.zxid, each.header is None, each.path))
     return found

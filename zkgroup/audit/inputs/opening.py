@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.found_files import find_files
+from zkgroup.audit.inputs.found_files import SnapshotFile, find_files
 from zkgroup.audit.inputs.manifest import Folder, OutputFolder
 from zkgroup.audit.inputs.source import (
     Covered,
@@ -29,6 +29,7 @@ from zkgroup.audit.inputs.source import (
 )
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import named
+from zkgroup.zkfiles.exports import ExportHeader
 from zkgroup.zkfiles.history import Account, History, PastTree
 from zkgroup.zkfiles.records import Transaction, epoch_of
 from zkgroup.zkfiles.tree import Tree
@@ -84,6 +85,13 @@ def open_source(
     require_columns()
     from zkgroup.audit.inputs.series_source import MixedSource, SeriesSource
 
+    last = None if folders is None else folders.history.ensemble.last_record
+    if folders is not None and last is not None and any(each.zxid > last for each in found.snapshots):
+        seen = folders.tree(PointInTime(last))  # which the snapshots behind it are compared with
+        header = ExportHeader(
+            time_ms=seen.time_ms, source="", zxid_before=last, zxid_after=last, detail=seen.detail
+        )
+        found.covered.append(SnapshotFile(last, found.folders[0], header, seen.tree))
     series = SeriesSource(found, chroot, progress or quiet)
     return series if folders is None else MixedSource(folders, folders.history, series)
 

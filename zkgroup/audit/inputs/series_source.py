@@ -104,11 +104,11 @@ class SeriesSource(Source):
 
     def _told_at(self, zxid: int) -> Callable[[str], bool]:
         """Returns whether the snapshot that ends there tells about a path; all paths where there is none."""
-        number = next((each for each, one in enumerate(self.whole.snapshots) if one.end_zxid == zxid), None)
+        ends = [each.end_zxid for each in self.whole.snapshots]
+        number = max((each for each, end in enumerate(ends) if end == zxid), default=None)
         if number is None or not self.whole.snapshots[number].unknown:
             return lambda path: True
-        known = {self._outside(path) for path in self.whole.known(number)}
-        return known.__contains__
+        return {self._outside(path) for path in self.whole.known(number)}.__contains__
 
     def zxid_of_last(self, at: PointInTime) -> int:
         """That of the last snapshot at or before a moment. Raises NotFoundError."""

@@ -210,8 +210,11 @@ class SeriesReader:
         return ReadSeries(snapshots, self._reader.states, self._builder.runs(), self._builder.later)
 
     def _read(self, file: SnapshotFile) -> _ReadFile:
-        read = self._reader.read_snapshot if file.header is None else self._reader.read_export
-        found = _ReadFile(*read(file.path))
+        if file.tree is not None and file.header is not None:
+            found = _ReadFile(*self._reader.read_tree(file.path, file.header, file.tree))
+        else:
+            read = self._reader.read_snapshot if file.header is None else self._reader.read_export
+            found = _ReadFile(*read(file.path))
         self._require_cluster(file.path)
         return found
 
