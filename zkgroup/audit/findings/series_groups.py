@@ -101,13 +101,20 @@ def _with_members(life: ZnodeLife, states: States, group: str, facts: SeriesFact
     for seen in life.states if session_in(life.end) else ():
         named = members_named((state_in(seen).data or b"").decode("utf-8", "replace"))
         paths = [Registration.path(group, member) for member in named]
-        known = [path for path in paths if path in states] or paths[:1]
-        found += stretches([seen], *(runs_of(states, path, facts) for path in known))
+        numbers = range(seen.first, seen.last + 1)
+        some = [
+            path
+            for path in paths
+            if path in states or not all(facts.is_known(path, number) for number in numbers)
+        ]
+        found += stretches([seen], *(runs_of(states, path, facts) for path in some or paths[:1]))
     return found
 
 
-def _unregistered(stretch: Stretch) -> bool | None:
-    return all(seen.state is None for seen in stretch.seen[1:]) or None
+def _unregistered(stretch: Stretch) -> ZnodeState | None:
+    """An owner without a registration; None where it has one."""
+    owner, *members = (seen.state for seen in stretch.seen)
+    return None if any(members) else owner
 
 
 @StateRule.of(ownership.orphan_owner, BY_MEMBERSHIP, {"grace_ms": 10_000})
@@ -120,22 +127,21 @@ def orphan_owner(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -
     for place, of_path in of_kind(states, "owner"):
         for life in lives(of_path):
             known = _with_members(life, states, key[0], facts)
-            for between, _ in lasting(known, _unregistered, facts):
+            for between, owners in lasting(known, _unregistered, facts):
                 since_ms, until_ms = (facts.snapshots[number].time_ms for number in between)
                 if all(map(_unregistered, known)):
                     since_ms = life.end.stat.ctime
                 severity: Severity = "error" if until_ms - since_ms > bounds["grace_ms"] else "info"
-                detail = f"owner {_claim(life.end)} stands without a registration of its member"
+                detail = f"owner {_claim(owners[-1])} stands without a registration of its member"
                 detail, at = detail + times_text(between, facts), (key[0], place.topic, place.partition)
                 yield Shown(between, detail, at, session_in(life.end), None, severity, lasts=True)
 
 
-def _in_another_session(stretch: Stretch) -> ZnodeState | None:
-    """The registration of an owner's member; None where there is one in the session of the owner."""
-    owner, *members = (seen.state for seen in stretch.seen)
-    there = [state for state in members if state is not None]
+def _in_another_session(stretch: Stretch) -> tuple[ZnodeState, ZnodeState] | None:
+    """An owner and its member's registration; None where there is one in the session of the owner."""
+    owner, *there = (seen.state for seen in stretch.seen if seen.state is not None)
     is_own = session_in(owner) in map(session_in, there)
-    return None if is_own or not there else there[0]
+    return None if is_own or not there else (owner, there[0])
 
 
 @StateRule.of(ownership.owner_session_mismatch, BY_MEMBERSHIP)
@@ -147,10 +153,11 @@ def owner_session_mismatch(states: States, key: Key, facts: SeriesFacts, bounds:
     for place, of_path in of_kind(states, "owner"):
         for life in lives(of_path):
             known = _with_members(life, states, key[0], facts)
-            for between, registered in lasting(known, _in_another_session, facts):
-                member, session = path_kind(registered[-1].path).member, session_in(registered[-1])
+            for between, found in lasting(known, _in_another_session, facts):
+                owner, registered = found[-1]
+                member, session = path_kind(registered.path).member, session_in(registered)
                 where = hex_session(session) if session else "none"
-                detail = f"{_claim(life.end)} owns it, but {member} is registered in {where}"
+                detail = f"{_claim(owner)} owns it, but {member} is registered in {where}"
                 detail, at = detail + times_text(between, facts), (key[0], place.topic, place.partition)
                 yield Shown(between, detail, at, session_in(life.end), life.czxid, lasts=True)
 
