@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkgroup.audit.answers.partitions import OwnerLife
-from zkgroup.audit.inputs.source import SkippedFile
+from zkgroup.audit.inputs.found_files import SkippedFile
 from zkgroup.model.text import hex_session, hex_zxid, iso_time, session_digits
 
 from .render import ELLIPSIS, Output

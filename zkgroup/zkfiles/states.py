@@ -244,8 +244,9 @@ class StatesReader:
     def read_tree(self, path: Path, header: ExportHeader, tree: Tree) -> tuple[TreeSnapshot, Numbers]:
         """A tree, as an export with that header has it, and the states of its znodes."""
         znodes = [znode for each in tree.paths() if (znode := tree.stored(each)) is not None]
-        numbers = self._intern(self._as_columns(znodes), self._chroot)
-        found = _of_header(path, header, self._chroot)._replace(sessions=tree.sessions)
+        cut = self._chroot.removeprefix(header.chroot)
+        numbers = self._intern(self._as_columns(znodes), cut)
+        found = _of_header(path, header, cut)._replace(sessions=tree.sessions or None)
         return found, numbers[numbers != ABSENT]
 
     def _intern(self, znodes: _Znodes, cut: str) -> Numbers:

@@ -15,7 +15,8 @@ from zkgroup.audit.answers.partitions import (
 from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.source import PointInTime, SkippedFile, Source, is_within
+from zkgroup.audit.inputs.found_files import SkippedFile
+from zkgroup.audit.inputs.source import PointInTime, Source, is_within
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, hex_zxid
 

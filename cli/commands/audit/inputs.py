@@ -14,8 +14,7 @@ from typing import Any
 
 import click
 
-from zkgroup.audit.inputs.found_files import folder_content
-from zkgroup.audit.inputs.one_tree import OneTree
+from zkgroup.audit.inputs.found_files import FoundFiles, SnapshotFile, folder_content
 from zkgroup.audit.inputs.opening import open_source, path_of, require_source
 from zkgroup.audit.inputs.source import (
     PointInTime,
@@ -28,6 +27,7 @@ from zkgroup.audit.inputs.source import (
 from zkgroup.errors import NotFoundError, NotZooKeeperFileError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import escaped
+from zkgroup.zkfiles.tree import Tree
 
 from ...app import Command, shared
 from ...context import connected, target
@@ -251,7 +251,11 @@ def _live(inputs: Inputs, report: Progress) -> Source:
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=report)
         header = tree.header(ensemble.clock.wall_ms(), asked.zookeeper)
-    return OneTree(header, lambda: (znode.stored() for znode in tree.znodes))
+    from zkgroup.audit.inputs.series_source import SeriesSource
+
+    znodes = Tree.from_znodes((znode.stored() for znode in tree.znodes), digests=False)
+    one = SnapshotFile(header.zxid_before, Path(asked.zookeeper), header, znodes)
+    return SeriesSource(FoundFiles(snapshots=[one]))
 
 
 _DECIMAL = re.compile(r"[0-9]+")

@@ -13,8 +13,9 @@ import click
 from zkgroup.audit.findings.engine import ALL_RULES, Skipped
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding
+from zkgroup.audit.inputs.found_files import SkippedFile
 from zkgroup.audit.inputs.opening import path_of
-from zkgroup.audit.inputs.source import PointInTime, SkippedFile, is_converted, require_columns, require_spark
+from zkgroup.audit.inputs.source import PointInTime, is_converted, require_columns, require_spark
 from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 

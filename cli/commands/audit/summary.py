@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.incident import SummaryRow, summaries
-from zkgroup.audit.inputs.source import PointInTime, SkippedFile
+from zkgroup.audit.inputs.found_files import SkippedFile
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.model.text import counted, iso_time
 
 from ...app import fail_check, output

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import click
 
 from zkgroup.admin.znodes import check_path
+from zkgroup.audit.inputs.found_files import SkippedFile
 from zkgroup.audit.inputs.one_tree import ROUNDS, inconsistency_of, walk
-from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, SkippedFile, Source
+from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import AuthenticationError, ConfigError, NotFoundError, StoreUnavailableError
 from zkgroup.model import Znode
 from zkgroup.model.text import counted, hex_zxid, iso_time

@@ -17,11 +17,13 @@ from zkgroup.audit.findings.engine import ALL_RULES, RULES, audit, bounds_of
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, WholeRule
 from zkgroup.audit.inputs.events import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION, Key
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.one_tree import OneTree
+from zkgroup.audit.inputs.found_files import FoundFiles, SnapshotFile
 from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.exports import ExportHeader
+from zkgroup.zkfiles.tree import Tree
 
 
 def rows(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
@@ -98,9 +100,15 @@ def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
     assert len({each.finding for each in found}) > 5
 
 
+def _one_tree(time_ms: int | None) -> SeriesSource:
+    header = ExportHeader(time_ms=time_ms, source="", zxid_before=5, zxid_after=5)
+    tree = Tree.from_znodes((), digests=False)
+    return SeriesSource(FoundFiles(snapshots=[SnapshotFile(5, Path(), header, tree)]))
+
+
 def test_what_the_input_is_not_enough_for_is_named() -> None:
     """One tree answers what a snapshot can; the others say what they lack."""
-    tree = OneTree(ExportHeader(time_ms=None, source="", zxid_before=5, zxid_after=5), tuple)
+    tree = _one_tree(None)
     needs_tree = _rule(bare, needs=("tree",))
     of_files = WholeRule(find=whole, question="?", act="", needs=("tree",))
 
@@ -114,7 +122,7 @@ def test_what_the_input_is_not_enough_for_is_named() -> None:
 
 def test_what_stands_in_one_tree_has_stood_until_it_was_read() -> None:
     """Its end is not its last change: in a cluster where nothing happens any more, things last on."""
-    rows = OneTree(ExportHeader(time_ms=7_000, source="", zxid_before=5, zxid_after=5), tuple).rows()
+    rows = _one_tree(7_000).rows()
 
     facts = AuditedRows(rows, None).facts
 

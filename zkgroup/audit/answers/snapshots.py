@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from zkgroup.audit.answers.partitions import (
@@ -20,8 +21,9 @@ from zkgroup.audit.answers.partitions import (
 from zkgroup.audit.answers.reading import partition_rows, session_views
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning
 from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, Key, is_of_groups, partition_of, require_group
-from zkgroup.audit.inputs.facts import Facts, server_of
-from zkgroup.audit.inputs.series import Seen, Series, SeriesFacts, SeriesSnapshot, States
+from zkgroup.audit.inputs.facts import Facts, Life, brokers_of, members_of, server_of
+from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States
+from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import PointInTime, Source, is_within
 from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
@@ -52,8 +54,22 @@ def _answers(
 
 
 def _facts_of(series: Series) -> Facts:
-    first, last = series.facts.snapshots[0], series.facts.snapshots[-1]
-    return Facts(first.zxid, first.time_ms, last.end_zxid, last.time_ms, has_log=False)
+    """The ends of a series, and what each session registered."""
+    of, first, last = series.facts, series.facts.snapshots[0], series.facts.snapshots[-1]
+    return Facts(
+        *(first.zxid, first.time_ms, last.end_zxid, last.time_ms),
+        has_log=False,
+        members={group: _lives(chain(*states.values())) for group, states in of.members.items()},
+        brokers={broker: _lives(runs) for broker, runs in of.brokers.items()},
+        controllers=_lives(of.controller),
+    )
+
+
+def _lives(runs: Iterable[Seen]) -> tuple[Life, ...]:
+    states = [each.state for each in runs if each.state is not None]
+    return tuple(
+        Life(path, stat.ephemeral_owner, data, stat.czxid, stat.ctime) for path, data, _, stat in states
+    )
 
 
 def _last_facts(answers: Sequence[tuple[Facts, *tuple[Any, ...]]]) -> Facts:
@@ -255,13 +271,12 @@ def _sessions(series: Series) -> list[SessionRow]:
     for number, snapshot in enumerate(lists):
         for session in snapshot.sessions or ():
             seen.setdefault(session, []).append(number)
-    roles = _roles(facts)
+    roles = _facts_of(series)
     rows = []
     for session, numbers in seen.items():
         first, last = numbers[0], numbers[-1]
         begin = lists[first] if first else None
         end = lists[last + 1] if last + 1 < len(lists) else None
-        members, brokers, was_controller = roles.get(session, ((), (), False))
         rows.append(
             SessionRow(
                 session,
@@ -273,35 +288,9 @@ def _sessions(series: Series) -> list[SessionRow]:
                 silence_ms=None,
                 ephemerals=series.ephemerals(lists[last].number).get(session, 0),
                 created=None,
-                members=members,
-                brokers=brokers,
-                was_controller=was_controller,
+                members=members_of(roles, session),
+                brokers=brokers_of(roles, session),
+                was_controller=any(each.session == session for each in roles.controllers),
             )
         )
     return rows
-
-
-_Roles = tuple[tuple[tuple[str, str], ...], tuple[str, ...], bool]
-"""The members, the brokers, and whether it was the controller."""
-
-
-def _roles(facts: SeriesFacts) -> dict[int, _Roles]:
-    """What each session registered."""
-    found: dict[int, _Roles] = {}
-
-    def add(runs: Sequence[Seen], member: tuple[str, str] | None = None, broker: str | None = None) -> None:
-        for session in {each.state.stat.ephemeral_owner for each in runs if each.state is not None}:
-            members, brokers, is_controller = found.get(session, ((), (), False))
-            if member is not None:
-                members = (*members, member)
-            elif broker is not None:
-                brokers = (*brokers, broker)
-            found[session] = members, brokers, is_controller or (member is None and broker is None)
-
-    for group, states in facts.members.items():
-        for path, runs in states.items():
-            add(runs, member=(group, path_kind(path).member))
-    for broker, runs in facts.brokers.items():
-        add(runs, broker=broker)
-    add(facts.controller)
-    return found

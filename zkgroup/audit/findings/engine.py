@@ -18,13 +18,14 @@ from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, StateRu
 from zkgroup.audit.findings.series import STATE_RULES, find_states
 from zkgroup.audit.inputs.events import is_of_groups, require_group
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.series import Series
-from zkgroup.audit.inputs.source import PointInTime, SkippedFile, Source, require_columns, without_collector
+from zkgroup.audit.inputs.source import PointInTime, Source, require_columns, without_collector
 from zkgroup.errors import ConfigError
 from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.buckets import AuditedRows
+    from zkgroup.audit.inputs.found_files import SkippedFile
+    from zkgroup.audit.inputs.snapshots import Series
 
 
 ALL_RULES: tuple[AnyRule, ...] = (

@@ -6,11 +6,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings import series_cluster, series_groups
 from zkgroup.audit.findings.rules import Bounds, Finding, StateRule
-from zkgroup.audit.inputs.series import Seen, Series, SeriesFacts, SeriesSnapshot, States
+from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States
+
+if TYPE_CHECKING:
+    from zkgroup.audit.inputs.snapshots import Series
 
 STATE_RULES: Final[tuple[StateRule, ...]] = tuple(
     rule

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkgroup.audit.inputs.source import SkippedFile
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.model.text import named
 from zkgroup.zkfiles.exports import EXPORT, ExportHeader, ExportReader, begins_as_export
@@ -23,6 +22,13 @@ _OF_SERVERS: Final = frozenset(
 _OF_EXPORTS: Final = (".zkexport", ".gz")
 
 
+class SkippedFile(NamedTuple):
+    """A file that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
 class SnapshotFile(NamedTuple):
     """A tree snapshot, as its name or its header says."""
 
@@ -31,7 +37,7 @@ class SnapshotFile(NamedTuple):
     header: ExportHeader | None
     """That of an export; None for a server's snapshot."""
     tree: Tree | None = None
-    """The tree itself, where that is no file but the end of logs."""
+    """The tree itself, where that is no file but the end of logs, or a walked one."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""One tree as a source: an export, or the tree of a living ensemble, which is walked.
+"""The tree of a living ensemble, which is walked.
 
 Every znode of a living ensemble is read, then the Stat of each is read again. A znode with the same Stat both
 times did not change between the two reads, so all of these together are the tree at a zxid between the two
@@ -8,59 +8,17 @@ later moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.source import Covered, PointInTime, Progress, Rows, SeenTree, Source, quiet
-from zkgroup.errors import AccessDeniedError, ConfigError, NotFoundError
+from zkgroup.audit.inputs.source import Progress, quiet
+from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
 from zkgroup.model.text import named
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader
-from zkgroup.zkfiles.records import StoredZnode
-from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
-    from zkgroup.audit.inputs.rows import Columns
     from zkgroup.zookeeper.blocking import Blocking
-
-
-class OneTree(Source):
-    """One tree, the result of a walk."""
-
-    def __init__(
-        self, header: ExportHeader, znodes: Callable[[], Iterable[StoredZnode]], chroot: str = ""
-    ) -> None:
-        super().__init__(chroot)
-        self._header, self._znodes = header, znodes
-        self._details |= dict.fromkeys(filter(None, [inconsistency_of(header)]))
-
-    def tree(self, at: PointInTime | None = None) -> SeenTree:
-        header, zxid = self._header, self._header.zxid_before
-        if at is not None and at.zxid != zxid:
-            raise NotFoundError(
-                f"nothing but the tree at zxid {zxid:#x} is known; other moments need the folders of servers"
-            )
-        tree = Tree.from_znodes(self._znodes(), zxid=zxid, digests=False)
-        return SeenTree(tree, zxid, header.time_ms, header.is_exact, False, inconsistency_of(header))
-
-    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        self.zxids(start, end)
-        seen = self.tree()
-        self._note_chroot(is_empty=not seen.tree.paths(self.chroot))
-
-        def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
-            from zkgroup.audit.inputs.rows import columns_of
-
-            yield columns_of(seeds_of(seen.tree, self.chroot))
-
-        return Rows(parts, seen, None, is_one_tree=True)
-
-    def zxid_at(self, time_ms: int) -> int:
-        return self._header.zxid_before
-
-    def _covered(self) -> Covered:
-        raise ConfigError("one tree has no history: --since and --until are for the folders of servers")
 
 
 def inconsistency_of(header: ExportHeader) -> str:

@@ -6,11 +6,10 @@ their zxids. Paths are those that clients of the chroot see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from zkgroup.audit.inputs.events import Key, Keys
 from zkgroup.zkfiles.records import Acl, StoredStat
 
 
@@ -89,36 +88,3 @@ class SeriesFacts:
                 return True
             path = path.rpartition("/")[0] or "/"
         return not unknown
-
-
-class Series(Protocol):
-    """Snapshots that follow each other, of which rules are asked."""
-
-    @property
-    def facts(self) -> SeriesFacts:
-        """The small things."""
-        ...
-
-    def within(self, first: int, last: int, *, ends: bool = True) -> Series:
-        """Some of its snapshots, both included. `ends`: no log goes on behind them."""
-        ...
-
-    @property
-    def paths(self) -> Iterable[str]:
-        """Every path that a snapshot has."""
-        ...
-
-    @property
-    def timeouts(self) -> Mapping[int, int]:
-        """In milliseconds, of all sessions that are listed."""
-        ...
-
-    def keyed(
-        self, keys: Keys, is_wanted: Callable[[Key], bool] | None = None
-    ) -> Iterator[tuple[Key, States]]:
-        """The states of each key, or of those that are wanted, by key. Paths alone make the keys."""
-        ...
-
-    def ephemerals(self, number: int) -> Mapping[int, int]:
-        """How many ephemerals each session has in a snapshot."""
-        ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.found_files import FoundFiles
 from zkgroup.audit.inputs.one_tree import inconsistency_of
-from zkgroup.audit.inputs.snapshots import ReadSeries, SeriesReader
+from zkgroup.audit.inputs.snapshots import Series, SeriesReader
 from zkgroup.audit.inputs.source import (
     Covered,
     Difference,
@@ -21,7 +21,7 @@ from zkgroup.audit.inputs.source import (
     quiet,
     standing_text,
 )
-from zkgroup.errors import NotFoundError
+from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import counted, time_text
 from zkgroup.zkfiles.history import History, diff_trees
 from zkgroup.zkfiles.records import StoredZnode, hole_between
@@ -118,6 +118,14 @@ class SeriesSource(Source):
         return [*(f"{each.path}: {each.reason}" for each in self.skipped), *super().damages()]
 
     def _covered(self) -> Covered:
+        if len(self.whole.snapshots) == 1:
+            raise ConfigError(
+                "one tree has no history: --since and --until need logs, or several snapshots"
+            )
+        return self.ends()
+
+    def ends(self) -> Covered:
+        """The first and the last snapshot."""
         first, last = self.whole.snapshots[0], self.whole.snapshots[-1]
         return Covered(first.zxid, first.time_ms, last.end_zxid, last.time_ms, "snapshots")
 
@@ -166,7 +174,7 @@ class MixedSource(Source):
         """Returns whether the logs tell of a moment."""
         return hole_between(zxid, self._first) is None and zxid <= self._last
 
-    def _parts(self) -> Sequence[ReadSeries]:
+    def _parts(self) -> Sequence[Series]:
         """The snapshots up to the first one that the logs cover, and from the last such one on."""
         whole = self._snapshots.whole
         last = len(whole.snapshots) - 1
@@ -209,7 +217,7 @@ class MixedSource(Source):
         return [*self._folders.notes(), *self._snapshots.notes(), *super().notes()]
 
     def _covered(self) -> Covered:
-        one, other = self._folders._covered(), self._snapshots._covered()
+        one, other = self._folders._covered(), self._snapshots.ends()
         first = min((one, other), key=lambda each: each.first_zxid or 0)
         last = max((one, other), key=lambda each: each.last_zxid)
         return Covered(first.first_zxid, first.first_ms, last.last_zxid, last.last_ms, first.what)

@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from zkgroup.audit.inputs.events import SINGLE, Event, Key, Keys
-from zkgroup.audit.inputs.found_files import SnapshotFile, reason_of
+from zkgroup.audit.inputs.found_files import SkippedFile, SnapshotFile, reason_of
 from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States, ZnodeState
-from zkgroup.audit.inputs.source import Progress, SkippedFile
 from zkgroup.errors import (
     ConfigError,
     CorruptZnodeError,
@@ -35,7 +34,7 @@ _RUNS_AT_ONCE: Final = 20_000
 _ONE_BY_ONE: Final = "read each with the snapshots of its own"
 
 
-class ReadSeries:
+class Series:
     """Snapshots of one ensemble that follow each other, and what each path was in which of them."""
 
     def __init__(
@@ -51,11 +50,11 @@ class ReadSeries:
         behind it."""
         self.snapshots, self.table, self.runs, self.later, self._ends = snapshots, table, runs, later, ends
 
-    def within(self, first: int, last: int, *, ends: bool = True) -> ReadSeries:
+    def within(self, first: int, last: int, *, ends: bool = True) -> Series:
         """Some of its snapshots, both included."""
         later = {number - first: states for number, states in self.later.items()}
         runs = self.runs.within(first, last)
-        return ReadSeries(self.snapshots[first : last + 1], self.table, runs, later, ends=ends)
+        return Series(self.snapshots[first : last + 1], self.table, runs, later, ends=ends)
 
     @cached_property
     def facts(self) -> SeriesFacts:
@@ -174,7 +173,12 @@ class SeriesReader:
     """Reads snapshots in their order. What cannot be read is left out; of those of one zxid one is kept."""
 
     def __init__(
-        self, files: Sequence[SnapshotFile], chroot: str, progress: Progress, *, is_whole: bool = False
+        self,
+        files: Sequence[SnapshotFile],
+        chroot: str,
+        progress: Callable[[str, int, int], None],
+        *,
+        is_whole: bool = False,
     ) -> None:
         """`is_whole`: paths are those of the whole tree, unless there is a chroot. Raises ConfigError for an
         export of another chroot."""
@@ -189,7 +193,7 @@ class SeriesReader:
         """The id of the cluster, and the snapshot that has it."""
         self._cluster_data: bytes | None = None
 
-    def series(self) -> ReadSeries:
+    def series(self) -> Series:
         """All of them. Raises MixedEnsembleError, and DamagedFileError where none can be read."""
         count = 0
         for _, files in groupby(self._files, lambda each: each.zxid):
@@ -207,7 +211,7 @@ class SeriesReader:
             first = self.skipped[0]
             raise DamagedFileError(first.path, 0, "a snapshot that can be read", first.reason)
         snapshots = [each.snapshot for each in self._kept]
-        return ReadSeries(snapshots, self._reader.states, self._builder.runs(), self._builder.later)
+        return Series(snapshots, self._reader.states, self._builder.runs(), self._builder.later)
 
     def _read(self, file: SnapshotFile) -> _ReadFile:
         if file.tree is not None and file.header is not None:

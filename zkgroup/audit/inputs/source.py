@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.series import Series
+from zkgroup.audit.inputs.found_files import SkippedFile
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import time_text
 from zkgroup.zkfiles.history import History, ZnodeChange
@@ -21,6 +21,7 @@ from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
     from zkgroup.audit.inputs.rows import Columns
+    from zkgroup.audit.inputs.snapshots import Series
 
 
 class Progress(Protocol):
@@ -73,13 +74,6 @@ class PointInTime(NamedTuple):
     zxid: int | None = None
     time_ms: int | None = None
     """Milliseconds since 1970, by the leader's clock."""
-
-
-class SkippedFile(NamedTuple):
-    """A file that could not be read, and why."""
-
-    path: str
-    reason: str
 
 
 class Covered(NamedTuple):
