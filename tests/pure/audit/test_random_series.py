@@ -145,10 +145,11 @@ def is_true(world: World, one: Finding) -> bool:
     match one.finding:
         case "offset_regression" | "leader_epoch_not_rising":
             return world.has_logged(one, one.finding)
-        case "reset_overwritten":  # logs have a row for each reset
-            reset = one.detail[one.detail.index("(zxid") : one.detail.index(")")]
+        case "reset_overwritten":  # logs have a row for each reset that is in them
+            reset = int(one.detail.split()[-3].strip(","), 0)
             logged = world.logged.get("reset_overwritten", ())
-            return any(each.topic == one.topic and reset in each.detail for each in logged)
+            is_before = all(row.seed for row in history.events if row.zxid <= reset)
+            return is_before or any((each.topic, each.from_zxid) == (one.topic, reset) for each in logged)
         case "offset_deleted":
             return any(row.path == offset and row.op == "delete" for row in rows)
         case "commit_rate":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, PartitionStep, partition_steps
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, TimeRange, partitions_with
@@ -22,9 +22,8 @@ from zkgroup.audit.inputs.facts import Facts, client, decoded, is_member, member
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, offsets_path, resets_path
+from zkgroup.znodes.consumers import offsets_path, resets_path
 from zkgroup.znodes.group_records import Reset
-from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import ScreenTables, Selection
@@ -67,79 +66,57 @@ def _rate_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Seve
     return "error", ""
 
 
-def _reset_overwritten_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Groups that had a reset marker at some time."""
-    groups = {path_kind(path).name for path in tables.columns.paths if "/resets/" in path}
-    return tables.of_some(BY_GROUP, lambda key: key[0] in groups)
+def _resets_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
+    """Partitions whose offset an operator set."""
+    import numpy as np
+
+    acts = [zxid for zxids in tables.facts.operator_acts.values() for zxid in zxids]
+    p = tables.partitions
+    return p.keys_with(p.is_write & np.isin(p.zxid, acts))
 
 
 @Rule(
     question="Which offsets did an operator set, and somebody else set otherwise after that?",
     act="A member of Kafka's own consumer never hears of a reset, and goes on from its own position: stop the"
     " group, reset the offsets again, and start it.",
-    keys=BY_GROUP,
-    screen=_reset_overwritten_screen,
+    keys=BY_GROUP_PARTITION,
+    screen=_resets_screen,
 )
 def reset_overwritten(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
-    """An offset that an operator set, with a marker, and that was overwritten by somebody who did not obey.
+    """An offset that an operator set, and that was overwritten by somebody who did not obey.
 
-    A write lower than the marker; or, of an offset that was set back, the first other one if that is as high
-    again as before. A row for each reset, from it to that write.
+    A commit lower than what was set; or, of an offset that was set back, the first other one if that is as
+    high again as before. A row for each reset, from it to that commit.
     """
-    written: dict[TopicPartition, list[tuple[int, int | None]]] = {}
-    """By partition zxid and offset of its last two writes."""
-    standing: dict[TopicPartition, _Reset] = {}
-    for event in rows:
-        place = path_kind(event.path)
-        if place.kind == "offset":
-            partition = TopicPartition(place.topic, place.partition)
-            if event.op == "delete":
-                written.pop(partition, None)
-                standing.pop(partition, None)
-            elif event.op in ("create", "set"):
-                now = decoded(Offset.decode, event.path, event.data)
-                value = None if now is None else now.value
-                reset = standing.get(partition)
-                if reset is not None and value not in (None, reset.offset) and event.zxid > reset.zxid:
-                    if event.zxid not in facts.operator_acts.get(key[0], ()):
-                        yield from _overwritten(reset, event, value or 0, (key[0], *partition), facts)
-                    is_done = reset.offset > (value or 0) >= 0
-                    standing[partition] = reset._replace(before=None, offset=-1 if is_done else reset.offset)
-                written[partition] = [*written.get(partition, [])[-1:], (event.zxid, value)]
-        elif event.op in ("create", "set"):
-            marked = marked_partition(event.path, key[0])
-            made = None if marked is None else decoded(Reset.decode, event.path, event.data)
-            if marked is not None and made is not None and made.offset >= 0:
-                befores = [None, *(offset for zxid, offset in written.get(marked, ()) if zxid < event.zxid)]
-                if event.seed:  # then it is not known what was written since
-                    befores = [None]
-                standing[marked] = _Reset(event.zxid, event.time_ms, made.offset, befores[-1])
+    acts = facts.operator_acts.get(key[0], ())
+    reset: OffsetWrite | None = None
+    for step in rows.once(partition_steps, key, facts):
+        write, event = step.write, step.event
+        if not step.exists or (write is not None and event.zxid in acts):
+            reset = write
+        elif reset is not None and write is not None and write.is_commit and write.offset != reset.offset:
+            how = overwritten_text(reset.offset, reset.previous, write.offset)
+            if how is not None:
+                detail = f"{how}, by {client(facts, event.session, key[0])}"
+                ends = reset.event, event, detail, partition_of(key), event.session
+                yield Finding.between("reset_overwritten", "warning", *ends)
+            reset = None if how is not None else reset._replace(previous=None)
 
 
-class _Reset(NamedTuple):
-    """A reset of an operator; `before` is the offset before it, until another write came."""
-
-    zxid: int
-    time_ms: int
-    offset: int
-    before: int | None
+def overwritten_text(reset: int | None, before: int | None, now: int | None) -> str | None:
+    """That an offset which was reset is not what comes of that; None where it may be, or is not known."""
+    if reset is None or now is None or min(reset, now) < 0:
+        return None
+    what = f"reset to {reset}, and then written: {now}"
+    if now < reset:
+        return what
+    return f"{what}, where it was {before} before" if before is not None and reset < before <= now else None
 
 
 def marked_partition(path: str, group: str) -> TopicPartition | None:
     """The partition of a reset marker; None for another znode."""
     below = f"{resets_path(group)}/"
     return Reset.partition_of(path.removeprefix(below)) if path.startswith(below) else None
-
-
-def _overwritten(
-    reset: _Reset, event: Event, value: int, place: tuple[str, str, int], facts: Facts
-) -> Iterator[Finding]:
-    is_back = reset.before is not None and reset.offset < reset.before <= value
-    if is_back or 0 <= value < reset.offset:
-        was = f", where it was {reset.before} before" if is_back else ""
-        what = f"reset to {reset.offset} (zxid {reset.zxid:#x}), and then written: {value}"
-        detail = f"{what}{was}, by {client(facts, event.session, place[0])}"
-        yield Finding.between("reset_overwritten", "warning", reset, event, detail, place, event.session)
 
 
 @Rule(

@@ -11,7 +11,6 @@ from typing import Final
 from zkgroup.audit.answers.partitions import members_named
 from zkgroup.audit.findings import offsets, ownership, rebalances, sessions
 from zkgroup.audit.findings.membership import numbers_of, topics_wanted
-from zkgroup.audit.findings.offsets import marked_partition
 from zkgroup.audit.findings.rules import Bounds, Severity, StateRule
 from zkgroup.audit.findings.states import (
     Between,
@@ -331,7 +330,7 @@ def _value(state: ZnodeState | None) -> int | None:
 def _resets(states: States, group: str) -> Iterator[tuple[TopicPartition, Sequence[Seen]]]:
     """The markers of an operator's resets."""
     for path, of_path in states.items():
-        if (partition := marked_partition(path, group)) is not None:
+        if (partition := offsets.marked_partition(path, group)) is not None:
             yield partition, of_path
 
 
@@ -475,19 +474,15 @@ def _overwritten(
     marker: ZnodeState, offset: ZnodeState, of_offset: Sequence[Seen], has_jvm_owner: bool
 ) -> str | None:
     """The way in which an offset was overwritten after a reset; None where that is not known."""
-    reset, now, at = _reset(marker), _value(offset), marker.stat.mzxid
-    if reset is None or reset.offset < 0 or now is None or not offset.stat.czxid <= at < offset.stat.mzxid:
+    reset, at = _reset(marker), marker.stat.mzxid
+    if reset is None or not offset.stat.czxid <= at < offset.stat.mzxid:
         return None
-    what = f"reset to {reset.offset} by {reset.by} (zxid {at:#x}), and then written: {now}"
-    if 0 <= now < reset.offset:
-        return what
     states = [seen.state for seen in of_offset if seen.state and seen.state.stat.czxid == offset.stat.czxid]
     before = next((state for state in reversed(states) if state.stat.mzxid < at), None)
-    was = _value(before)
-    if before is None or was is None or not reset.offset < was <= now:
-        return None
-    is_next = offset.stat.version == before.stat.version + 2
-    return f"{what}, where it was {was} before" if is_next or has_jvm_owner else None
+    is_next = before is not None and offset.stat.version == before.stat.version + 2
+    was = _value(before) if is_next or has_jvm_owner else None
+    how = offsets.overwritten_text(reset.offset, was, _value(offset))
+    return None if how is None else f"{how}; the reset was at {at:#x}, by {reset.by}"
 
 
 def _is_jvm(owner: ZnodeState, states: States) -> bool:

@@ -112,12 +112,15 @@ Also where there is no offset at all.
 reset_overwritten
 Lower than the marker.
     member; commit g t-0 5 1; snapshot; reset g t-0 70 9; commit g t-0 6 1; snapshot; snapshot
-    > warning g t-0 s0..s1: reset to 70 by me (zxid 0x6), and then written: 6
+    > warning g t-0 s0..s1: reset to 70, and then written: 6; the reset was at 0x6, by
+      me
 As high again as before, by the one write behind it, or by a member of the JVM that owned it all along.
     commit g t-0 50 1; snapshot; reset g t-0 20 9; commit g t-0 55 1; snapshot
-    > warning g t-0 s0..s1: reset to 20 by me (zxid 0x3), and then written: 55, where it was 50 before
+    > warning g t-0 s0..s1: reset to 20, and then written: 55, where it was 50 before; the reset was at 0x3,
+      by me
     new; jvm; commit g t-0 50 1; snapshot; reset g t-0 20 9; commit g t-0 53 1; commit g t-0 55 1; snapshot
-    > warning g t-0 s0..s1: reset to 20 by me (zxid 0x6), and then written: 55, where it was 50 before
+    > warning g t-0 s0..s1: reset to 20, and then written: 55, where it was 50 before; the reset was at 0x6,
+      by me
 One that is obeyed may be consumed again up to there, in many commits, by a member of ours.
     open 1; join g g_a 1 zkgroup=1; claim g t-0 g_a-0 1; commit g t-0 50 1; snapshot; reset g t-0 20 9
     commit g t-0 21 1; commit g t-0 55 1; snapshot
