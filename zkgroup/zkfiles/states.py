@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from operator import ne
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -103,6 +104,8 @@ class States:
         self._codes: dict[str, int] = {}
         self._acl_codes: dict[Acl | None, int] = {}
         self._data: list[Any] = []
+        self._starts: list[int] = []
+        """Of each part of the data its first state."""
         self._last = np.empty(0, np.int32)
         """By code of a path its last state."""
         self._last_data: list[bytes | None] = []
@@ -123,11 +126,12 @@ class States:
         return None if code is None else self._last_data[code]
 
     def data(self, states: Numbers) -> list[bytes | None]:
-        """The data of some states."""
-        if len(self._data) != 1:
-            type_ = pa.large_binary() if sum(each.nbytes for each in self._data) >> 30 else pa.binary()
-            self._data = [pa.concat_arrays([pa.array([], type_), *(each.cast(type_) for each in self._data)])]
-        found: list[bytes | None] = self._data[0].take(pa.array(states)).to_pylist()
+        """The data of some states in their order."""
+        bounds = np.searchsorted(states, [*self._starts, self.count]).tolist()
+        found: list[bytes | None] = []
+        for part, start, (first, last) in zip(self._data, self._starts, pairwise(bounds), strict=True):
+            if first < last:
+                found += part.take(pa.array(states[first:last] - start)).to_pylist()
         return found
 
     def owners(self, states: Numbers) -> Numbers:
@@ -155,6 +159,7 @@ class States:
         self.acl[self.count : end] = znodes.acls[new]
         self.stats[self.count : end] = znodes.stats[new]
         self._data.append(znodes.data if len(new) == len(codes) else znodes.data.take(pa.array(new)))
+        self._starts.append(self.count)
         self._last[codes] = numbers
         self.count = end
         return numbers
@@ -176,10 +181,10 @@ class States:
 
 
 def _grown(array: Numbers, count: int) -> Numbers:
-    """The same numbers with room for so many, twice as many where that has to be made."""
+    """The same numbers with room for so many, half as many again where that has to be made."""
     if count <= len(array):
         return array
-    grown = np.empty((max(count, 2 * len(array)), *array.shape[1:]), array.dtype)
+    grown = np.empty((max(count, len(array) * 3 // 2), *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown
 

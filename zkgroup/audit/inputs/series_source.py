@@ -119,9 +119,7 @@ class SeriesSource(Source):
 
     def _covered(self) -> Covered:
         if len(self.whole.snapshots) == 1:
-            raise ConfigError(
-                "one tree has no history: --since and --until need logs, or several snapshots"
-            )
+            raise ConfigError("one tree has no history: --since and --until need logs, or several snapshots")
         return self.ends()
 
     def ends(self) -> Covered:

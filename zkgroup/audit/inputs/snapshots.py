@@ -140,7 +140,7 @@ class Series:
 
     def states(self, numbers: Numbers) -> dict[int, ZnodeState]:
         """States by their numbers."""
-        table = self.table
+        numbers, table = np.sort(numbers), self.table
         lists = (table.path[numbers].tolist(), table.acl[numbers].tolist(), table.stats[numbers].tolist())
         rows = zip(numbers.tolist(), table.data(numbers), *lists, strict=True)
         return {
