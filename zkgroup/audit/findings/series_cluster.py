@@ -221,10 +221,9 @@ def offline_partition(states: States, key: Key, facts: SeriesFacts, bounds: Boun
         for seen in of_path:
             state = _state(seen.state)
             if state is not None:
-                path = BrokerRegistration.path(state.leader)
-                of_broker = runs_of({path: facts.brokers.get(str(state.leader), ())}, path, facts)
-                if str(state.leader) not in facts.brokers:
-                    of_broker = runs_of({}, path, facts)
+                of_broker = facts.brokers.get(str(state.leader))
+                if of_broker is None:
+                    of_broker = runs_of({}, BrokerRegistration.path(state.leader), facts)
                 gone = [[each for each in of_broker if each.state is None]]
                 some += stretches([seen], deletion, *([] if state.leader == NO_LEADER else gone))
         for between, leaders in lasting(some, _missing_leader, facts, bounds["snapshots"]):
