@@ -11,6 +11,7 @@ Sources: zookeeper.jute, DataTree.java and FileTxnLog.java of ZooKeeper 3.4 to 3
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
@@ -259,3 +260,12 @@ def inside_path(path: str, chroot: str) -> str | None:
     if path.startswith(f"{chroot}/"):
         return path[len(chroot) :]
     return "/" if path == chroot else None
+
+
+def is_below(path: str, some: Collection[str]) -> bool:
+    """True if a path, or one above it, is among some."""
+    while path not in some:
+        if path == "/":
+            return False
+        path = path.rpartition("/")[0] or "/"
+    return True

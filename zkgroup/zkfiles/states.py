@@ -23,7 +23,7 @@ from zkgroup.errors import DamagedFileError
 from zkgroup.model.requests import STAT_NAMES
 from zkgroup.zkfiles.arrow import SNAPSHOT, Numbers, acls_of, select
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, read_lines, znode_of
-from zkgroup.zkfiles.records import Acl, AclEntry, StoredZnode, inside_path
+from zkgroup.zkfiles.records import Acl, AclEntry, StoredZnode, inside_path, is_below
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.znode_columns import znode_batches
@@ -37,7 +37,8 @@ _STAT: Final = ("czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aver
 _CZXID, _MZXID, _CTIME, _MTIME = range(4)
 _VERSIONS: Final = [4, 6]
 """Of data and ACL; they never fall while a znode stands."""
-_OWNER: Final = 7
+OWNER: Final = 7
+"""The column of `States.stats` with the `ephemeralOwner`."""
 _COLUMNS: Final = select(SNAPSHOT, ("path", "data", "acl", *_STAT))
 _ROWS_PER_BATCH: Final = 1 << 16
 _DIGITS: Final = b"-0123456789"
@@ -132,11 +133,6 @@ class States:
         for part, start, (first, last) in zip(self._data, self._starts, pairwise(bounds), strict=True):
             if first < last:
                 found += part.take(pa.array(states[first:last] - start)).to_pylist()
-        return found
-
-    def owners(self, states: Numbers) -> Numbers:
-        """The `ephemeralOwner` of some states."""
-        found: Numbers = self.stats[states, _OWNER]
         return found
 
     def intern(self, znodes: _Znodes) -> Numbers:
@@ -402,7 +398,7 @@ def contradiction(
     wrong |= is_same & (np.maximum(*mzxid) <= zxid) & (mzxid[0] < mzxid[1])
     wrong &= was_there
     if is_later:
-        wrong |= ~was_there & (czxid[1] <= zxid) & (new[:, _OWNER] == 0)
+        wrong |= ~was_there & (czxid[1] <= zxid) & (new[:, OWNER] == 0)
     paths = (states.paths[code] for code in states.path[now[wrong]].tolist())
     # Each server keeps quotas and the configuration by itself.
     return next((path for path in paths if not path.startswith("/zookeeper/")), None)
@@ -421,7 +417,6 @@ class RunsBuilder:
         self._unknown: list[tuple[int, frozenset[str]]] = []
         self.later: dict[int, Numbers] = {}
         """By number of a snapshot its states that are of another moment."""
-        self._above: dict[str, tuple[str, ...]] = {"/": ("/",)}
 
     def add(self, numbers: Numbers, unknown: frozenset[str] = frozenset()) -> tuple[Numbers, Numbers]:
         """The next one; unknown are these paths, and what is missing below them.
@@ -438,7 +433,7 @@ class RunsBuilder:
             self.later[self._count] = now[codes][now[codes] != ABSENT]
             now[codes] = UNKNOWN
             for code in np.flatnonzero(now == ABSENT).tolist():
-                if self._is_below(states.paths[code], unknown):
+                if is_below(states.paths[code], unknown):
                     now[code] = UNKNOWN
         changed = np.flatnonzero(now != self._open)
         before = self._open[changed]
@@ -461,7 +456,7 @@ class RunsBuilder:
         self._first = np.append(self._first, np.zeros(end - start, np.int32))
         for number, unknown in self._unknown:
             paths = self._states.paths[start:end]
-            codes = [code for code, path in enumerate(paths, start) if self._is_below(path, unknown)]
+            codes = [code for code, path in enumerate(paths, start) if is_below(path, unknown)]
             self._close(np.array(codes, np.int32), number - 1)
             self._first[codes] = number + 1
             if number == self._count - 1:
@@ -471,12 +466,3 @@ class RunsBuilder:
         codes = codes[(self._open[codes] != UNKNOWN) & (self._first[codes] <= last)]
         ends = np.full(len(codes), last, np.int32)
         self._parts.append(np.stack((codes.astype(np.int32), self._open[codes], self._first[codes], ends)))
-
-    def _is_below(self, path: str, unknown: frozenset[str]) -> bool:
-        """Returns whether what is not there may only not have been seen."""
-        above = self._above.get(path)
-        if above is None:
-            names = path.split("/")
-            above = ("/", *("/".join(names[:count]) for count in range(2, len(names) + 1)))
-            self._above[path] = above
-        return not unknown.isdisjoint(above)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from zkgroup.zkfiles.records import Acl, StoredStat
+from zkgroup.zkfiles.records import Acl, StoredStat, is_below
 
 
 class ZnodeState(NamedTuple):
@@ -83,8 +83,4 @@ class SeriesFacts:
     def is_known(self, path: str, number: int) -> bool:
         """False where a snapshot, by its number, may lack this path or have it as it was later."""
         unknown = self.snapshots[number].unknown
-        while unknown and path not in unknown:
-            if path == "/":
-                return True
-            path = path.rpartition("/")[0] or "/"
-        return not unknown
+        return not (unknown and is_below(path, unknown))

@@ -23,7 +23,7 @@ from zkgroup.errors import (
 )
 from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.records import StoredStat
-from zkgroup.zkfiles.states import ABSENT, Runs, RunsBuilder, StatesReader, TreeSnapshot, contradiction
+from zkgroup.zkfiles.states import ABSENT, OWNER, Runs, RunsBuilder, StatesReader, TreeSnapshot, contradiction
 from zkgroup.zkfiles.states import States as Table
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.paths import path_kind
@@ -98,7 +98,7 @@ class Series:
     def ephemerals(self, number: int) -> Mapping[int, int]:
         """How many ephemerals each session has in a snapshot."""
         states = self.runs.at(number).state
-        owners, counts = np.unique(self.table.owners(states[states != ABSENT]), return_counts=True)
+        owners, counts = np.unique(self.table.stats[states[states != ABSENT], OWNER], return_counts=True)
         return dict(zip(owners.tolist(), counts.tolist(), strict=True))
 
     def keyed(
