@@ -35,6 +35,8 @@ UNKNOWN: Final = -2
 
 _STAT: Final = ("czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "pzxid")
 _CZXID, _MZXID, _CTIME, _MTIME = range(4)
+_CLOCK_MS: Final = 3_600_000
+"""So far the clocks of leaders may be apart."""
 _VERSIONS: Final = [4, 6]
 """Of data and ACL; they never fall while a znode stands."""
 OWNER: Final = 7
@@ -217,7 +219,7 @@ class StatesReader:
             known.update(zip(new, states.tolist(), strict=True))
             found = list(map(known.get, lines))
         numbers = np.array(found, np.int32)
-        return _of_header(path, header, cut), numbers[numbers != ABSENT]
+        return self._dated(_of_header(path, header, cut), numbers[numbers != ABSENT])
 
     def read_snapshot(self, path: Path) -> tuple[TreeSnapshot, Numbers]:
         """A server's snapshot, and the states of its znodes. Raises as `SnapshotReader.znodes`."""
@@ -248,7 +250,14 @@ class StatesReader:
         cut = self._chroot.removeprefix(header.chroot)
         numbers = self._intern(self._as_columns(znodes), cut)
         found = _of_header(path, header, cut)._replace(sessions=tree.sessions or None)
-        return found, numbers[numbers != ABSENT]
+        return self._dated(found, numbers[numbers != ABSENT])
+
+    def _dated(self, snapshot: TreeSnapshot, states: Numbers) -> tuple[TreeSnapshot, Numbers]:
+        """With the newest time in it, where the header has none."""
+        if snapshot.header is not None and snapshot.header.time_ms is None:
+            time_ms = int(self.states.stats[states][:, [_CTIME, _MTIME]].max(initial=0))
+            snapshot = snapshot._replace(time_ms=time_ms)
+        return snapshot, states
 
     def _intern(self, znodes: _Znodes, cut: str) -> Numbers:
         """The states, without what is outside a chroot that is to be cut off."""
@@ -397,6 +406,9 @@ def contradiction(
     wrong |= (np.maximum(*czxid) <= zxid) & ~is_same
     wrong |= is_same & (np.maximum(*mzxid) <= zxid) & (mzxid[0] < mzxid[1])
     wrong &= was_there
+    written = np.maximum(czxid[1], mzxid[1]) > one.end_zxid
+    if one.header is None and written.any() and mtime[1][written].max() + _CLOCK_MS < one.time_ms:
+        wrong |= written  # all that was written since is older
     if is_later:
         wrong |= ~was_there & (czxid[1] <= zxid) & (new[:, OWNER] == 0)
     paths = (states.paths[code] for code in states.path[now[wrong]].tolist())

@@ -29,7 +29,7 @@ from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.paths import path_kind
 
 _CLOCK_MS: Final = 60_000
-"""So far clocks may be apart of those who export."""
+"""So far clocks may be apart of those who export from one source; sixty times that of others."""
 _RUNS_AT_ONCE: Final = 20_000
 _ONE_BY_ONE: Final = "read each with the snapshots of its own"
 
@@ -269,9 +269,11 @@ def _require_one(table: Table, before: Numbers, now: Numbers, one: _ReadFile, ot
 
 def _require_time(one: TreeSnapshot, other: TreeSnapshot) -> None:
     """Raises MixedEnsembleError for an export that is earlier than one of a lower zxid."""
-    if one.header is None or other.header is None or not other.time_ms:
+    headers = one.header, other.header
+    if None in headers or any(each is None or each.time_ms is None or each.detail for each in headers):
         return
-    if one.time_ms > other.time_ms + _CLOCK_MS and not (one.detail or other.detail):
+    is_one_source = headers[0] and headers[1] and headers[0].source == headers[1].source
+    if one.time_ms > other.time_ms + (_CLOCK_MS if is_one_source else 60 * _CLOCK_MS):
         why = f"the later one has the lower zxid, {one.zxid:#x}; zxids began anew"
         raise MixedEnsembleError(str(one.path), str(other.path), other.zxid, _ONE_BY_ONE, why)
 

@@ -122,7 +122,7 @@ def _fields(header: object) -> dict[str, object]:
     return {name: getattr(header, name) for name in type(header).__dataclass_fields__}  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", ["ids", "restored", "copied", "clock"])
+@pytest.mark.parametrize("kind", ["ids", "restored", "copied", "clock", "servers"])
 def test_two_ensembles_are_refused_with_both_names(lone_shell: Shell, tmp_path: Path, kind: str) -> None:
     """Another cluster id; zxids that began anew, also from a copy; and a later export with a lower zxid."""
     one, other = ServerHistory(digests=False), ServerHistory(digests=False)
@@ -143,6 +143,12 @@ def test_two_ensembles_are_refused_with_both_names(lone_shell: Shell, tmp_path: 
         other.create("/other")
     first = write_tree(tmp_path / "one.gz", one.at(one.zxid))
     second = write_tree(tmp_path / "other.gz", other.at(other.zxid))
+    if kind == "servers":
+        one, other = ServerHistory(digests=False), ServerHistory(1 << 32 | 1, digests=False)
+        one.clock_steps(86_400_000)
+        one.create("/one")
+        other.create("/other")
+        first, second = one.snapshot(tmp_path, one.zxid), other.snapshot(tmp_path, other.zxid)
 
     for words in COMMANDS:
         ran = lone_shell.run("audit", *words, "--input", str(first), str(second))
