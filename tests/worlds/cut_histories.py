@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.worlds.server_history import ServerHistory
+from tests.worlds.zkfiles_writer import snapshot
 from zkgroup.zkfiles.exports import ExportHeader, exported, write_export
+from zkgroup.zkfiles.records import TreeDigest
 from zkgroup.zkfiles.tree import Tree
 
 GROUPS: Final = ("g", "h")
@@ -105,3 +107,15 @@ def write_series(folder: Path, world: ServerHistory, cuts: Sequence[int], draw: 
         else:
             write_tree(folder / f"{draw.randrange(1 << 32)}.zkexport", world.at(zxid))
     return folder
+
+
+def write_fuzzy(folder: Path, world: ServerHistory, zxid: int, draw: random.Random) -> Path:
+    """A snapshot that a server wrote while it went on: each znode is of some moment of its window."""
+    end = min(zxid + draw.randrange(12), world.zxid)
+    trees = [world.at(each) for each in range(zxid, end + 1)]
+    paths = sorted({path for tree in trees for path in tree.paths()}, key=lambda path: path.split("/"))
+    znodes = [znode for path in paths if (znode := draw.choice(trees).stored(path)) is not None]
+    digest = end, TreeDigest(2, trees[-1].digest)
+    path = folder / f"snapshot.{zxid:x}"
+    path.write_bytes(snapshot(znodes, sessions=trees[0].sessions, digest=digest))
+    return path

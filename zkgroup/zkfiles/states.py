@@ -369,11 +369,12 @@ class Runs(NamedTuple):
     last: Numbers
     """Numbers of snapshots, both included."""
 
-    def within(self, first: int, last: int) -> Runs:
+    def of(self, numbers: Sequence[int]) -> Runs:
         """Those of some of the snapshots, whose numbers begin at 0 then."""
-        rows = np.flatnonzero((self.last >= first) & (self.first <= last))
-        ends = np.maximum(self.first[rows], first) - first, np.minimum(self.last[rows], last) - first
-        return Runs(self.path[rows], self.state[rows], *ends)
+        first = np.searchsorted(numbers, self.first, "left")
+        last = np.searchsorted(numbers, self.last, "right") - 1
+        rows = np.flatnonzero(first <= last)
+        return Runs(self.path[rows], self.state[rows], first[rows], last[rows])
 
     def at(self, number: int) -> Runs:
         """Those that a snapshot is in, one for each path that it tells about."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.worlds.cut_histories import GROUPS, cuts_of, history_of, write_series, write_tree
+from tests.worlds.cut_histories import GROUPS, cuts_of, history_of, write_fuzzy, write_series, write_tree
 from tests.worlds.server_history import ServerHistory, seen_znodes
 from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife
 from zkgroup.audit.answers.snapshots import offsets_in, owners_in, sessions_in
@@ -202,3 +202,23 @@ def test_logs_answer_what_they_cover(seed: int, tmp_path: Path) -> None:
             life = [row for row in _offsets(log)[where] if last < row.zxid <= behind[-1].zxid]
             if all(row.kind == "commit" for row in life):
                 assert sum(row.writes or 0 for row in behind) == len(life)
+
+
+def test_fuzzy_snapshots_tell_nothing_false(seed: int, tmp_path: Path) -> None:
+    """Also where their windows overlap: ends are ends, and writes were written."""
+    world, draw = history_of(seed), random.Random(seed)
+    for zxid in cuts_of(seed, world):
+        write_fuzzy(tmp_path, world, zxid, draw)
+    world.log(tmp_path / "log")
+    series, log = open_source([tmp_path]), open_source([tmp_path / "log"])
+
+    for group in GROUPS:
+        whole = _owners(log, group)
+        for of, life in _owners(series, group).items():
+            end = whole[of].to_zxid
+            assert life.to_zxid is None or (end is not None and end <= life.to_zxid)
+    written = {(where, row.zxid): row.offset for where, rows in _offsets(log).items() for row in rows}
+    for where, rows in _offsets(series).items():
+        for row in (row for row in rows if row.kind != "deletion"):
+            assert written[where, row.zxid] == row.offset
+            assert row.kind == "snapshot" or (row.writes or 0) > 0

@@ -97,7 +97,7 @@ def _states(
 
     found = {
         GroupPartition(of, TopicPartition(topic, int(number))): states
-        for (of, topic, number), states in series.keyed(BY_GROUP_PARTITION, is_wanted)
+        for (of, topic, number), states in series.in_order.keyed(BY_GROUP_PARTITION, is_wanted)
     }
     if partition is not None and not found:
         topics = series.facts.topics.get(partition.topic, ())
@@ -127,7 +127,7 @@ def owners_in(
     def of_series(series: Series) -> tuple[Facts, Owners]:
         found: Owners = {}
         for where, states in _states(series, group, partition).items():
-            for life in _owners(states, series.facts):
+            for life in _owners(states, series.in_order.facts):
                 found[where.topic_partition, life.from_zxid] = life
         return _facts_of(series), found
 
@@ -193,7 +193,7 @@ def offsets_in(
         return _facts_of(series), [
             (where, row)
             for where, states in _states(series, group, partition).items()
-            for row in _offsets(states, series.facts.snapshots)
+            for row in _offsets(states, series.in_order.facts.snapshots)
             if is_within(row.zxid, row.zxid, zxids)
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -52,9 +52,19 @@ class Series:
 
     def within(self, first: int, last: int, *, ends: bool = True) -> Series:
         """Some of its snapshots, both included."""
-        later = {number - first: states for number, states in self.later.items()}
-        runs = self.runs.within(first, last)
-        return Series(self.snapshots[first : last + 1], self.table, runs, later, ends=ends)
+        return self._of(range(first, last + 1), ends)
+
+    @cached_property
+    def in_order(self) -> Series:
+        """Of snapshots whose windows overlap the last alone: which of them saw a znode first is not known."""
+        is_over = [one.end_zxid <= other.zxid for one, other in pairwise(self.snapshots)]
+        numbers = [number for number, each in enumerate((*is_over, True)) if each]
+        return self if len(numbers) == len(self.snapshots) else self._of(numbers, self._ends)
+
+    def _of(self, numbers: Sequence[int], ends: bool) -> Series:
+        later = {place: self.later[number] for place, number in enumerate(numbers) if number in self.later}
+        snapshots = [self.snapshots[number] for number in numbers]
+        return Series(snapshots, self.table, self.runs.of(numbers), later, ends=ends)
 
     @cached_property
     def facts(self) -> SeriesFacts:
