@@ -8,17 +8,18 @@ are each of a moment of their own, and such in which paths are unknown.
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from itertools import groupby, zip_longest
+from typing import NamedTuple, cast
 
 from zkgroup.audit.findings.engine import bounds_of, order
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.findings.series import STATE_RULES, find_states
 from zkgroup.audit.inputs.events import SINGLE, Event, Key, Keys
 from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States, ZnodeState
+from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.zkfiles.records import AclEntry, StoredStat
 from zkgroup.znodes.paths import path_kind
 
@@ -121,7 +122,41 @@ class MadeSeries:
         """What all rules find; a bound is `RULE__BOUND`."""
         given = {name.replace("__", "."): value for name, value in bounds.items()}
         chosen = bounds_of([each.like or each for each in STATE_RULES], given)
-        return sorted(find_states(STATE_RULES, self, chosen), key=order)
+        return sorted(find_states(STATE_RULES, cast("Series", self), chosen), key=order)
+
+    @property
+    def in_order(self) -> MadeSeries:
+        kept = [each.number for each in _in_order(self.facts)]
+        return MadeSeries(_facts_of(self.facts, kept), _states_of(self.states, kept))
+
+
+def _in_order(facts: SeriesFacts) -> Iterator[SeriesSnapshot]:
+    for one, other in zip_longest(facts.snapshots, facts.snapshots[1:]):
+        if other is None or one.end_zxid <= other.zxid:
+            yield one
+
+
+def _facts_of(facts: SeriesFacts, kept: Sequence[int]) -> SeriesFacts:
+    """The facts of some snapshots, which get other numbers."""
+    return replace(
+        facts,
+        snapshots=[facts.snapshots[number]._replace(number=place) for place, number in enumerate(kept)],
+        members={group: _states_of(states, kept) for group, states in facts.members.items()},
+        brokers=_states_of(facts.brokers, kept),
+        topics=_states_of(facts.topics, kept),
+        controller=_runs_of(facts.controller, kept),
+        controller_epoch=_runs_of(facts.controller_epoch, kept),
+        derived={},
+    )
+
+
+def _states_of(states: States, kept: Sequence[int]) -> States:
+    return {path: _runs_of(of_path, kept) for path, of_path in states.items()}
+
+
+def _runs_of(of_path: Sequence[Seen], kept: Sequence[int]) -> list[Seen]:
+    ends = ((seen, bisect_left(kept, seen.first), bisect_right(kept, seen.last) - 1) for seen in of_path)
+    return [Seen(seen.state, first, last) for seen, first, last in ends if first <= last]
 
 
 class History:

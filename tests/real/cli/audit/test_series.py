@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,9 +106,7 @@ def test_snapshots_of_one_zxid_count_once(lone_shell: Shell, world: ServerHistor
     reader = ExportReader(path)
     znodes = [each for each in reader.exported() if not each.path.startswith("/consumers/h")]
     header = reader.header
-    write_export(
-        path, type(header)(**{**_fields(header), "unreadable": ("/consumers/h",)}), znodes, overwrite=True
-    )
+    write_export(path, replace(header, unreadable=("/consumers/h",)), znodes, overwrite=True)
     words = ("audit", "tree", "/consumers/h/offsets", "--input", str(tmp_path), "--format", "json")
 
     ran = lone_shell.run(*words)
@@ -116,10 +115,6 @@ def test_snapshots_of_one_zxid_count_once(lone_shell: Shell, world: ServerHistor
     assert "1 snapshot of a zxid that another one has, too" in ran.err
     sessions = lone_shell.json("audit", "sessions", "--input", str(tmp_path))["sessions"]
     assert len(sessions) == len(tree.sessions)
-
-
-def _fields(header: object) -> dict[str, object]:
-    return {name: getattr(header, name) for name in type(header).__dataclass_fields__}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", ["ids", "restored", "copied", "clock", "servers"])
@@ -170,8 +165,8 @@ def test_a_chroot_is_of_the_whole_ensemble(lone_shell: Shell, tmp_path: Path) ->
     below = [znode for znode in ExportReader(whole).exported() if f"{znode.path}/".startswith("/kafka/")]
     made = tmp_path / "below.gz"
     header = ExportReader(whole).header
-    fields = {**_fields(header), "chroot": "/kafka", "zxid_before": 5, "zxid_after": 5}
-    write_export(made, type(header)(**fields), [each._replace(path=each.path[6:] or "/") for each in below])  # type: ignore[arg-type]
+    header = replace(header, chroot="/kafka", zxid_before=5, zxid_after=5)
+    write_export(made, header, [each._replace(path=each.path[6:] or "/") for each in below])
     words = ("audit", "tree", "--format", "json")
     inputs = ("--input", str(whole), str(tmp_path / "server"), str(made))
 
