@@ -129,13 +129,15 @@ class States:
         return None if code is None else self._last_data[code]
 
     def data(self, states: Numbers) -> list[bytes | None]:
-        """The data of some states in their order."""
+        """The data of some states."""
+        order = np.argsort(states, kind="stable")
+        states = states[order]
         bounds = np.searchsorted(states, [*self._starts, self.count]).tolist()
         found: list[bytes | None] = []
         for part, start, (first, last) in zip(self._data, self._starts, pairwise(bounds), strict=True):
             if first < last:
                 found += part.take(pa.array(states[first:last] - start)).to_pylist()
-        return found
+        return [found[place] for place in np.argsort(order).tolist()]
 
     def intern(self, znodes: _Znodes) -> Numbers:
         """The state of each znode: the last one of its path, or a new one."""
@@ -398,7 +400,10 @@ def contradiction(
     czxid, mzxid, ctime, mtime = ((old[:, each], new[:, each]) for each in (_CZXID, _MZXID, _CTIME, _MTIME))
     is_same = czxid[0] == czxid[1]
     wrong = (is_same & (ctime[0] != ctime[1])) | ((mzxid[0] == mzxid[1]) & (mtime[0] != mtime[1]))
-    wrong |= (before != now) & (old == new).all(axis=1)  # the data is another
+    # A state that a snapshot of a later moment came between has two numbers.
+    same = np.flatnonzero(was_there & (before != now) & (old == new).all(axis=1))
+    if len(same):
+        wrong[same] |= list(map(ne, states.data(before[same]), states.data(now[same])))
     is_later = other.zxid >= one.end_zxid
     if is_later:
         wrong |= is_same & (new[:, _VERSIONS] < old[:, _VERSIONS]).any(axis=1)

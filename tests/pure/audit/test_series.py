@@ -159,6 +159,22 @@ def test_what_changed_while_it_was_read_proves_nothing(seed: int, tmp_path: Path
     )
 
 
+def test_an_export_of_a_later_moment_makes_no_other_ensemble(tmp_path: Path) -> None:
+    """A line of it comes back, after other snapshots in between had the znode as it was before."""
+    world = ServerHistory()
+    for path in ("/a", "/b"):
+        world.create(path, b"1")
+    zxids = [world.set(path, b"2") for path in ("/b", "/a", "/b")]
+    write_tree(tmp_path / "1", world.at(zxids[0] - 1), changed=("/a", "/b"), until=world.at(zxids[1]))
+    write_tree(tmp_path / "2", world.at(zxids[0]))
+    world.snapshot(tmp_path, zxids[1])
+    write_tree(tmp_path / "3", world.at(zxids[2]))
+
+    series = open_source([tmp_path]).series[0]
+
+    assert [each.end_zxid for each in series.facts.snapshots] == [zxids[0] - 1, *zxids]
+
+
 def _differing(one: Tree, other: Tree) -> Iterator[str]:
     for path in {*one.paths(), *other.paths()}:
         if one.stored(path) != other.stored(path):
