@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from binascii import a2b_base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import ne
 from pathlib import Path
@@ -23,7 +23,7 @@ from zkgroup.errors import DamagedFileError
 from zkgroup.model.requests import STAT_NAMES
 from zkgroup.zkfiles.arrow import SNAPSHOT, Numbers, acls_of, select
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, read_lines, znode_of
-from zkgroup.zkfiles.records import Acl, AclEntry, StoredZnode, inside_path, is_below
+from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode, inside_path, is_below
 from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.znode_columns import znode_batches
@@ -138,6 +138,12 @@ class States:
             if first < last:
                 found += part.take(pa.array(states[first:last] - start)).to_pylist()
         return [found[place] for place in np.argsort(order).tolist()]
+
+    def znodes(self, states: Numbers) -> Iterator[StoredZnode]:
+        """Some states, as znodes."""
+        rows = (self.path[states].tolist(), self.acl[states].tolist(), self.stats[states].tolist())
+        for data, path, acl, stat in zip(self.data(states), *rows, strict=True):
+            yield StoredZnode(self.paths[path], data, self.acls[acl], StoredStat(*stat))
 
     def intern(self, znodes: _Znodes) -> Numbers:
         """The state of each znode: the last one of its path, or a new one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from pyspark.sql.datasource import (
 )
 
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
-from tests.worlds.server_history import ServerHistory
+from tests.worlds.cut_histories import cuts_of, history_of, write_series
+from tests.worlds.server_history import ServerHistory, seen_znodes
+from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.spark.sources import (
     FilteringLogSource,
     FilteringSnapshotSource,
@@ -26,7 +29,7 @@ from zkgroup.audit.spark.sources import (
     SnapshotSource,
     TreeSource,
 )
-from zkgroup.errors import ConfigError, DamagedFileError
+from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.arrow import LOG, record_batch
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.files import list_files
@@ -112,6 +115,31 @@ def test_wrong_options_are_named(option: str, value: str, told: str) -> None:
     """The message says which option, and what was expected."""
     with pytest.raises(ConfigError, match=told):
         _reader(LogSource, folder(INCIDENTS), **{option: value})
+
+
+def test_trees_over_time_are_one_table(tmp_path: Path) -> None:
+    """Each of a glob in a partition, exports and servers' snapshots, with the columns that name it."""
+    world = history_of(3)
+    cuts = cuts_of(3, world)
+    write_series(tmp_path / "series", world, cuts, random.Random(3))
+    seen = open_source([tmp_path / "series"]).series[0].facts.snapshots
+
+    reader = _reader(
+        TreeSource, tmp_path / "ser*", columns="path,mzxid,snapshot_zxid,snapshot_time,snapshot_path"
+    )
+    rows = _read(reader).to_pylist()
+
+    assert len(reader.partitions()) == len(seen)
+    assert {(row["path"], row["mzxid"], row["snapshot_zxid"]) for row in rows} == {
+        (znode.path, znode.stat.mzxid, zxid) for zxid in cuts for znode in seen_znodes(world.at(zxid))
+    }
+    assert {(row["snapshot_path"], row["snapshot_time"].timestamp() * 1000) for row in rows} == {
+        (each.name, each.time_ms) for each in seen
+    }
+    shutil.rmtree(tmp_path / "series")
+    world.log(tmp_path / "series")
+    with pytest.raises(NotZooKeeperFileError, match="an export or a server's snapshot"):
+        reader.partitions()
 
 
 @pytest.mark.parametrize("source", [LogSource, SnapshotSource, TreeSource])

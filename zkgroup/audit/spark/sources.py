@@ -1,7 +1,7 @@
 """The data sources of a Spark session: snapshots, transaction logs, and whole trees as tables.
 
-A file of snapshots and logs is one partition; logs can also be read as a growing stream. A tree is that of a
-live ensemble, or one that `audit export` wrote.
+A file is one partition; logs can also be read as a growing stream. Trees are those that `audit export` and
+servers wrote, or that of a live ensemble.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from time import time
 from typing import Any, ClassVar, Final
 
 from pyspark.sql import SparkSession
@@ -21,25 +22,37 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from zkgroup.audit.inputs.found_files import find_files
 from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.audit.spark.options import Options, require_types, selected, struct_of
 from zkgroup.audit.spark.session import PUSHDOWN
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, NotZooKeeperFileError
 from zkgroup.zkfiles.arrow import LOG, SNAPSHOT, Column, batch_of_lists, record_batch
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns, parent_of
-from zkgroup.zkfiles.exports import ExportReader
 from zkgroup.zkfiles.files import LOG as LOG_FILE
 from zkgroup.zkfiles.files import SNAPSHOT as SNAPSHOT_FILE
 from zkgroup.zkfiles.files import ServerFile, list_files
 from zkgroup.zkfiles.log_index import Hop, last_record, splits_of
 from zkgroup.zkfiles.records import StoredZnode, lifetime_of
 from zkgroup.zkfiles.snapshots import SnapshotReader, open_snapshot
+from zkgroup.zkfiles.states import StatesReader
 from zkgroup.zkfiles.znode_columns import snapshot_columns
 from zkgroup.zookeeper import ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 
 _ZXID: Final = Column("snap_zxid", "long", False, "From the file's name: everything up to it is inside.")
 _FILE: Final = Column("file", "string", False, "The file as it was named to the reader.")
+TREE: Final = (
+    *SNAPSHOT,
+    Column("snapshot_zxid", "long", False, "The zxid by which findings name the snapshot."),
+    Column(
+        "snapshot_time",
+        "timestamp",
+        True,
+        "When it was walked; of a server's snapshot the newest ctime or mtime in it. Null where not known.",
+    ),
+    Column("snapshot_path", "string", False, "The file, or the servers of a live ensemble."),
+)
 _SECTIONS: Final[dict[str, tuple[Column, ...]]] = {
     "nodes": SNAPSHOT,
     "sessions": (
@@ -262,28 +275,41 @@ class LogSource(_TableSource):
 
 
 class _TreeReader(_TableReader):
-    """Reads one tree in one partition; the worker that reads it walks a live ensemble."""
+    """Reads each tree in one partition; the worker that reads it walks a live ensemble."""
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(0)]
+        if "zookeeper" in self.given:
+            return [InputPartition(None)]
+        found = find_files(self.options.paths)
+        for skipped in found.skipped:
+            raise ConfigError(f"{skipped.path}: {skipped.reason}")
+        files = sorted((*found.snapshots, *found.covered), key=lambda file: (file.zxid, file.path))
+        if not files:
+            place = ", ".join(map(str, self.options.paths))
+            raise NotZooKeeperFileError(place, "an export or a server's snapshot", "none")
+        return [InputPartition((file.path, file.header is None)) for file in files]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        ensemble = self.given.get("zookeeper")
         znodes: Iterable[StoredZnode]
-        if ensemble is None:
-            (path,) = self.options.paths
-            reader = ExportReader(path)
-            znodes, source = reader.znodes(), str(reader.path)
-            zxids = reader.header.zxid_before, reader.header.zxid_after
-        else:
+        if partition.value is None:
+            ensemble = self.given["zookeeper"]
             with ZooKeeperClient(ensemble) as client, Blocking(client) as zk:
                 walked = walk(zk)
             znodes, source = (znode.stored() for znode in walked.znodes), ensemble
-            zxids = walked.zxid_before, walked.zxid_after
-        of_tree = {"snap_zxid": zxids[0], "end_zxid": zxids[1], "file": source}
+            seen = walked.zxid_before, walked.zxid_after, walked.zxid_before, int(time() * 1000)
+        else:
+            path, is_server = partition.value
+            reader, source = StatesReader(), str(path)
+            found, states = (reader.read_snapshot if is_server else reader.read_export)(path)
+            znodes = reader.states.znodes(states)
+            end = found.end_zxid if found.header is None else found.header.zxid_after
+            seen = found.zxid, end, found.end_zxid, found.time_ms
+        begin, end, zxid, time_ms = seen
+        of_tree = {"snap_zxid": begin, "end_zxid": end, "file": source}
+        of_tree |= {"snapshot_zxid": zxid, "snapshot_time": time_ms or None, "snapshot_path": source}
         prefix = self.options.path_prefix or ""
         rows = ({**of_tree, **_row(znode)} for znode in znodes if znode.path.startswith(prefix))
-        return _batches(self.columns, rows)
+        yield from _batches(self.columns, rows)
 
 
 def _row(znode: StoredZnode) -> dict[str, Any]:
@@ -304,23 +330,20 @@ def _row(znode: StoredZnode) -> dict[str, Any]:
 
 
 class TreeSource(_TableSource):
-    """The source of trees: `path`, an export, or `zookeeper`; `columns`, `data` and `path_prefix`."""
+    """The source of trees: `path`, exports and servers' snapshots, or `zookeeper`; `columns`, `data` and
+    `path_prefix`."""
 
     format = "zookeeper-tree"
     readers = _TreeReader
-    table = SNAPSHOT
+    table = TREE
 
     @property
     def asked(self) -> Options:
         if "zookeeper" not in self.options:
-            options = Options.of(self.options, self.format)
-            if len(options.paths) > 1:
-                found = ", ".join(map(str, options.paths))
-                raise ConfigError(f"{self.format}: expected one export, found {found}")
-            return options
+            return Options.of(self.options, self.format)
         if "path" in self.options:
             raise ConfigError(
-                f"{self.format}: path and zookeeper exclude each other: an export or a live ensemble"
+                f"{self.format}: path and zookeeper exclude each other: snapshots or a live ensemble"
             )
         return Options.of({**self.options, "path": "/"}, self.format)
 
