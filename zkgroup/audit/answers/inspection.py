@@ -45,17 +45,8 @@ def inspected(path: Path, kind: str) -> FileHealth:
     try:
         return _INSPECTORS[kind](path)
     except NotZooKeeperFileError as error:
-        return FileHealth(
-            path=path,
-            kind=kind,
-            first_zxid=None,
-            last_zxid=None,
-            records=0,
-            is_healthy=False,
-            good_until_zxid=None,
-            is_exact=False,
-            detail=f"expected {error.expected}, found {error.found}",
-        )
+        detail = f"expected {error.expected}, found {error.found}"
+        return FileHealth(path, kind, None, None, 0, False, None, False, detail)
 
 
 def holes_of(files: Sequence[FileHealth]) -> list[Hole]:

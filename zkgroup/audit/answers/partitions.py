@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from zkgroup.audit.inputs.events import Event, Key
 from zkgroup.audit.inputs.facts import Facts, members_of
+from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
@@ -103,9 +104,9 @@ def members_named(thread: str) -> tuple[str, ...]:
     return Owner(thread).members
 
 
-def thread_of(event: Event) -> str:
+def thread_of(znode: Event | ZnodeState) -> str:
     """The text of an owner znode; bytes that are no UTF-8 are replaced."""
-    return (event.data or b"").decode("utf-8", "replace")
+    return (znode.data or b"").decode("utf-8", "replace")
 
 
 def owner_lives(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[OwnerLife]:

@@ -1,28 +1,28 @@
-"""Owners, offsets and sessions as tree snapshots show them; what a log tells better is taken from there."""
+"""Owners, offsets and sessions of logs and tree snapshots; what a log tells better is taken from there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from itertools import chain
-from typing import Any, TypeVar
+from itertools import groupby, zip_longest
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from zkgroup.audit.answers.partitions import (
     GroupPartition,
-    OffsetKind,
     OffsetRow,
     OwnerLife,
     offset_of,
     offsets_of,
     owners_of,
     require_partition,
+    thread_of,
 )
 from zkgroup.audit.answers.reading import partition_rows, session_views
-from zkgroup.audit.answers.sessions import SessionRow, by_beginning
-from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, Key, is_of_groups, partition_of, require_group
-from zkgroup.audit.inputs.facts import Facts, Life, brokers_of, members_of, server_of
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States
+from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
+from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, is_of_groups, require_group
+from zkgroup.audit.inputs.facts import Facts, Life, SessionLife
+from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States, ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import PointInTime, Source, is_within
 from zkgroup.errors import NotFoundError
@@ -30,267 +30,201 @@ from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.records import lifetime_of
 from zkgroup.znodes.paths import path_kind
 
-_Answer = TypeVar("_Answer")
-Owners = dict[tuple[TopicPartition, int], OwnerLife]
-"""Ownerships by partition and the zxid at which they began."""
+_Part = tuple[Facts, *tuple[Any, ...]]
+"""What the log or a series answers, behind its facts."""
 
 
-def _answers(
-    source: Source, of_rows: Callable[[], _Answer], of_series: Callable[[Series], _Answer]
-) -> list[_Answer]:
-    """What the log says, and then what each series says. Raises NotFoundError where none has it."""
-    asks = [partial(of_series, each) for each in source.series]
-    if source.history is not None or not source.series:
-        asks.insert(0, of_rows)  # type: ignore[arg-type]
-    found, missing = [], None
-    for ask in asks:
-        try:
-            found.append(ask())
-        except NotFoundError as error:
-            missing = missing or error
-    if missing is not None and not found:
-        raise missing
-    return found
+SeenLife = tuple[ZnodeState, SeriesSnapshot, SeriesSnapshot | None, bool]
+"""One existence of a znode: its first known state, the last snapshot with it, the first behind that without
+it, and whether it is in the last snapshot of all, behind which no log goes on."""
 
 
-def _facts_of(series: Series) -> Facts:
-    """The ends of a series, and what each session registered."""
+def lives_in(of_path: Iterable[Seen], facts: SeriesFacts) -> Iterator[SeenLife]:
+    """The existences of a znode, in order; each has a czxid of its own."""
+    of_czxid = groupby(of_path, lambda seen: seen.state and seen.state.stat.czxid)
+    found = [list(runs) for _, runs in of_czxid]
+    for runs, behind in zip_longest(found, found[1:]):
+        if (state := runs[0].state) is not None:
+            last, end = facts.snapshots[runs[-1].last], facts.snapshots[behind[0].first] if behind else None
+            yield state, last, end, facts.ends and end is None and last is facts.snapshots[-1]
+
+
+def facts_of_series(series: Series) -> Facts:
+    """The ends of a series, and who was registered in it, each up to the last snapshot with it."""
     of, first, last = series.facts, series.facts.snapshots[0], series.facts.snapshots[-1]
+
+    def lives(*of_paths: Iterable[Seen]) -> tuple[Life, ...]:
+        return tuple(
+            Life(path, stat.ephemeral_owner, data, stat.czxid, stat.ctime, *to)
+            for runs in of_paths
+            for (path, data, _, stat), last, _, is_open in lives_in(runs, of)
+            for to in [() if is_open else (last.zxid, last.time_ms)]
+        )
+
     return Facts(
         *(first.zxid, first.time_ms, last.end_zxid, last.time_ms),
         has_log=False,
-        members={group: _lives(chain(*states.values())) for group, states in of.members.items()},
-        brokers={broker: _lives(runs) for broker, runs in of.brokers.items()},
-        controllers=_lives(of.controller),
+        members={group: lives(*states.values()) for group, states in of.members.items()},
+        brokers={broker: lives(runs) for broker, runs in of.brokers.items()},
+        controllers=lives(of.controller),
     )
 
 
-def _lives(runs: Iterable[Seen]) -> tuple[Life, ...]:
-    states = [each.state for each in runs if each.state is not None]
-    return tuple(
-        Life(path, stat.ephemeral_owner, data, stat.czxid, stat.ctime) for path, data, _, stat in states
-    )
+def groups_in(series: Series) -> set[str]:
+    """The names of the groups that any snapshot has."""
+    return {place.name for place in map(path_kind, series.paths) if is_of_groups(place)}
 
 
-def _last_facts(answers: Sequence[tuple[Facts, *tuple[Any, ...]]]) -> Facts:
-    """Those of the log where there is one, up to the end of the answer that goes furthest."""
-    last = max((answer[0] for answer in answers), key=lambda each: each.end_zxid)
-    return replace(answers[0][0], end_zxid=last.end_zxid, end_ms=last.end_ms)
+def _parts(source: Source, part: Callable[[Series | None], _Part]) -> tuple[Facts, list[_Part]]:
+    """The facts of all, and the parts: of the log, which is None, and of each series.
+
+    Raises NotFoundError where none has what is asked for.
+    """
+    found, missing = list[_Part](), list[NotFoundError]()
+    is_series = source.history is None and source.series
+    for each in source.series if is_series else (None, *source.series):
+        try:
+            found.append(part(each))
+        except NotFoundError as error:
+            missing.append(error)
+    if not found:
+        raise missing[0]
+    last = max((facts for facts, *_ in found), key=lambda each: each.end_zxid)
+    return replace(found[0][0], end_zxid=last.end_zxid, end_ms=last.end_ms), found
 
 
-def _require(partition: TopicPartition | None, rows: Mapping[GroupPartition, object], facts: Facts) -> None:
-    """Raises NotFoundError for a partition that a log does not show."""
-    if partition is not None:
-        changes = facts.topics.get(partition.topic, ())
-        require_partition(partition, rows, [each.data for each in changes])
-
-
-def _states(
-    series: Series, group: str | None, partition: TopicPartition | None
-) -> Mapping[GroupPartition, States]:
-    """The owner and the offset of each partition. Raises NotFoundError for what no snapshot has."""
-    require_group(group, (place.name for path in series.paths if is_of_groups(place := path_kind(path))))
-
-    def is_wanted(key: Key) -> bool:
-        of, topic, number = partition_of(key)
-        return group in (None, of) and partition in (None, TopicPartition(topic, number))
-
-    found = {
-        GroupPartition(of, TopicPartition(topic, int(number))): states
-        for (of, topic, number), states in series.in_order.keyed(BY_GROUP_PARTITION, is_wanted)
-    }
-    if partition is not None and not found:
-        topics = series.facts.topics.get(partition.topic, ())
-        require_partition(partition, (), [each.state.data for each in topics if each.state is not None])
+def _joined(parts: Iterable[Mapping[Any, Any]], ended: str) -> dict[Any, Any]:
+    """The rows of all parts, by key. Snapshots may show the end of one that was open in the log."""
+    found: dict[Any, Any] = {}
+    for part in parts:
+        for key, row in part.items():
+            known = found.setdefault(key, row)
+            if getattr(known, ended) == "open" and row.to_zxid is not None:
+                found[key] = known._replace(to_zxid=row.to_zxid, to_ms=row.to_ms, **{ended: None})
     return found
 
 
-def owners_in(
-    source: Source,
-    group: str,
-    partition: TopicPartition | None,
-    start: PointInTime | None,
-    end: PointInTime | None,
-) -> tuple[Facts, list[tuple[TopicPartition, OwnerLife]]]:
-    """The ownerships of a group within a range, and the facts of what was read. Raises NotFoundError."""
+class Asked(NamedTuple):
+    """What owners or offsets are asked of; None for all."""
 
-    def of_rows() -> tuple[Facts, Owners]:
-        facts, rows = partition_rows(source.rows(start or source.logged_from), group)
-        _require(partition, rows, facts)
-        found = [
-            (where.topic_partition, life)
-            for where, events in rows.items()
-            for life in owners_of(events, facts)
-        ]
-        return facts, {(where, life.from_zxid): life for where, life in found if partition in (None, where)}
+    group: str | None = None
+    partition: TopicPartition | None = None
+    start: PointInTime | None = None
+    end: PointInTime | None = None
 
-    def of_series(series: Series) -> tuple[Facts, Owners]:
-        found: Owners = {}
-        for where, states in _states(series, group, partition).items():
-            for life in _owners(states, series.in_order.facts):
-                found[where.topic_partition, life.from_zxid] = life
-        return _facts_of(series), found
+    def within(self, source: Source, until: PointInTime | None) -> tuple[Facts, list[_Part]]:
+        """Events of the log up to a moment, and states of each series, by partition, with their facts."""
+        group, partition, topic = self.group, self.partition, self.partition and self.partition.topic
 
-    zxids = source.zxids(start, end)
-    answers = _answers(source, of_rows, of_series)
-    lives: Owners = {}
-    for _, owners in answers:
-        for of, life in owners.items():
-            known = lives.setdefault(of, life)
-            if known.ended_by == "open" and life.to_zxid is not None:
-                ends = {"to_zxid": life.to_zxid, "to_ms": life.to_ms, "ended_by": life.ended_by}
-                lives[of] = known._replace(**ends)  # type: ignore[arg-type]
-    in_order = sorted(lives.items(), key=lambda each: each[0])
-    return _last_facts(answers), [
-        (where, life) for (where, _), life in in_order if is_within(life.from_zxid, life.to_zxid, zxids)
-    ]
+        def part(series: Series | None) -> _Part:
+            found: Mapping[GroupPartition, Any]
+            if series is None:
+                facts, found = partition_rows(source.rows(self.start or source.logged_from, until), group)
+                of: Any = facts
+                topics = [each.data for each in facts.topics.get(topic or "", ())]
+            else:
+                require_group(group, groups_in(series))
+                facts, of = facts_of_series(series), series.in_order.facts
+                keyed = series.in_order.keyed(BY_GROUP_PARTITION, lambda key: group in (None, key[0]))
+                found = {
+                    GroupPartition(name, TopicPartition(of_topic, int(number))): states
+                    for (name, of_topic, number), states in keyed
+                }
+                topics = [each.state and each.state.data for each in of.topics.get(topic or "", ())]
+            if partition is not None:
+                require_partition(partition, found, topics)
+                found = {at: rows for at, rows in found.items() if at.topic_partition == partition}
+            return facts, of, found
+
+        return _parts(source, part)
 
 
-def _owners(states: States, facts: SeriesFacts) -> Iterator[OwnerLife]:
-    """The ownerships of a partition that snapshots have."""
-    runs = [each for path, seen in states.items() if path_kind(path).kind == "owner" for each in seen]
-    life: OwnerLife | None = None
-    last = -1
-    for seen in runs:
-        state = seen.state
-        if life is not None and (state is None or state.stat.czxid != life.from_zxid):
-            snapshot = facts.snapshots[seen.first]
-            yield life._replace(to_zxid=snapshot.end_zxid, to_ms=snapshot.time_ms, ended_by=None)
-            life = None
-        if state is not None and life is None:
-            stat = state.stat
-            is_of_session = lifetime_of(stat.ephemeral_owner) == "session"
-            session = stat.ephemeral_owner if is_of_session else 0
-            thread = (state.data or b"").decode("utf-8", "replace")
-            life = OwnerLife(thread, session, stat.czxid, stat.ctime, is_ephemeral=is_of_session)
-        last = seen.last
-    if life is not None:
-        is_open = facts.ends and last == len(facts.snapshots) - 1
-        yield life._replace(ended_by="open" if is_open else None)
+def owners_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPartition, OwnerLife]]]:
+    """The ownerships within a range, and the facts of what was read. Raises NotFoundError."""
+    zxids, known = source.zxids(asked.start, asked.end), []
+    facts, parts = asked.within(source, None)
+    for part, of, found in parts:
+        lives_of = owners_of if part is of else _owners_of
+        known.append({(at, life.from_zxid): life for at in found for life in lives_of(found[at], of)})
+    in_order = ((at, life) for (at, _), life in sorted(_joined(known, "ended_by").items(), key=itemgetter(0)))
+    return facts, [each for each in in_order if is_within(each[1].from_zxid, each[1].to_zxid, zxids)]
 
 
-def offsets_in(
-    source: Source,
-    group: str | None,
-    partition: TopicPartition | None,
-    start: PointInTime | None,
-    end: PointInTime | None,
-) -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
+def _owners_of(states: States, facts: SeriesFacts) -> Iterator[OwnerLife]:
+    for of_path in (runs for path, runs in states.items() if path_kind(path).kind == "owner"):
+        for state, _, end, is_open in lives_in(of_path, facts):
+            owner, stat = state.stat.ephemeral_owner, state.stat
+            is_of_session = lifetime_of(owner) == "session"
+            to = (None, None) if end is None else (end.end_zxid, end.time_ms)
+            life = OwnerLife(thread_of(state), owner if is_of_session else 0, stat.czxid, stat.ctime, *to)
+            yield life._replace(ended_by="open" if is_open else None, is_ephemeral=is_of_session)
+
+
+def offsets_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
     """The writes of offsets within a range, and the facts of what was read. Raises NotFoundError."""
-    zxids = source.zxids(start, end)
-
-    def of_rows() -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
-        facts, rows = partition_rows(source.rows(start or source.logged_from, end), group)
-        _require(partition, rows, facts)
-        return facts, [
-            (where, row)
-            for where, events in rows.items()
-            if partition in (None, where.topic_partition)
-            for row in offsets_of(events, facts, where.group)
-        ]
-
-    def of_series(series: Series) -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
-        return _facts_of(series), [
-            (where, row)
-            for where, states in _states(series, group, partition).items()
-            for row in _offsets(states, series.in_order.facts.snapshots)
-            if is_within(row.zxid, row.zxid, zxids)
-        ]
-
-    answers = _answers(source, of_rows, of_series)
-    found: list[tuple[GroupPartition, OffsetRow]] = []
-    shown = set[GroupPartition]()
-    for facts, rows in sorted(answers, key=lambda each: each[0].start_zxid):
+    zxids, found, shown = source.zxids(asked.start, asked.end), [], set[GroupPartition]()
+    facts, parts = asked.within(source, asked.end)
+    for part, of, states in sorted(parts, key=lambda each: each[0].start_zxid):
+        is_log, rows_of = part is of, offsets_of if part is of else _offsets_of
+        rows = [(at, row) for at, some in states.items() for row in rows_of(some, of, at.group)]
+        rows = [each for each in rows if is_log or is_within(each[1].zxid, each[1].zxid, zxids)]
         # The log has what it covers, and what stood at the beginning of a later part an earlier one shows.
-        found += [
-            (where, row)
-            for where, row in rows
-            if facts.has_log or not source.covers(row.zxid)
-            if row.kind != "snapshot" or where not in shown
-        ]
-        shown.update(where for where, _ in rows)
-    return _last_facts(answers), sorted(found, key=lambda each: each[1].zxid)
+        rows_there = (each for each in rows if is_log or not source.covers(each[1].zxid))
+        found += [(at, row) for at, row in rows_there if row.kind != "snapshot" or at not in shown]
+        shown |= {at for at, _ in rows}
+    return facts, sorted(found, key=lambda each: each[1].zxid)
 
 
-def _offsets(states: States, snapshots: Sequence[SeriesSnapshot]) -> Iterator[OffsetRow]:
+def _offsets_of(states: States, facts: SeriesFacts, _group: str) -> Iterator[OffsetRow]:
     """What changed in the offset of a partition from one snapshot to the next that tells of it."""
     runs = [each for path, seen in states.items() if path_kind(path).kind == "offset" for each in seen]
     for before, now in zip([None, *runs], runs, strict=False):
-        old, new = None if before is None else before.state, now.state
-        if new is None:
-            if old is not None:
-                gone = snapshots[now.first]
-                yield _row("deletion", gone.end_zxid, gone.time_ms, None, offset_of(old.path, old.data))
-            continue
-        offset, stat = offset_of(new.path, new.data), new.stat
-        if before is None:
-            yield _row("snapshot", stat.mzxid, stat.mtime, offset)
-        elif old is None or old.stat.czxid != stat.czxid:
-            yield _row("write", stat.mzxid, stat.mtime, offset, writes=stat.version + 1)
-        elif old.stat.mzxid != stat.mzxid:
-            previous = offset_of(old.path, old.data)
-            writes = stat.version - old.stat.version
-            yield _row("write", stat.mzxid, stat.mtime, offset, previous, writes)
+        old, new, at = before and before.state, now.state, facts.snapshots[now.first]
+        previous = old and offset_of(old.path, old.data)
+        row = OffsetRow(at.end_zxid, at.time_ms, 0, (), "deletion", None, previous, None, None, False, None)
+        if new is not None:
+            stat, offset = new.stat, offset_of(new.path, new.data)
+            row = row._replace(zxid=stat.mzxid, time_ms=stat.mtime, offset=offset)
+            if before is None:
+                row = row._replace(kind="snapshot")
+            elif old is None or old.stat.czxid != stat.czxid:
+                row = row._replace(kind="write", previous=None, writes=stat.version + 1)
+            elif old.stat.mzxid != stat.mzxid:
+                falls = offset is not None and previous is not None and offset < previous >= 0
+                writes = stat.version - old.stat.version
+                row = row._replace(kind="write", is_rewind=falls, writes=writes)
+            else:
+                continue
+        if old is not None or new is not None:
+            yield row
 
 
-def _row(
-    kind: OffsetKind,
-    zxid: int,
-    time_ms: int,
-    offset: int | None,
-    previous: int | None = None,
-    writes: int | None = None,
-) -> OffsetRow:
-    falls = offset is not None and previous is not None and offset < previous >= 0
-    return OffsetRow(zxid, time_ms, 0, (), kind, offset, previous, None, None, falls, writes)
+def sessions_in(source: Source, logged: _Part | None = None) -> tuple[Facts, list[SessionRow], set[str]]:
+    """The facts, every session, and the names of all groups; `logged`: those of a log that was read."""
+
+    def part(series: Series | None) -> _Part:
+        if series is None:
+            return logged or session_views(source.rows())
+        facts = facts_of_series(series)
+        return facts, _sessions(series, facts), groups_in(series)
+
+    facts, parts = _parts(source, part)
+    rows = _joined(({row.session: row for row in rows} for _, rows, _ in parts), "ended")
+    return facts, by_beginning(rows.values()), {group for *_, groups in parts for group in groups}
 
 
-def sessions_in(source: Source) -> tuple[Facts, list[SessionRow], set[str]]:
-    """The facts, every session, and the names of all groups."""
-
-    def of_series(series: Series) -> tuple[Facts, list[SessionRow], set[str]]:
-        places = map(path_kind, series.paths)
-        return _facts_of(series), _sessions(series), {each.name for each in places if is_of_groups(each)}
-
-    answers = _answers(source, lambda: session_views(source.rows()), of_series)
-    rows: dict[int, SessionRow] = {}
-    for _, some, _ in answers:
-        for row in some:
-            known = rows.setdefault(row.session, row)
-            if known.ended == "open" and row.to_zxid is not None:
-                rows[row.session] = known._replace(to_zxid=row.to_zxid, to_ms=row.to_ms, ended=None)
-    groups = set[str]().union(*(names for *_, names in answers))
-    return _last_facts(answers), by_beginning(rows.values()), groups
-
-
-def _sessions(series: Series) -> list[SessionRow]:
+def _sessions(series: Series, facts: Facts) -> Iterator[SessionRow]:
     """The sessions that servers' snapshots list: from the first list with it to the first one without it."""
-    facts = series.facts
-    lists = [each for each in facts.snapshots if each.sessions is not None]
-    seen: dict[int, list[int]] = {}
+    lists = [each for each in series.facts.snapshots if each.sessions is not None]
+    moments = [(None, None), *((each.zxid, each.time_ms) for each in lists[1:]), (None, None)]
+    numbers: dict[int, list[int]] = {}
     for number, snapshot in enumerate(lists):
         for session in snapshot.sessions or ():
-            seen.setdefault(session, []).append(number)
-    roles = _facts_of(series)
-    rows = []
-    for session, numbers in seen.items():
-        first, last = numbers[0], numbers[-1]
-        begin = lists[first] if first else None
-        end = lists[last + 1] if last + 1 < len(lists) else None
-        rows.append(
-            SessionRow(
-                session,
-                server_of(session),
-                series.timeouts.get(session),
-                *(begin and begin.zxid, begin and begin.time_ms, end and end.zxid, end and end.time_ms),
-                ended="open" if end is None and facts.ends else None,
-                writes=None,
-                silence_ms=None,
-                ephemerals=series.ephemerals(lists[last].number).get(session, 0),
-                created=None,
-                members=members_of(roles, session),
-                brokers=brokers_of(roles, session),
-                was_controller=any(each.session == session for each in roles.controllers),
-            )
-        )
-    return rows
+            numbers.setdefault(session, []).append(number)
+    for session, within in numbers.items():
+        moment, end = moments[within[0]], moments[within[-1] + 1]
+        life = SessionLife(session, series.timeouts.get(session), *moment, *end)
+        count = series.ephemerals(lists[within[-1]].number).get(session, 0)
+        row = session_row(life, facts, writes=0, last_ms=None, created=0, ephemerals=count)
+        is_open = end[0] is None and series.facts.ends
+        yield row._replace(ended="open" if is_open else None, writes=None, created=None)
