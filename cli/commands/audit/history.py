@@ -315,10 +315,11 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.snapshots import sessions_in
+        from zkgroup.audit.answers.reading import session_views
+        from zkgroup.audit.answers.snapshots import parts_of, sessions_in
 
         zxids = source.zxids(start, end)
-        facts, all_sessions, groups = sessions_in(source)
+        facts, all_sessions, groups = sessions_in(parts_of(source), lambda: session_views(source.rows()))
         require_group(group, groups)
         found = [
             row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkgroup.audit.findings.engine import ALL_RULES, audit
+from zkgroup.audit.findings.engine import ALL_RULES, audit, series_of
 from zkgroup.audit.incidents.attribution import incidents_of
 from zkgroup.audit.incidents.incident import SummaryRow, summaries
 from zkgroup.audit.inputs.found_files import SkippedFile
@@ -80,7 +80,9 @@ def summary(inputs: Inputs, start: PointInTime | None, end: PointInTime | None) 
         found = audit(source, ALL_RULES, start=start, end=end)
     facts = found.facts
     rows = summaries(incidents_of(found.findings, facts), facts)
-    start_ms = facts.start_ms if facts.has_log else None
+    series = [each.snapshots for each in series_of(source, start, end) if len(each.snapshots) > 1]
+    starts = [*([facts.start_ms] if facts.has_log else []), *(each[0].time_ms for each in series)]
+    start_ms = min(starts, default=None)
     last = LastTransaction.of(facts.end_zxid, facts.end_ms)
     if not SUMMARY.print(out, last, start_ms=start_ms, groups=rows, skipped=source.skipped):
         *groups, cluster = rows

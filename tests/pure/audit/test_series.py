@@ -117,7 +117,7 @@ def test_sessions_are_those_that_servers_list(seed: int, tmp_path: Path) -> None
         world.snapshot(tmp_path, zxid)
     lists = [world.at(zxid).sessions for zxid in cuts]
 
-    _, rows, groups = sessions_in(open_source([tmp_path]))
+    _, rows, groups = sessions_in(open_source([tmp_path]).series, pytest.fail)
 
     assert groups == set(GROUPS)
     for row in rows:

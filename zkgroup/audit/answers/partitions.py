@@ -12,8 +12,8 @@ from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
 
 from zkgroup.audit.inputs.events import Event, Key
-from zkgroup.audit.inputs.facts import Facts, members_of
-from zkgroup.audit.inputs.series import ZnodeState
+from zkgroup.audit.inputs.facts import Facts, Life, members_of
+from zkgroup.audit.inputs.series import SeriesSnapshot, ZnodeState
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
@@ -104,7 +104,7 @@ def members_named(thread: str) -> tuple[str, ...]:
     return Owner(thread).members
 
 
-def thread_of(znode: Event | ZnodeState) -> str:
+def thread_of(znode: Event | ZnodeState | Life) -> str:
     """The text of an owner znode; bytes that are no UTF-8 are replaced."""
     return (znode.data or b"").decode("utf-8", "replace")
 
@@ -264,6 +264,8 @@ class OffsetRow(NamedTuple):
     """True if a commit or a reset is lower than the offset before."""
     writes: int | None
     """How many writes the row stands for; None for a deletion, and for what existed before."""
+    seen: SeriesSnapshot | None = None
+    """The last snapshot that shows it; None where a log does."""
 
 
 def offsets_of(events: Iterable[Event], facts: Facts, group: str) -> Iterator[OffsetRow]:

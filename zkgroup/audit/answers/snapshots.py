@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
 from operator import itemgetter
@@ -18,7 +18,7 @@ from zkgroup.audit.answers.partitions import (
     require_partition,
     thread_of,
 )
-from zkgroup.audit.answers.reading import partition_rows, session_views
+from zkgroup.audit.answers.reading import partition_rows
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
 from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, is_of_groups, require_group
 from zkgroup.audit.inputs.facts import Facts, Life, SessionLife
@@ -34,31 +34,30 @@ _Part = tuple[Facts, *tuple[Any, ...]]
 """What the log or a series answers, behind its facts."""
 
 
-SeenLife = tuple[ZnodeState, SeriesSnapshot, SeriesSnapshot | None, bool]
-"""One existence of a znode: its first known state, the last snapshot with it, the first behind that without
-it, and whether it is in the last snapshot of all, behind which no log goes on."""
+SeenLife = tuple[ZnodeState, SeriesSnapshot, SeriesSnapshot | None]
+"""One existence of a znode: its first known state, the last snapshot with it, and the first one behind that
+without it."""
 
 
-def lives_in(of_path: Iterable[Seen], facts: SeriesFacts) -> Iterator[SeenLife]:
-    """The existences of a znode, in order; each has a czxid of its own."""
-    of_czxid = groupby(of_path, lambda seen: seen.state and seen.state.stat.czxid)
-    found = [list(runs) for _, runs in of_czxid]
-    for runs, behind in zip_longest(found, found[1:]):
-        if (state := runs[0].state) is not None:
-            last, end = facts.snapshots[runs[-1].last], facts.snapshots[behind[0].first] if behind else None
-            yield state, last, end, facts.ends and end is None and last is facts.snapshots[-1]
+def lives_in(of_paths: Iterable[Iterable[Seen]], facts: SeriesFacts) -> Iterator[SeenLife]:
+    """The existences of znodes, those of one in order; each has a czxid of its own."""
+    for of_path in of_paths:
+        of_czxid = groupby(of_path, lambda seen: seen.state and seen.state.stat.czxid)
+        found = [list(runs) for _, runs in of_czxid]
+        for runs, behind in zip_longest(found, found[1:]):
+            if (state := runs[0].state) is not None:
+                end = facts.snapshots[behind[0].first] if behind else None
+                yield state, facts.snapshots[runs[-1].last], end
 
 
 def facts_of_series(series: Series) -> Facts:
-    """The ends of a series, and who was registered in it, each up to the last snapshot with it."""
+    """The ends of a series, and who was registered in it."""
     of, first, last = series.facts, series.facts.snapshots[0], series.facts.snapshots[-1]
 
     def lives(*of_paths: Iterable[Seen]) -> tuple[Life, ...]:
+        states = (state for state, *_ in lives_in(of_paths, of))
         return tuple(
-            Life(path, stat.ephemeral_owner, data, stat.czxid, stat.ctime, *to)
-            for runs in of_paths
-            for (path, data, _, stat), last, _, is_open in lives_in(runs, of)
-            for to in [() if is_open else (last.zxid, last.time_ms)]
+            Life(path, stat.ephemeral_owner, data, stat.czxid, stat.ctime) for path, data, _, stat in states
         )
 
     return Facts(
@@ -75,14 +74,30 @@ def groups_in(series: Series) -> set[str]:
     return {place.name for place in map(path_kind, series.paths) if is_of_groups(place)}
 
 
-def _parts(source: Source, part: Callable[[Series | None], _Part]) -> tuple[Facts, list[_Part]]:
+def partitions_in(series: Series, group: str | None) -> dict[GroupPartition, States]:
+    """The states of owners and offsets of a group, or of all, by partition."""
+    return {
+        GroupPartition(name, TopicPartition(topic, int(number))): states
+        for (name, topic, number), states in series.keyed(
+            BY_GROUP_PARTITION, lambda key: group in (None, key[0])
+        )
+    }
+
+
+def parts_of(source: Source) -> Sequence[Series | None]:
+    """The log of a source as None, unless there is none, and its series."""
+    return source.series if source.series and source.history is None else (None, *source.series)
+
+
+def _parts(
+    series: Sequence[Series | None], part: Callable[[Series | None], _Part]
+) -> tuple[Facts, list[_Part]]:
     """The facts of all, and the parts: of the log, which is None, and of each series.
 
     Raises NotFoundError where none has what is asked for.
     """
     found, missing = list[_Part](), list[NotFoundError]()
-    is_series = source.history is None and source.series
-    for each in source.series if is_series else (None, *source.series):
+    for each in series:
         try:
             found.append(part(each))
         except NotFoundError as error:
@@ -125,18 +140,14 @@ class Asked(NamedTuple):
             else:
                 require_group(group, groups_in(series))
                 facts, of = facts_of_series(series), series.in_order.facts
-                keyed = series.in_order.keyed(BY_GROUP_PARTITION, lambda key: group in (None, key[0]))
-                found = {
-                    GroupPartition(name, TopicPartition(of_topic, int(number))): states
-                    for (name, of_topic, number), states in keyed
-                }
+                found = partitions_in(series.in_order, group)
                 topics = [each.state and each.state.data for each in of.topics.get(topic or "", ())]
             if partition is not None:
                 require_partition(partition, found, topics)
                 found = {at: rows for at, rows in found.items() if at.topic_partition == partition}
             return facts, of, found
 
-        return _parts(source, part)
+        return _parts(parts_of(source), part)
 
 
 def owners_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPartition, OwnerLife]]]:
@@ -152,11 +163,12 @@ def owners_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPart
 
 def _owners_of(states: States, facts: SeriesFacts) -> Iterator[OwnerLife]:
     for of_path in (runs for path, runs in states.items() if path_kind(path).kind == "owner"):
-        for state, _, end, is_open in lives_in(of_path, facts):
+        for state, last, end in lives_in([of_path], facts):
             owner, stat = state.stat.ephemeral_owner, state.stat
             is_of_session = lifetime_of(owner) == "session"
             to = (None, None) if end is None else (end.end_zxid, end.time_ms)
             life = OwnerLife(thread_of(state), owner if is_of_session else 0, stat.czxid, stat.ctime, *to)
+            is_open = end is None and facts.ends and last is facts.snapshots[-1]
             yield life._replace(ended_by="open" if is_open else None, is_ephemeral=is_of_session)
 
 
@@ -165,7 +177,7 @@ def offsets_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPar
     zxids, found, shown = source.zxids(asked.start, asked.end), [], set[GroupPartition]()
     facts, parts = asked.within(source, asked.end)
     for part, of, states in sorted(parts, key=lambda each: each[0].start_zxid):
-        is_log, rows_of = part is of, offsets_of if part is of else _offsets_of
+        is_log, rows_of = part is of, offsets_of if part is of else offsets_seen
         rows = [(at, row) for at, some in states.items() for row in rows_of(some, of, at.group)]
         rows = [each for each in rows if is_log or is_within(each[1].zxid, each[1].zxid, zxids)]
         # The log has what it covers, and what stood at the beginning of a later part an earlier one shows.
@@ -175,7 +187,7 @@ def offsets_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPar
     return facts, sorted(found, key=lambda each: each[1].zxid)
 
 
-def _offsets_of(states: States, facts: SeriesFacts, _group: str) -> Iterator[OffsetRow]:
+def offsets_seen(states: States, facts: SeriesFacts, _group: str = "") -> Iterator[OffsetRow]:
     """What changed in the offset of a partition from one snapshot to the next that tells of it."""
     runs = [each for path, seen in states.items() if path_kind(path).kind == "offset" for each in seen]
     for before, now in zip([None, *runs], runs, strict=False):
@@ -184,7 +196,8 @@ def _offsets_of(states: States, facts: SeriesFacts, _group: str) -> Iterator[Off
         row = OffsetRow(at.end_zxid, at.time_ms, 0, (), "deletion", None, previous, None, None, False, None)
         if new is not None:
             stat, offset = new.stat, offset_of(new.path, new.data)
-            row = row._replace(zxid=stat.mzxid, time_ms=stat.mtime, offset=offset)
+            seen = facts.snapshots[now.last]
+            row = row._replace(zxid=stat.mzxid, time_ms=stat.mtime, offset=offset, seen=seen)
             if before is None:
                 row = row._replace(kind="snapshot")
             elif old is None or old.stat.czxid != stat.czxid:
@@ -199,18 +212,20 @@ def _offsets_of(states: States, facts: SeriesFacts, _group: str) -> Iterator[Off
             yield row
 
 
-def sessions_in(source: Source, logged: _Part | None = None) -> tuple[Facts, list[SessionRow], set[str]]:
-    """The facts, every session, and the names of all groups; `logged`: those of a log that was read."""
+def sessions_in(
+    parts: Sequence[Series | None], logged: Callable[[], _Part]
+) -> tuple[Facts, list[SessionRow], set[str]]:
+    """The facts, every session, and the names of all groups; `logged` gives those of the log."""
 
     def part(series: Series | None) -> _Part:
         if series is None:
-            return logged or session_views(source.rows())
+            return logged()
         facts = facts_of_series(series)
         return facts, _sessions(series, facts), groups_in(series)
 
-    facts, parts = _parts(source, part)
-    rows = _joined(({row.session: row for row in rows} for _, rows, _ in parts), "ended")
-    return facts, by_beginning(rows.values()), {group for *_, groups in parts for group in groups}
+    facts, found = _parts(parts, part)
+    rows = _joined(({row.session: row for row in rows} for _, rows, _ in found), "ended")
+    return facts, by_beginning(rows.values()), {group for *_, groups in found for group in groups}
 
 
 def _sessions(series: Series, facts: Facts) -> Iterator[SessionRow]:

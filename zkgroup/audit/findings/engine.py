@@ -147,7 +147,8 @@ def audit_rows(
     of those of the same name, which see the last snapshot alone.
     """
     chosen = bounds_of(rules, bounds or {})
-    of_states, series = state_rules_of(rules), list(_series_of(source, start, end))
+    of_states = state_rules_of(rules)
+    series = [each for each in series_of(source, start, end) if len(each.snapshots) > 1]
     rows, group, facts = audited.rows, audited.group, audited.facts
     places = (path_kind(path) for each in series for path in each.paths) if group is not None else ()
     require_group(group, audited.groups | {place.name for place in places if is_of_groups(place)})
@@ -179,14 +180,14 @@ def audit_rows(
     return Found(sorted(found, key=order), skipped, facts, source.skipped)
 
 
-def _series_of(source: Source, start: PointInTime | None, end: PointInTime | None) -> Iterator[Series]:
-    """The snapshots of a range, from the last one before it on; at least two that follow each other."""
+def series_of(source: Source, start: PointInTime | None, end: PointInTime | None) -> Iterator[Series]:
+    """The snapshots of a range, from the last one before it on."""
     from_zxid, to_zxid = source.zxid_range(start, end) if source.series else (0, None)
     for series in source.series:
         ends = [each.end_zxid for each in series.facts.snapshots]
         first = max(bisect_right(ends, from_zxid) - 1, 0)
         last = len(ends) if to_zxid is None else bisect_right(ends, to_zxid)
-        if last - first > 1:
+        if last > first:
             is_all = last - first == len(ends)
             yield series if is_all else series.within(first, last - 1, ends=series.facts.ends)
 

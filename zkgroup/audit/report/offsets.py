@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.answers.partitions import OffsetKind
+from zkgroup.audit.answers.partitions import OffsetKind, OffsetRow
 from zkgroup.audit.findings.tables import ScreenTables, begins
 from zkgroup.audit.inputs.events import DELETE, SET
 from zkgroup.audit.inputs.facts import Facts, members_of
@@ -36,10 +36,13 @@ _PINNED_MAX: Final = 200
 _MARKS: Final = ("rewind", "foreign", "unowned", "reset", "deletion")
 """The marks, the heaviest first. `foreign`: a commit while another session owned the partition; `unowned`:
 a commit while no session did."""
+_BY_NOBODY: Final = {"session": None, "members": None}
 _KINDS: Final[tuple[OffsetKind, ...]] = ("commit", "claim", "reset", "deletion", "snapshot")
 _CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
-_POINT: Final = np.dtype([("row", np.int64), ("ms", np.int64), ("offset", np.int64), ("is_pinned", np.bool_)])
-"""A point of a curve; `is_pinned` is True beside a fall."""
+_POINT: Final = np.dtype(
+    [*((name, np.int64) for name in ("row", "ms", "offset")), ("is_pinned", np.bool_), ("until_ms", np.int64)]
+)
+"""A point of a curve; `is_pinned` is True beside a fall, `until_ms` its last snapshot, or 0 in a log."""
 _Mark = tuple[int, tuple[int, int], int, int, dict[str, Any]]
 """A mark on a curve: place in _MARKS, zxid and place in it, partition, time, and columns of the write."""
 
@@ -173,10 +176,29 @@ class AllOffsets:
         self._commits |= {row: counts[row] for row in np.unique(offsets.row).tolist()}
         self._points.add(points)
         marked, marks = offsets.marks(self._limits.marks)
-        self._marked += marked
-        self._marks = sorted(self._marks + marks, key=itemgetter(0, 1))[: self._limits.marks]
+        self._mark(marked, marks)
         table, order = offsets.table, offsets.order
         return (table.take(pa.array(order[at : at + _SIZE])) for at in range(0, len(order), _SIZE))
+
+    def _mark(self, marked: int, marks: list[_Mark]) -> None:
+        self._marked += marked
+        self._marks = sorted(self._marks + marks, key=itemgetter(0, 1))[: self._limits.marks]
+
+    def add_seen(self, rows: Iterable[tuple[Partition, OffsetRow, int]]) -> None:
+        """Adds what snapshots show: each offset from its write to the last time at which it is proved."""
+        points, marks = [], []
+        for at, row, until_ms in rows:
+            if (number := self._numbers.get(at)) is None:
+                continue
+            if row.offset is not None and row.offset >= 0:
+                self._commits[number] = self._commits.get(number, 0) + (row.writes or 1)
+                points.append((number, row.time_ms, row.offset, row.is_rewind, until_ms))
+            if row.is_rewind or row.kind == "deletion":
+                kind = _MARKS.index("rewind" if row.is_rewind else "deletion")
+                write = {**row._asdict(), "group": at[0], "topic": at[1], **_BY_NOBODY}
+                marks.append((kind, (row.zxid, 0), at[2], row.time_ms, write))
+        self._points.add(np.array(points, _POINT))
+        self._mark(len(marks), marks)
 
     def data(self, names: Names) -> dict[str, Any]:
         """The data as the page reads it."""
@@ -219,11 +241,17 @@ def _thinned(points: Numbers, grain_ms: int, facts: Facts) -> Numbers:
     return kept
 
 
-def _curve(points: Sequence[tuple[Any, ...]], names: Names) -> tuple[list[int], list[Any]]:
-    """The times and offsets of points as differences; the offsets are texts where one is large."""
+def _curve(points: Sequence[tuple[Any, ...]], names: Names) -> tuple[list[Any], ...]:
+    """The times and offsets of points as differences; the offsets are texts where one is large.
+
+    Then, where snapshots show some, how long each is proved to have stood; None for up to the next.
+    """
+    if has_seen := any(point[4] for point in points):
+        points = sorted(points, key=itemgetter(1))
     times, values = [point[1] for point in points], [point[2] for point in points]
     since = [ms - before for before, ms in pairwise([names.start_ms, *times])]
+    stood = [[max(until - ms, 0) if until else None for _, ms, _, _, until in points]] if has_seen else []
     offsets = list(map(number, values))
     if any(isinstance(offset, str) for offset in offsets):
-        return since, list(map(str, offsets))
-    return since, [after - before for before, after in pairwise([0, *values])]
+        return since, list(map(str, offsets)), *stood
+    return since, [after - before for before, after in pairwise([0, *values])], *stood

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from zkgroup.audit.answers.reading import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
+from zkgroup.audit.answers.snapshots import partitions_in, sessions_in
 from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits, TemporaryTables, by_code
 from zkgroup.audit.findings.cluster import partition_stretches
 from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, Found
@@ -39,11 +40,13 @@ from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.inputs.events import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import Columns, Flags, first_places
+from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.report import timelines
 from zkgroup.audit.report.keeping import Names, ReportLimits, shown, weightiest
 from zkgroup.audit.report.offsets import AllOffsets
 from zkgroup.audit.report.tables import ORDER, TABLES, Give, Partition, rebalance_table, session_table
+from zkgroup.audit.report.timelines import SeenSeries
 from zkgroup.model.text import counted, hex_session, hex_zxid
 from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.health import FileHealth
@@ -64,9 +67,15 @@ class ColumnsDrawing:
     """The rows of an audit, and the sections of its report. Close it when the data is made."""
 
     def __init__(
-        self, rows: Rows, group: str | None, limits: ReportLimits, give: Give, row_limits: RowLimits = LIMITS
+        self,
+        rows: Rows,
+        group: str | None,
+        limits: ReportLimits,
+        give: Give,
+        row_limits: RowLimits = LIMITS,
+        series: Sequence[Series] = (),
     ) -> None:
-        self._limits, self._give = limits, give
+        self._limits, self._give, self._series = limits, give, [each.in_order for each in series]
         self._owned: dict[Partition, None] = {}
         """The partitions with an owner, in the order of their first row."""
         self._used: dict[Partition, None] = {}
@@ -77,6 +86,8 @@ class ColumnsDrawing:
         self._is_asked = False
         self.audited = AuditedRows(rows, group, row_limits, self._see, self._add)
         facts = self.audited.facts
+        for each in self._series:
+            self._see_paths(each.paths)
         self._kept = TemporaryTables() if self.audited.written else None
         self._owners = timelines.Timeline(list(self._owned), facts, limits)
         self._offsets = AllOffsets(list(self._used), facts, limits)
@@ -90,7 +101,12 @@ class ColumnsDrawing:
         if not self._is_asked:
             for _ in self.audited.find((), {}):
                 pass
-        self._sessions = self._builder.rows(self.audited.facts)
+        for each in self._series:
+            self._draw(each)
+        facts, has_rows = self.audited.facts, self.audited.facts.has_log or not self._series
+        of_rows = facts, self._builder.rows(facts), set[str]()
+        parts = [*([None] if has_rows else []), *self._series]
+        _, self._sessions, _ = sessions_in(parts, lambda: of_rows)
         self._give("sessions", session_table(self._sessions))
         for name, part in product(("offsets", "owners"), range(len(self._ends) + 2)):
             tables = [] if self._kept is None else self._kept.read(f"{name} {part}")
@@ -119,8 +135,22 @@ class ColumnsDrawing:
             damage: texts about damaged or missing files.
         """
         facts, limits, seen, group = found.facts, self._limits, self.audited.rows.seen, self.audited.group
-        start_ms = facts.start_ms if facts.has_log else facts.end_ms
-        names = Names(limits.text, start_ms, facts.start_zxid)
+        registered, logged = facts, self.audited.facts
+        proved = [logged.start_ms if logged.has_log else logged.end_ms, logged.end_ms]
+        moments = [(facts.start_zxid, facts.start_ms), (facts.end_zxid, facts.end_ms)][not facts.has_log :]
+        snapshots = list[tuple[int, int]]()
+        for series in self._series:
+            shows = SeenSeries(series.facts, logged)
+            registered = shows.registered(registered)
+            if not logged.has_log:  # then rows are of the last snapshot
+                proved = 2 * [shows.until(series.facts.snapshots[-1], 0, 0)[1]]
+            ends = ((each.end_zxid, each.time_ms) for each in series.snapshots)
+            snapshots += (each for each in ends if not shows.is_logged(each[0]))
+        (start_zxid, start_ms), *_, (end_zxid, end_ms) = (
+            *sorted(moments + snapshots),
+            max(moments + snapshots),
+        )
+        names = Names(limits.text, start_ms, start_zxid)
         left_out = sum(map(len, self._rebalance_tables)) - len(self._rebalances)
         faults = sorted(self._replica_faults, key=lambda fault: (fault[1][0], fault[0]))  # by their beginning
         return {
@@ -128,9 +158,11 @@ class ColumnsDrawing:
             "inputs": [shown(each, limits.text) for each in inputs],
             "group": None if group is None else shown(group, limits.text),
             "from": start_ms,
-            "to": max(facts.end_ms, start_ms),
-            "zxids": [hex_zxid(facts.start_zxid), hex_zxid(facts.end_zxid)],
+            "to": max(end_ms, start_ms),
+            "zxids": [hex_zxid(start_zxid), hex_zxid(end_zxid)],
             "has_log": facts.has_log,
+            "logged": proved,
+            "snapshots": [time_ms for _, time_ms in snapshots],
             "stands_on": [hex_zxid(seen.zxid), seen.is_exact, shown(seen.detail, limits.text)],
             "damage": [shown(each, limits.text) for each in damage],
             "notes": [shown(each, limits.text) for each in notes],
@@ -151,8 +183,8 @@ class ColumnsDrawing:
             "owners": self._owners.data("partition", names),
             "rebalances": _rebalances(self._rebalances, left_out, names, limits),
             "offsets": self._offsets.data(names),
-            "controllers": timelines.controllers(facts, names, limits),
-            "brokers": timelines.brokers(facts, names, limits),
+            "controllers": timelines.controllers(registered, names, limits),
+            "brokers": timelines.brokers(registered, names, limits),
             "replication": timelines.timeline_of(faults, facts, limits).data("partition", names),
             "sessions": _sessions(self._sessions, names, limits),
             "load": self._load.data(names),
@@ -171,13 +203,26 @@ class ColumnsDrawing:
         if not part.seed.all():
             self._ends.append(int(part.zxid[-1]))
         rows = np.flatnonzero(part.applied)
-        for code in part.path[rows[first_places(part.path[rows])]].tolist():
-            place = path_kind(part.paths[code])
+        codes = part.path[rows[first_places(part.path[rows])]].tolist()
+        self._see_paths(part.paths[code] for code in codes)
+
+    def _see_paths(self, paths: Iterable[str]) -> None:
+        for place in map(path_kind, paths):
             partition = place.name, place.topic, place.partition
             if place.kind in ("owner", "offset"):
                 self._used[partition] = None
             if place.kind == "owner":
                 self._owned[partition] = None
+
+    def _draw(self, series: Series) -> None:
+        """Adds what snapshots show and the rows do not."""
+        seen = SeenSeries(series.facts, self.audited.facts)
+        for _, states in series.keyed(BY_TOPIC):
+            self._replica_faults += seen.faults(states)
+        for at, states in partitions_in(series, self.audited.group).items():
+            row = at.group, at.topic_partition.topic, at.topic_partition.partition
+            self._owners.draw((row, span) for span in seen.owners(states))
+            self._offsets.add_seen((row, *each) for each in seen.offsets(states))
 
     def _add(self, tables: ScreenTables) -> None:
         """Adds all rows, or those of one bucket. Tables of them that rules have computed are then freed."""
@@ -191,7 +236,8 @@ class ColumnsDrawing:
                 self._rebalances = weightiest(every, self._limits.rebalances, _weight)
         for key, of_topic in tables.key_rows(BY_TOPIC):
             stretches = of_topic.once(partition_stretches, key, facts)
-            self._replica_faults += timelines.replica_faults(key[0], stretches)
+            if facts.has_log or not self._series:
+                self._replica_faults += timelines.replica_faults(key[0], stretches)
         tables.forget_rows()
         self._load.add(tables)
         tables.release()
@@ -351,7 +397,7 @@ def _sessions(rows: Sequence[SessionRow], names: Names, limits: ReportLimits) ->
     ends = Counter(row.ended for row in rows)
     return {
         "notes": notes,
-        "counts": [ends["open"], ends["closed"], ends["expired"]],
+        "counts": [ends["open"], ends["closed"], ends["expired"], ends[None]],
         "rows": [
             [
                 *(names.of(hex_session(row.session)), row.server, row.timeout_ms, row.from_ms, row.to_ms),

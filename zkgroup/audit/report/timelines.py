@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
-from operator import itemgetter
-from typing import Any, Final, Generic, TypeVar
+from operator import attrgetter, itemgetter
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from zkgroup.audit.answers.partitions import OffsetRow, thread_of
+from zkgroup.audit.answers.snapshots import lives_in, offsets_seen
 from zkgroup.audit.findings import cluster
 from zkgroup.audit.findings.cluster import ChangeStamp, PartitionView, ViewStretch
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import CREATE
 from zkgroup.audit.inputs.facts import Facts, Life, decoded
 from zkgroup.audit.inputs.rows import Flags, Numbers
+from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States
 from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned
 from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
 from zkgroup.model.text import counted, duration_text, hex_zxid
 from zkgroup.zkfiles.arrow import moments
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
+from zkgroup.znodes.paths import path_kind
 
 Row = TypeVar("Row", bound=tuple[str | int, ...])
 
@@ -54,6 +60,11 @@ class Timeline(Generic[Row]):
         self._spans = Thinned(limits.spans, facts, _FINEST, _brought_together)
         self.add = self._spans.add
 
+    def draw(self, spans: Iterable[tuple[Row, Span]]) -> None:
+        """Adds spans with their rows, those of a row in order."""
+        drawn = [(self.numbers[row], *span) for row, span in spans if row in self.numbers]
+        self.add(np.array(sorted(drawn, key=itemgetter(0)), SPAN))
+
     def data(self, one: str, names: Names) -> dict[str, Any]:
         """The data as the page reads it; `one` is the noun for a row."""
         notes = []
@@ -68,7 +79,7 @@ class Timeline(Generic[Row]):
         rows = [
             [
                 *(names.of(part) if isinstance(part, str) else part for part in row),
-                [_fields(span, names) for span in spans[number]],
+                [_fields(span, names) for span in sorted(spans[number], key=itemgetter(1))],
             ]
             for row, number in sorted(self.numbers.items())
             if number in spans
@@ -79,9 +90,7 @@ class Timeline(Generic[Row]):
 def timeline_of(spans: Sequence[tuple[Row, Span]], facts: Facts, limits: ReportLimits) -> Timeline[Row]:
     """The timeline of these spans, those of a row in order; the first rows are drawn."""
     timeline = Timeline(list(dict.fromkeys(row for row, _ in spans)), facts, limits)
-    numbers = timeline.numbers
-    drawn = [(numbers[row], *span) for row, span in spans if row in numbers]
-    timeline.add(np.array(sorted(drawn, key=itemgetter(0)), SPAN))
+    timeline.draw(spans)
     return timeline
 
 
@@ -154,6 +163,87 @@ def ownerships(tables: ScreenTables, numbers: Mapping[Partition, int]) -> tuple[
     )
 
 
+class SeenSeries(NamedTuple):
+    """What a series proves beside the rows: each thing up to the last snapshot with it, no further."""
+
+    facts: SeriesFacts
+    logged: Facts
+    """Those of the rows: of a log, or of the last snapshot."""
+
+    def is_drawn(self, last: SeriesSnapshot | None) -> bool:
+        """False for what is in the last snapshot of all, where the rows go on with that."""
+        goes_on = not self.logged.has_log or not self.facts.ends
+        return not (goes_on and last is self.facts.snapshots[-1])
+
+    def is_logged(self, zxid: int) -> bool:
+        """True if a log tells of a moment."""
+        return self.logged.has_log and self.logged.start_zxid - 1 <= zxid <= self.logged.end_zxid
+
+    def _since(self, zxid: int, time_ms: int) -> tuple[int, int]:
+        """The beginning of something, or the end of the log that draws it up to there."""
+        return (self.logged.end_zxid, self.logged.end_ms) if self.is_logged(zxid) else (zxid, time_ms)
+
+    def until(self, last: SeriesSnapshot, zxid: int, time_ms: int) -> tuple[int, int]:
+        """The moment up to which the last snapshot with something proves it, at least its beginning.
+
+        A fuzzy one may have it as it was when it began to be written, which was behind the snapshot before.
+        """
+        number = last.number if last.is_exact else last.number - 1
+        known_ms = self.facts.snapshots[number].time_ms if number >= 0 else 0
+        return max(last.zxid, zxid), max(known_ms, time_ms)
+
+    def lives(self, *of_paths: Iterable[Seen]) -> Iterator[Life]:
+        """The existences of znodes."""
+        for (path, data, _, stat), last, _ in lives_in(of_paths, self.facts):
+            if self.is_drawn(last):
+                since = self._since(stat.czxid, stat.ctime)
+                yield Life(path, stat.ephemeral_owner, data, *since, *self.until(last, *since))
+
+    def owners(self, states: States) -> Iterator[Span]:
+        """The ownerships of a partition."""
+        lives = self.lives(*(runs for path, runs in states.items() if path_kind(path).kind == "owner"))
+        return (_of_life(life, thread_of(life), self.logged) for life in lives)
+
+    def offsets(self, states: States) -> Iterator[tuple[OffsetRow, int]]:
+        """The offsets of a partition, and up to when each is proved."""
+        for row in offsets_seen(states, self.facts):
+            if row.seen is None or self.is_drawn(row.seen):
+                yield row, self.until(row.seen, row.zxid, row.time_ms)[1] if row.seen else row.time_ms
+
+    def registered(self, facts: Facts) -> Facts:
+        """The facts, with the controllers and brokers of the series."""
+        brokers = {
+            name: (*facts.brokers.get(name, ()), *self.lives(runs))
+            for name, runs in self.facts.brokers.items()
+        }
+        controllers = (*facts.controllers, *self.lives(self.facts.controller))
+        return replace(facts, controllers=controllers, brokers={**facts.brokers, **brokers})
+
+    def faults(self, states: States) -> Iterator[tuple[tuple[str, int], Span]]:
+        """The times in which states of a topic's partitions were a fault, as `replica_faults`."""
+        for path, place in ((path, path_kind(path)) for path in states):
+            for seen in states[path] if place.kind == "partition_state" else ():
+                beside = (
+                    self.facts.topics.get(place.name, ()),
+                    states.get(TopicDeletion.path(place.name), ()),
+                )
+                topic, deletion = (
+                    next((each.state for each in runs if each.first <= seen.last <= each.last), None)
+                    for runs in beside
+                )
+                if seen.state is None or topic is None or deletion is not None:
+                    continue
+                of_topic = cluster.topic_of(topic.path, topic.data)
+                replicas = None if of_topic is None else of_topic.partitions.get(place.partition)
+                state = cluster.state_of(path, seen.state.data)
+                text = _fault(PartitionView(replicas, state, 0, is_moving=False, is_deleting=False))
+                if text is not None:
+                    stat = max(seen.state.stat, topic.stat, key=attrgetter("mzxid"))
+                    since = self._since(stat.mzxid, stat.mtime)
+                    until = ChangeStamp(*self.until(self.facts.snapshots[seen.last], *since))
+                    yield (place.name, place.partition), _span(ChangeStamp(*since), until, text, "seen")
+
+
 def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
     """The times of each controller, and every write of the epoch."""
     spans = []
@@ -218,7 +308,9 @@ def _fault(view: PartitionView) -> str | None:
 
 
 def _of_life(life: Life, name: str, facts: Facts) -> Span:
-    return _span(cluster.begin_of(life), cluster.end_of(life), name, cluster.ending_text(facts, life))
+    is_seen = life.to_zxid is not None and life.ended_by is None
+    ended = "seen" if is_seen else cluster.ending_text(facts, life)
+    return _span(cluster.begin_of(life), cluster.end_of(life), name, ended)
 
 
 def _span(since: ChangeStamp, to: ChangeStamp | None, name: str, ended: str) -> Span:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow.parquet as pq
 
 from zkgroup.audit.answers.inspection import health_of
-from zkgroup.audit.findings.engine import ALL_RULES, Found, audit_rows
+from zkgroup.audit.findings.engine import ALL_RULES, Found, audit_rows, series_of
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.incidents.incident import FoundIncidents, findings_document
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
@@ -124,7 +124,9 @@ def report_of(
 
     Raises what `engine.audit` raises.
     """
-    with closing(ColumnsDrawing(source.rows(start, end), group, ReportLimits(), give)) as drawing:
+    series = [*series_of(source, start, end)]
+    rows = source.rows(start, end)
+    with closing(ColumnsDrawing(rows, group, ReportLimits(), give, series=series)) as drawing:
         if found is None:
             found = audit_rows(source, drawing.audited, ALL_RULES, start=start, end=end)
         progress("shaping the report")

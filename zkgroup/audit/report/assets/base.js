@@ -4,6 +4,7 @@
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const names = report.names;
+const isSeen = report.snapshots.length > 1 || (report.has_log && report.snapshots.length > 0);
 const nameOf = (number) => (number === null || number < 0 ? "" : names[number]);
 const SEVERITIES = ["error", "warning", "info"];
 const SIGNS = ["✕", "!", "i"];
@@ -42,6 +43,9 @@ function svg(tag, attributes, ...children) {
   fill(node, attributes, children);
   return node;
 }
+
+/* A span without an end lasts to the end of the log, or to the last snapshot where there is no log. */
+const endOf = (span) => (span[1] === null ? Math.max(report.logged[1], span[0]) : span[1]);
 
 function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -111,6 +115,11 @@ function notesOf(texts) {
 
 function empty(text) {
   return el("p", { class: "empty" }, text);
+}
+
+/* What none was found of; only logs tell of all times. */
+function none(text) {
+  return empty(isSeen ? `${text} That is what snapshots show: what came and went between them is not known.` : text);
 }
 
 function sign(severity) {

@@ -35,7 +35,9 @@ class Plot extends Picture {
 
   /* The day and the ticks, below. */
   timeLabels() {
-    const { ticks, day } = this.axis, y = this.height - 9;
+    const { ticks, day } = this.axis, y = this.height - 9, { marks, log } = this.known, top = this.height - 27;
+    if (log) this.node.append(svg("rect", { class: "log", x: log[0], y: top, width: log[1] - log[0], height: 3 }));
+    this.node.append(...marks.map((x) => svg("path", { class: "snapshot", d: `M${x - 3.5},${top + 5}h7l-3.5,-6Z` })));
     this.node.append(
       svg("text", { x: this.left - timeAxis.apart, y, "text-anchor": "end" }, day),
       ...ticks.map(({ ms, text }) => svg("text", { class: "tick", x: this.x(ms), y, "text-anchor": "middle" }, text)),
@@ -111,13 +113,19 @@ class OffsetPlot extends Plot {
       offset = typeof row[5][at] === "string" ? Number(row[5][at]) : offset + row[5][at];
       return [ms, offset];
     });
+    /* Up to when each stands: to the next, in a log; else to the last snapshot with it. */
+    this.points.forEach((point, at) => {
+      const stood = row[6] ? row[6][at] : null, next = this.points[at + 1];
+      const log = Math.max(report.logged[1], point[0]);
+      point.push(stood !== null ? point[0] + stood : next ? Math.min(next[0], log) : log);
+    });
     this.marks = marks;
     this.node.setAttribute("aria-label", `Offsets of ${nameOf(row[0])}, ${partitionOf(row[1], row[2])}: ${counted(row[3], "write")}, ${counted(marks.length, "mark")}`);
     this.later();
   }
 
   draw() {
-    const inside = this.points.filter(([ms], at) => ms <= shownTime.to && (at + 1 === this.points.length || this.points[at + 1][0] >= shownTime.from));
+    const inside = this.points.filter(([ms, , until]) => ms <= shownTime.to && until >= shownTime.from);
     const marks = this.marks.filter((mark) => mark[4] >= shownTime.from && mark[4] <= shownTime.to);
     const values = [...inside.map(([, offset]) => offset), ...marks.map((mark) => Number(mark[7] === null ? mark[6] || 0 : mark[7]))];
     if (!values.length) {
@@ -127,8 +135,11 @@ class OffsetPlot extends Plot {
     this.axes(values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b)));
     const clamped = (ms) => Math.min(Math.max(this.x(ms), this.left), this.right).toFixed(1);
     let path = "";
-    inside.forEach(([ms, offset], at) => (path += at ? `H${clamped(ms)}V${this.y(offset).toFixed(1)}` : `M${clamped(ms)},${this.y(offset).toFixed(1)}`));
-    if (path) this.node.append(svg("path", { class: "curve", d: `${path}H${clamped(report.to)}` }));
+    inside.forEach(([ms, offset, until], at) => {
+      const isNext = at > 0 && inside[at - 1][2] >= ms;
+      path += `${isNext ? "V" : `M${clamped(ms)},`}${this.y(offset).toFixed(1)}H${clamped(until)}`;
+    });
+    if (path) this.node.append(svg("path", { class: "curve", d: path }));
     if (inside.length < 150) {
       for (const [ms, offset] of inside) {
         if (ms >= shownTime.from) this.node.append(svg("circle", { cx: this.x(ms), cy: this.y(offset), r: 2.2, fill: "var(--c0)" }));
@@ -145,7 +156,7 @@ class OffsetPlot extends Plot {
 }
 
 function tellMark(mark) {
-  const who = nameOf(mark[9]) || "no member";
+  const who = nameOf(mark[9]) || (isSeen && mark[8] < 0 ? "somebody, which snapshots do not tell" : "no member");
   return [
     el("b", {}, MARKS[mark[3]].text), ` at ${moment(mark[4])}, zxid ${mark[5]}`, el("br"),
     `${mark[6] === null ? "nothing" : mark[6]} → ${mark[7] === null ? "nothing" : mark[7]}`, el("br"),
@@ -168,8 +179,9 @@ class LoadPlot extends Plot {
 
   draw() {
     const { series, step_ms: step } = this.load, steps = series.length ? series[0][1].length : 0;
-    const low = Math.max(Math.floor((shownTime.from - report.from) / step), 0);
-    const high = Math.min(Math.ceil((shownTime.to - report.from) / step), steps);
+    const [begin] = report.logged;
+    const low = Math.max(Math.floor((shownTime.from - begin) / step), 0);
+    const high = Math.min(Math.ceil((shownTime.to - begin) / step), steps);
     let most = 1;
     for (let at = low; at < high; at += 1) most = Math.max(most, series.reduce((sum, [, counts]) => sum + counts[at], 0));
     this.axes(0, most);
@@ -178,8 +190,8 @@ class LoadPlot extends Plot {
       let path = "";
       for (let at = low; at < high; at += 1) {
         if (!counts[at]) continue;
-        const x = Math.max(this.x(report.from + at * step), this.left);
-        const end = Math.min(this.x(report.from + (at + 1) * step), this.right);
+        const x = Math.max(this.x(begin + at * step), this.left);
+        const end = Math.min(this.x(begin + (at + 1) * step), this.right);
         const y = this.y(base[at] + counts[at]), bottom = this.y(base[at]);
         base[at] += counts[at];
         if (end > x) path += `M${x.toFixed(1)},${bottom.toFixed(1)}V${y.toFixed(1)}H${Math.max(end - (end - x > 3 ? 1 : 0), x + 0.5).toFixed(1)}V${bottom.toFixed(1)}Z`;
@@ -190,11 +202,11 @@ class LoadPlot extends Plot {
 
   over(event) {
     const box = this.node.getBoundingClientRect(), { series, step_ms: step } = this.load;
-    const at = Math.floor((this.ms(event.clientX - box.left) - report.from) / step);
+    const at = Math.floor((this.ms(event.clientX - box.left) - report.logged[0]) / step);
     if (!series.length || at < 0 || at >= series[0][1].length) return hideTip();
     const counts = series.map(([name, each]) => [nameOf(name), each[at]]).filter(([, count]) => count).sort((a, b) => b[1] - a[1]);
     if (!counts.length) return hideTip();
     const lines = counts.slice(0, 6).flatMap(([name, count]) => [el("br"), `${count.toLocaleString("en")} ${name}`]);
-    return showTip(event.clientX, event.clientY, [el("b", {}, moment(report.from + at * step)), ` and ${durationOf(step)} on`, ...lines]);
+    return showTip(event.clientX, event.clientY, [el("b", {}, moment(report.logged[0] + at * step)), ` and ${durationOf(step)} on`, ...lines]);
   }
 }

@@ -1,10 +1,10 @@
 // Brokers' side, sessions, write load and files.
 
-function lives(section, { what, caption, title, column, none, toneOf, legend, rows }) {
+function lives(section, { what, caption, title, column, nothing, toneOf, legend, rows }) {
   const body = bodyOf(section), data = report[section];
   body.append(...notesOf(data.notes));
   if (!rows.length) {
-    body.append(empty(none));
+    body.append(none(nothing));
     return;
   }
   const holder = el("div");
@@ -15,7 +15,7 @@ function lives(section, { what, caption, title, column, none, toneOf, legend, ro
 
 function controllersSection() {
   const rows = report.controllers.rows.map(([name, spans]) => ({ label: nameOf(name), spans }));
-  lives("controllers", { what: "controller", caption: "Controllers", title: "Controller", column: "Named", none: "There was no controller.", rows });
+  lives("controllers", { what: "controller", caption: "Controllers", title: "Controller", column: "Named", nothing: "There was no controller.", rows });
   const epochs = report.controllers.epochs;
   if (!epochs.length) return;
   bodyOf("controllers").append(folded(`${counted(epochs.length, "write")} of the epoch`, () => table(
@@ -27,7 +27,7 @@ function controllersSection() {
 
 function brokersSection() {
   const rows = report.brokers.rows.map(([name, spans]) => ({ label: nameOf(name), spans }));
-  lives("brokers", { what: "broker", caption: "Registrations of brokers", title: "Broker", column: "Address", none: "There was no broker.", rows });
+  lives("brokers", { what: "broker", caption: "Registrations of brokers", title: "Broker", column: "Address", nothing: "There was no broker.", rows });
 }
 
 function replicationSection() {
@@ -35,7 +35,7 @@ function replicationSection() {
   const isLost = (span) => nameOf(span[2]).startsWith("no leader");
   lives("replication", {
     what: "partition", caption: "Partitions without leader or not fully in sync", title: "Partition", column: "What",
-    none: "Every partition had a leader and all its replicas in sync, all the time.", rows,
+    nothing: isSeen ? "No partition lacked a leader or a replica in sync." : "Every partition had a leader and all its replicas in sync, all the time.", rows,
     toneOf: (span) => ({ fill: colour(isLost(span) ? "error" : "warning"), hatched: isLost(span) }),
     legend: [
       key("no leader", svg("rect", { x: 0, y: 2, width: 22, height: 12, fill: "var(--error)" }), svg("path", { d: "M0,14 l12,-12 m-4,12 l12,-12", stroke: "var(--paper)" })),
@@ -47,10 +47,10 @@ function replicationSection() {
 function sessionsSection() {
   const body = bodyOf("sessions"), { notes, counts, rows } = report.sessions;
   body.append(...notesOf(notes));
-  if (!rows.length) return body.append(empty("There was none."));
-  const [open, closed, expired] = counts;
-  const all = open + closed + expired;
-  body.append(el("p", {}, `${counted(all, "session")}: ${closed} closed, ${expired} expired, ${open} open at the end.`));
+  if (!rows.length) return body.append(none("There was none."));
+  const [open, closed, expired, gone] = counts;
+  const all = open + closed + expired + gone;
+  body.append(el("p", {}, `${counted(all, "session")}: ${closed} closed, ${expired} expired, ${open} open at the end${gone ? `, ${gone} gone in a later snapshot` : ""}.`));
   const holder = el("div");
   const filter = el("input", { type: "search", placeholder: "Filter sessions", "aria-label": "Filter sessions", oninput: () => draw() });
   body.append(el("div", { class: "tools" }, filter), holder);
@@ -66,7 +66,7 @@ function sessionsSection() {
     const wanted = rows.filter((row) => words.every((word) => text(row).includes(word)));
     holder.replaceChildren(table(counted(wanted.length, "session"), columns, wanted, (row) => [
       nameOf(row[0]), nameOf(row[11]) || "–", row[3] === null ? "before" : moment(row[3]), row[4] === null ? "" : moment(row[4]),
-      row[7] === "expired" ? el("span", { class: "caution" }, "expired") : row[7], row[8].toLocaleString("en"), durationOf(row[9]),
+      row[7] === "expired" ? el("span", { class: "caution" }, "expired") : row[7] || "gone", row[8] === null ? "–" : row[8].toLocaleString("en"), row[9] === null ? "–" : durationOf(row[9]),
       durationOf(row[2]), row[10].toLocaleString("en"), String(row[1]),
     ], { page: 15 }));
   }
@@ -77,7 +77,7 @@ function sessionsSection() {
 function loadSection() {
   const body = bodyOf("load"), load = report.load;
   body.append(...notesOf(load.notes));
-  if (!load.rows.length) return body.append(empty("Nothing was written."));
+  if (!load.rows.length) return body.append(empty(report.has_log ? "Nothing was written." : "Only logs show it."));
   new LoadPlot(body, load);
   const swatch = (at) => svg("rect", { x: 4, y: 2, width: 12, height: 12, fill: areaInk(load, at) });
   body.append(el("ul", { class: "legend" }, load.series.map(([name], at) => key(nameOf(name), swatch(at)))));

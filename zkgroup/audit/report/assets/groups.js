@@ -3,7 +3,7 @@
 function ownersSection() {
   const body = bodyOf("owners"), owners = report.owners;
   body.append(...notesOf(owners.notes));
-  if (!owners.rows.length) return body.append(empty("No partition had an owner."));
+  if (!owners.rows.length) return body.append(none("No partition had an owner."));
   const present = new Map(report.members);
   const rows = owners.rows.map(([group, topic, partition, spans]) => ({ label: `${nameOf(group)} ${partitionOf(topic, partition)}`, spans, group, topic, present: present.get(group), short: partitionOf(topic, partition) }));
   const holder = el("div");
@@ -63,7 +63,7 @@ function pickers(holder, rows, timeline) {
 function rebalancesSection() {
   const body = bodyOf("rebalances"), { notes, rows } = report.rebalances;
   body.append(...notesOf(notes));
-  if (!rows.length) return body.append(empty("There was none."));
+  if (!rows.length) return body.append(report.has_log ? none("There was none.") : empty("Only logs show them one by one; findings have what snapshots prove."));
   const columns = [
     { title: "Began", nowrap: true }, { title: "Group", name: true }, { title: "Cause", name: true }, { title: "Took", num: true },
     { title: "Members", num: true }, { title: "Moved", num: true }, { title: "Fewest moves", num: true },
@@ -121,7 +121,7 @@ const PICKED_MAX = 400;
 function offsetsSection() {
   const body = bodyOf("offsets"), { notes, rows, marks } = report.offsets;
   body.append(...notesOf(notes));
-  if (!rows.length) return body.append(empty("No offset was written."));
+  if (!rows.length) return body.append(none("No offset was written."));
   const idOf = (group, topic, partition) => `${group} ${topic} ${partition}`;
   const marksOf = new Map();
   for (const mark of marks) {
@@ -176,7 +176,7 @@ function offsetsSection() {
     show();
     plot.node.scrollIntoView({ block: "center" });
   }));
-  else body.append(empty("No rewind, no foreign commit, no reset."));
+  else body.append(none("No rewind, no foreign commit, no reset."));
   return undefined;
 }
 

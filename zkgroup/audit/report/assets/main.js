@@ -4,11 +4,19 @@ function head() {
   const facts = document.getElementById("facts");
   const fact = (term, ...texts) => facts.append(el("div", {}, el("dt", {}, term), el("dd", {}, ...texts)));
   fact(report.inputs.length === 1 ? "Input" : "Inputs", report.inputs.map((path, at) => [at ? el("br") : null, path]).flat());
-  if (report.has_log) fact("Time", `${timeOf(report.from, 0)} to ${timeOf(report.to, 0)} UTC (${durationOf(report.to - report.from)})`);
+  const snapshots = counted(report.snapshots.length, report.has_log ? "snapshot beside them" : "snapshot", report.has_log ? "snapshots beside them" : "snapshots");
+  if (report.has_log || isSeen) fact("Time", `${timeOf(report.from, 0)} to ${timeOf(report.to, 0)} UTC (${durationOf(report.to - report.from)})`);
   else fact("Time", `${timeOf(report.to, 0)} UTC, one tree without a past`);
-  fact("Zxids", el("span", { class: "mono" }, report.has_log ? `${report.zxids[0]} – ${report.zxids[1]}` : report.zxids[1]));
+  if (isSeen) {
+    const of = `${snapshots}, ${timeOf(report.snapshots[0], 0)} to ${timeOf(report.snapshots[report.snapshots.length - 1], 0)} UTC`;
+    fact("Made of", report.has_log ? `logs, ${timeOf(report.logged[0], 0)} to ${timeOf(report.logged[1], 0)} UTC, and ${of}` : of);
+  }
+  fact("Zxids", el("span", { class: "mono" }, report.has_log || isSeen ? `${report.zxids[0]} – ${report.zxids[1]}` : report.zxids[1]));
   if (report.group !== null) fact("Only group", report.group);
   const place = document.getElementById("exactness");
+  if (isSeen) {
+    place.append(el("p", { class: "note" }, `▾ on the time axes is a snapshot${report.has_log ? ", and the line what logs cover" : ""}. What is drawn ends at the last snapshot that proves it; what came and went between two of them is not known.`));
+  }
   const damaged = report.files.filter((file) => !file[3]).length;
   const link = el("a", { href: "#files" }, "See the files");
   if (damaged || report.damage.length) {

@@ -15,7 +15,7 @@ function fitted(pen, text, width) {
 
 function tellSpan(label, span) {
   const [from, to, name, session, first, last, ended, together] = span;
-  const lasted = (to === null ? report.to : to) - from;
+  const lasted = endOf(span) - from;
   const end = nameOf(ended);
   const who = together > 1 ? `${together} spans, the last one ${nameOf(name)}` : nameOf(name);
   return [
@@ -37,7 +37,7 @@ function spanTable(timeline, caption, title, what) {
   return table(caption, [{ title, name: true }, { title: what, name: true }, ...SPAN_COLUMNS], items, ({ row, span }) => [
     row.label, span[7] > 1 ? `${span[7]} spans, the last one ${nameOf(span[2])}` : nameOf(span[2]),
     moment(span[0]), span[1] === null ? "the end" : moment(span[1]),
-    durationOf((span[1] === null ? report.to : span[1]) - span[0]), `${zxidOf(span[4])} – ${span[5] === null ? "end" : zxidOf(span[5])}`,
+    durationOf(endOf(span) - span[0]), `${zxidOf(span[4])} – ${span[5] === null ? "end" : zxidOf(span[5])}`,
     nameOf(span[3]), ENDS[nameOf(span[6])] || nameOf(span[6]),
   ]);
 }

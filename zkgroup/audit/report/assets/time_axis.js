@@ -92,4 +92,12 @@ class Picture {
   get axis() {
     return ticksOf(shownTime.from, shownTime.to, this.right - this.left);
   }
+
+  /* Where snapshots are: their places, once where many are close; and the edges of what logs cover, null for none. */
+  get known() {
+    const within = (ms) => Math.min(Math.max(this.x(ms), this.left), this.right);
+    const marks = isSeen ? report.snapshots.filter((ms) => ms >= shownTime.from && ms <= shownTime.to).map(within) : [];
+    const [from, to] = report.logged.map(within);
+    return { marks: marks.filter((x, at) => !at || Math.round(x / 3) !== Math.round(marks[at - 1] / 3)), log: isSeen && to > from ? [from, to] : null };
+  }
 }

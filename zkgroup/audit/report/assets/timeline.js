@@ -8,6 +8,7 @@ const ENDS = {
   deleted_by_other: "deleted by another session",
   open: "lasts to the end",
   over: "over",
+  seen: "no later snapshot proves it",
 };
 
 /* One colour a member, the same in all charts. From the 13th on colours repeat, with a line along the bar;
@@ -150,6 +151,19 @@ class Timeline extends Picture {
       pen.stroke();
       this.text(tick.text, x, AXIS / 2 - 1, inks.soft, "center");
     }
+    const { marks, log } = this.known;
+    pen.fillStyle = inks.accent;
+    if (log) pen.fillRect(log[0], AXIS - 3, log[1] - log[0], 3);
+    for (const x of marks) {
+      pen.beginPath();
+      pen.moveTo(x - 3.5, AXIS - 7);
+      pen.lineTo(x + 3.5, AXIS - 7);
+      pen.lineTo(x, AXIS - 1);
+      pen.fill();
+    }
+    pen.globalAlpha = 0.35;
+    for (const x of marks.length < 60 ? marks : []) pen.fillRect(x - 0.5, AXIS, 1, this.height - AXIS);
+    pen.globalAlpha = 1;
   }
 
   drawRow(at) {
@@ -165,22 +179,24 @@ class Timeline extends Picture {
     pen.clip();
     let before = null;
     for (const span of row.spans) {
-      const end = span[1] === null ? report.to : span[1];
+      const end = endOf(span);
       if (this.gaps && before !== null && span[0] > before) this.gap(row, before, span[0], y);
       before = end;
       if (end < shownTime.from || span[0] > shownTime.to) continue;
       this.drawSpan(span, end, y);
     }
-    if (this.gaps && before !== null && before < report.to) this.gap(row, before, report.to, y);
+    if (this.gaps && before !== null) this.gap(row, before, report.logged[1], y);
     this.crosses(row, y);
     pen.restore();
   }
 
-  /* Dotted where somebody could be there: of a group only while it has a member. */
-  gap(row, from, to, y) {
+  /* Dotted where somebody could be there, and a log would tell: of a group only while it has a member. */
+  gap(row, since, until, y) {
+    const from = Math.max(since, report.logged[0]), to = Math.min(until, report.logged[1]);
+    if (to <= from) return undefined;
     if (!row.present) return this.dots(from, to, y);
     for (const [start, end] of row.present) {
-      const low = Math.max(from, start), high = Math.min(to, end === null ? report.to : end);
+      const low = Math.max(from, start), high = Math.min(to, end === null ? to : end);
       if (high > low) this.dots(low, high, y);
     }
     return undefined;
@@ -214,7 +230,7 @@ class Timeline extends Picture {
       this.text(fitted(pen, text, width - 14), x + 5, y + ROW / 2 + 0.5, inks.paper);
     }
     const ended = nameOf(span[6]);
-    if (width > 4 && !isForeign(ended) && ended !== "open" && ended !== "release" && ended !== "over") {
+    if (width > 4 && !isForeign(ended) && ended !== "open" && ended !== "release" && ended !== "over" && ended !== "seen") {
       pen.fillStyle = inks.ink;
       pen.fillRect(x + width - 2, y + 1, 2, ROW - 2);
     }
@@ -326,7 +342,7 @@ class Timeline extends Picture {
     const row = this.first + Math.floor((y - this.shift) / ROW);
     if (!this.rows[row]) return null;
     const slack = (3 * (shownTime.to - shownTime.from)) / this.width, ms = this.ms(x);
-    const within = (span, more) => span[0] - more <= ms && (span[1] === null ? report.to : span[1]) + more >= ms;
+    const within = (span, more) => span[0] - more <= ms && endOf(span) + more >= ms;
     const spans = this.rows[row].spans;
     const span = spans.find((each) => within(each, 0)) || spans.find((each) => within(each, slack));
     return span ? { row, span } : null;
@@ -353,7 +369,7 @@ class Timeline extends Picture {
 
   middle() {
     if (!this.span) return undefined;
-    return (this.span[0] + (this.span[1] === null ? report.to : this.span[1])) / 2;
+    return (this.span[0] + endOf(this.span)) / 2;
   }
 
   step(count) {
