@@ -93,7 +93,7 @@ function filesSection() {
   const body = bodyOf("files");
   const [zxid, isExact, detail] = report.stands_on;
   const start = zxid === "0x0" ? "the ensemble's first record" : `the tree at ${zxid}`;
-  body.append(el("p", {}, `The report begins with ${start}, which ${isExact ? "is proved to be that of the servers" : `is not proved to be that of the servers${detail ? `: ${detail}` : ""}`}.`));
+  body.append(el("p", {}, `${report.has_log ? "The report begins with" : "The last one is"} ${start}, which ${isExact ? "is proved to be that of the servers" : `is not proved to be that of the servers${detail ? `: ${detail}` : ""}`}.`));
   if (report.damage.length) body.append(el("h3", {}, "Damaged or missing"), el("ul", {}, report.damage.map((text) => el("li", {}, text))));
   if (report.notes.length) body.append(el("h3", {}, "To be known"), el("ul", {}, report.notes.map((text) => el("li", {}, text))));
   if (!report.files.length) return body.append(empty("No files of servers were read here."));

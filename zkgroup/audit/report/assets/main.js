@@ -22,7 +22,7 @@ function head() {
   if (damaged || report.damage.length) {
     place.append(el("p", { class: "alert bad" }, `✕ ${damaged ? `${counted(damaged, "file")} damaged` : "Something is missing"}: this report may be incomplete. `, link));
   } else if (!report.stands_on[1]) {
-    place.append(el("p", { class: "alert" }, "! The state before the first record is not proved. ", link));
+    place.append(el("p", { class: "alert" }, report.has_log ? "! The state before the first record is not proved. " : "! The last snapshot is not exact. ", link));
   }
 }
 
