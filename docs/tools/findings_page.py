@@ -27,6 +27,7 @@ def page() -> str:
         "A bound is set by `--bound NAME.BOUND=NUMBER`; those that end in `_ms` are in milliseconds.",
         "Findings that need only a snapshot are also found in an export and in a live ensemble.",
         "In a series of snapshots `from` and `to` are those around a change, or the ends of what lasts.",
+        "`at_zxid` is there the create of a znode, or its write where that was the only one.",
     ]
     rows = [(f"[`{rule.name}`](#{rule.name})", rule.severity, needs_text(rule)) for rule in KNOWN_RULES]
     sections = [line for rule in KNOWN_RULES for line in _section(rule)]

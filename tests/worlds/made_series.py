@@ -8,19 +8,25 @@ are each of a moment of their own, and such in which paths are unknown.
 from __future__ import annotations
 
 import random
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby, zip_longest
-from typing import NamedTuple, cast
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from zkgroup.audit.findings.engine import bounds_of, order
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.findings.series import STATE_RULES, find_states
-from zkgroup.audit.inputs.events import SINGLE, Event, Key, Keys
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States, ZnodeState
+from zkgroup.audit.inputs.events import Event
+from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
-from zkgroup.zkfiles.records import AclEntry, StoredStat
+from zkgroup.zkfiles.records import AclEntry, StoredStat, is_below
+from zkgroup.zkfiles.states import RunsBuilder, TreeSnapshot
+from zkgroup.zkfiles.states import States as Table
+from zkgroup.zkfiles.states import _Znodes as Znodes
 from zkgroup.znodes.paths import path_kind
 
 _OPEN = (AclEntry(31, "world", "anyone"),)
@@ -98,65 +104,11 @@ class Cut(NamedTuple):
     unknown: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class MadeSeries:
-    """What rules of states are asked of."""
-
-    facts: SeriesFacts
-    states: States
-
-    def within(self, first: int, last: int, *, ends: bool = True) -> MadeSeries:
-        raise NotImplementedError
-
-    def keyed(
-        self, keys: Keys, is_wanted: Callable[[Key], bool] | None = None
-    ) -> Iterator[tuple[Key, States]]:
-        found: dict[Key, dict[str, Sequence[Seen]]] = {}
-        for path, of_path in self.states.items():
-            key = keys.key(Event(0, SINGLE, 0, 0, 0, "create", path))
-            if key is not None:
-                found.setdefault(key, {})[path] = of_path
-        yield from found.items()
-
-    def find(self, **bounds: float) -> list[Finding]:
-        """What all rules find; a bound is `RULE__BOUND`."""
-        given = {name.replace("__", "."): value for name, value in bounds.items()}
-        chosen = bounds_of([each.like or each for each in STATE_RULES], given)
-        return sorted(find_states(STATE_RULES, cast("Series", self), chosen), key=order)
-
-    @property
-    def in_order(self) -> MadeSeries:
-        kept = [each.number for each in _in_order(self.facts)]
-        return MadeSeries(_facts_of(self.facts, kept), _states_of(self.states, kept))
-
-
-def _in_order(facts: SeriesFacts) -> Iterator[SeriesSnapshot]:
-    for one, other in zip_longest(facts.snapshots, facts.snapshots[1:]):
-        if other is None or one.end_zxid <= other.zxid:
-            yield one
-
-
-def _facts_of(facts: SeriesFacts, kept: Sequence[int]) -> SeriesFacts:
-    """The facts of some snapshots, which get other numbers."""
-    return replace(
-        facts,
-        snapshots=[facts.snapshots[number]._replace(number=place) for place, number in enumerate(kept)],
-        members={group: _states_of(states, kept) for group, states in facts.members.items()},
-        brokers=_states_of(facts.brokers, kept),
-        topics=_states_of(facts.topics, kept),
-        controller=_runs_of(facts.controller, kept),
-        controller_epoch=_runs_of(facts.controller_epoch, kept),
-        derived={},
-    )
-
-
-def _states_of(states: States, kept: Sequence[int]) -> States:
-    return {path: _runs_of(of_path, kept) for path, of_path in states.items()}
-
-
-def _runs_of(of_path: Sequence[Seen], kept: Sequence[int]) -> list[Seen]:
-    ends = ((seen, bisect_left(kept, seen.first), bisect_right(kept, seen.last) - 1) for seen in of_path)
-    return [Seen(seen.state, first, last) for seen, first, last in ends if first <= last]
+def found_in(series: Series, **bounds: float) -> list[Finding]:
+    """What all rules find; a bound is `RULE__BOUND`."""
+    given = {name.replace("__", "."): value for name, value in bounds.items()}
+    chosen = bounds_of([each.like or each for each in STATE_RULES], given)
+    return sorted(find_states(STATE_RULES, series, chosen), key=order)
 
 
 class History:
@@ -182,40 +134,37 @@ class History:
         place = bisect_right(states, zxid, key=lambda each: each[0])
         return states[place - 1][1] if place else None
 
-    def series(self, cuts: Sequence[Cut], draw: random.Random | None = None) -> MadeSeries:
+    def series(self, cuts: Sequence[Cut], draw: random.Random | None = None) -> Series:
         """The snapshots; `draw` gives the moments of fuzzy ones."""
-        draw = draw or random.Random(0)
-        snapshots = [self._snapshot(number, cut) for number, cut in enumerate(cuts)]
-        facts = SeriesFacts(snapshots)
-        states: dict[str, list[Seen]] = {}
+        draw, table = draw or random.Random(0), Table()
+        builder, trees = RunsBuilder(table), list[list[ZnodeState]]([] for _ in cuts)
         for path in sorted(self.of_path):
-            runs: list[Seen] = []
-            for number, cut in enumerate(cuts):
-                if facts.is_known(path, number):
+            for cut, tree in zip(cuts, trees, strict=True):
+                if not is_below(path, cut.unknown):
                     state = self.at(path, draw.randint(cut.zxid, cut.end_zxid))
-                    if runs and runs[-1].state == state and runs[-1].last == number - 1:
-                        runs[-1] = runs[-1]._replace(last=number)
-                    else:
-                        runs.append(Seen(state, number, number))
-            if any(seen.state is not None for seen in runs):
-                states[path] = runs
-        return MadeSeries(_with_facts(facts, states), states)
+                    tree += [] if state is None else [state]
+        for cut, there in zip(cuts, trees, strict=True):
+            acls = np.array([table.acl_code(state.acl) for state in there], np.int32)
+            stats = np.array([state.stat for state in there], np.int64).reshape(-1, len(StoredStat._fields))
+            data = pa.array([state.data for state in there], pa.binary())
+            znodes = Znodes([state.path for state in there], data, acls, stats)
+            builder.add(table.intern(znodes), cut.unknown)
+        return Series([self._snapshot(cut) for cut in cuts], table, builder.runs(), {})
 
-    def _snapshot(self, number: int, cut: Cut) -> SeriesSnapshot:
+    def _snapshot(self, cut: Cut) -> TreeSnapshot:
         place = bisect_right(self.times, cut.zxid, key=lambda each: each[0])
         time_ms = self.times[place - 1][1] if place else 0
         owners = (self.at(path, cut.zxid) for path in self.of_path)
         sessions = {each.stat.ephemeral_owner for each in owners if each is not None} - {0}
-        return SeriesSnapshot(
-            number,
-            f"snapshot-{number}",
+        return TreeSnapshot(
+            Path("snapshot"),
             cut.zxid,
             cut.end_zxid,
             time_ms,
             cut.zxid == cut.end_zxid,
-            cut.is_server,
-            cut.unknown,
-            frozenset(sessions) if cut.is_server else None,
+            "",
+            sessions=dict.fromkeys(sessions, 1000) if cut.is_server else None,
+            changed=cut.unknown,
         )
 
     def _apply(self, row: Event) -> set[str]:
@@ -254,16 +203,3 @@ class History:
     def _restat(self, path: str, **fields: int) -> None:
         state = self._now[path]
         self._now[path] = state._replace(stat=state.stat._replace(**fields))
-
-
-def _with_facts(facts: SeriesFacts, states: Mapping[str, Sequence[Seen]]) -> SeriesFacts:
-    members: dict[str, dict[str, Sequence[Seen]]] = {}
-    brokers: dict[str, Sequence[Seen]] = {}
-    topics: dict[str, Sequence[Seen]] = {}
-    for path, of_path in states.items():
-        place = path_kind(path)
-        if place.kind == "member":
-            members.setdefault(place.name, {})[path] = of_path
-        elif place.kind in ("broker", "topic") and path.count("/") == 3:
-            (brokers if place.kind == "broker" else topics)[place.name] = of_path
-    return SeriesFacts(facts.snapshots, members, brokers, topics)

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.worlds.made_series import Cut, History, MadeSeries, enriched
+from tests.worlds.made_series import Cut, History, enriched, found_in
 from tests.worlds.plain_findings import find
 from tests.worlds.random_histories import histories
 from zkgroup.audit.answers.partitions import members_named
@@ -53,7 +53,7 @@ class World:
         chosen = sorted(draw.sample(zxids, min(len(zxids), draw.choice((2, 3, 6, 12)))))
         window = draw.choice((0, 0, 3))
         self.cuts = [self._cut(zxid, window) for zxid in chosen]
-        self.series: MadeSeries = self.history.series(self.cuts, draw)
+        self.series = self.history.series(self.cuts, draw)
         self.trees: list[Tree] = [self._tree(number) for number in range(len(self.cuts))]
 
     def _cut(self, zxid: int, window: int) -> Cut:
@@ -67,12 +67,7 @@ class World:
         return Cut(zxid, zxid + draw.randrange(window + 1), is_server, unknown)
 
     def _tree(self, number: int) -> Tree:
-        return {
-            path: seen.state
-            for path, of_path in self.series.states.items()
-            for seen in of_path
-            if seen.first <= number <= seen.last and seen.state is not None
-        }
+        return {state.path: state for state in self.series.tree(number)}
 
     @cached_property
     def logged(self) -> dict[str, list[Finding]]:
@@ -393,7 +388,7 @@ def test_what_is_found_is_true_and_what_is_proved_is_found(first: int) -> None:
     names: Counter[str] = Counter()
     for seed, events in histories(first, 20):
         world = World(seed, events)
-        found = world.series.find()
+        found = found_in(world.series)
         for one in found:
             assert is_true(world, one), (seed, one, world.cuts)
         names.update(one.finding for one in found)

@@ -6,6 +6,7 @@ The job on Spark decides by these functions, too.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -172,9 +173,7 @@ def audit_rows(
     found += audited.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
     found = based(found, facts)
     with without_collector():
-        for each in series:
-            shown_there = find_states(of_states, each, chosen)
-            found += (one for one in shown_there if not (facts.has_log and _is_logged(one, facts)))
+        found = joined(found, [one for each in series for one in find_states(of_states, each, chosen)], facts)
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts, source.skipped)
@@ -192,9 +191,30 @@ def series_of(source: Source, start: PointInTime | None, end: PointInTime | None
             yield series if is_all else series.within(first, last - 1, ends=series.facts.ends)
 
 
-def _is_logged(one: Finding, facts: Facts) -> bool:
-    """True if the logs tell of all the time of a finding: it stood in one snapshot that they cover."""
-    return (one.from_zxid or 0) >= facts.start_zxid - 1 and (one.to_zxid or inf) <= facts.end_zxid
+def joined(found: Sequence[Finding], shown: Iterable[Finding], facts: Facts) -> list[Finding]:
+    """The findings of rows, and what only snapshots show.
+
+    Left out is what logs tell of: of all of its time, of its very transaction, or by a finding of the same
+    name and partition. Where that stood at the end of the log, it gets the end that snapshots show.
+    """
+    if not facts.has_log:
+        return [*found, *shown]
+    known, start, end = dict(enumerate(found)), facts.start_zxid - 1, facts.end_zxid
+    same: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for number, one in known.items():
+        same[one.finding, one.group, one.topic, one.partition].append(number)
+    for one in shown:
+        since, until, at = one.from_zxid or 0, one.to_zxid or inf, one.at_zxid or 0
+        if (start <= since and until <= end) or max(since, start) < at <= end:
+            continue
+        places = same[one.finding, one.group, one.topic, one.partition] if one.partition is not None else ()
+        begun = [each for each in places if (known[each].from_zxid or 0) <= until]
+        standing = [each for each in begun if known[each].to_zxid is None and since <= end]
+        if standing and until > end:
+            known[standing[-1]] = replace(known[standing[-1]], to_zxid=one.to_zxid, to_ms=one.to_ms)
+        elif not standing and not any(since < (known[each].from_zxid or 0) for each in begun):
+            known[len(known)] = one
+    return [*known.values()]
 
 
 def based(findings: list[Finding], facts: Facts) -> list[Finding]:

@@ -5,24 +5,21 @@ The rules read every record, whatever range is asked for, and share one pass. Me
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from zkgroup.audit.findings.rules import Bounds, Finding, Severity, WholeRule
+from zkgroup.audit.findings.rules import Bounds, Finding, Occurrence, Severity, WholeRule
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.model.text import counted, duration_text
-from zkgroup.zkfiles.files import ServerFile
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Hole, epoch_of, hole_between
 from zkgroup.zkfiles.servers import same_record
-from zkgroup.zkfiles.snapshots import open_snapshot
 from zkgroup.zkfiles.verification import HistoryVerification
-from zkgroup.znodes.paths import subtree_text
 
 KEPT: Final = 10_000
 """The number of notes of a kind that are kept, the first ones."""
@@ -134,17 +131,6 @@ def disagreements(history: History) -> list[Disagreement]:
     return found
 
 
-class _Seen(NamedTuple):
-    """The parts of one snapshot that are compared. Memory: path and number for each znode."""
-
-    zxid: int
-    latest_ms: int
-    """The last write that it shows."""
-    mzxids: dict[str, int]
-    sizes: Counter[str]
-    """The bytes of data, by subtree."""
-
-
 @WholeRule(
     severity="info",
     question="How did the tree grow from one snapshot to the next, and where?",
@@ -160,45 +146,22 @@ def growth(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     was written in between, or created anew. A subtree has `depth` names. Snapshots are taken while writes go
     on, so a few changes around them may be counted on the other side.
     """
-    depth = int(bounds["depth"])
-    before: _Seen | None = None
+    from zkgroup.audit.findings.series_columns import growth_in
+    from zkgroup.zkfiles.states import RunsBuilder, StatesReader
+
+    reader = StatesReader()
+    builder, snapshots = RunsBuilder(reader.states), []
     files = {each.zxid: each for server in history.ensemble.servers for each in server.files.snapshots}
     for _, file in sorted(files.items()):
-        try:
-            after = _read(file, depth)
-        except (DamagedFileError, NotZooKeeperFileError):
-            continue  # reported by `digest_mismatch` and `audit inspect`
-        if before is not None:
-            yield from _compared(before, after, depth)
-        before = after
-
-
-def _read(file: ServerFile, depth: int) -> _Seen:
-    mzxids: dict[str, int] = {}
-    sizes, latest = Counter[str](), 0
-    for znode in open_snapshot(file.path, file.zxid).znodes():
-        mzxids[znode.path] = znode.stat.mzxid
-        sizes[subtree_text(znode.path, depth)] += len(znode.data or b"")
-        latest = max(latest, znode.stat.mtime)
-    return _Seen(file.zxid, latest, mzxids, sizes)
-
-
-def _compared(before: _Seen, after: _Seen, depth: int) -> Iterator[Finding]:
-    def by_subtree(paths: Iterable[str]) -> Counter[str]:
-        return Counter(subtree_text(path, depth) for path in paths)
-
-    old, new = before.mzxids, after.mzxids
-    added, removed = by_subtree(new.keys() - old.keys()), by_subtree(old.keys() - new.keys())
-    changed = by_subtree(path for path, mzxid in new.items() if old.get(path, mzxid) != mzxid)
-    had, has = by_subtree(old), by_subtree(new)
-    for subtree in sorted(added | removed | changed):
-        sizes = [counted(seen.sizes[subtree], "byte") for seen in (before, after)]
-        detail = (
-            f"{subtree}: {added[subtree]} added, {removed[subtree]} removed, {changed[subtree]} changed;"
-            f" {counted(had[subtree], 'znode')}, {sizes[0]} of data -> {has[subtree]}, {sizes[1]}"
-        )
-        zxids, times = (before.zxid, after.zxid), (before.latest_ms or None, after.latest_ms or None)
-        yield Finding("growth", "info", None, None, None, None, *zxids, *times, detail)
+        with suppress(DamagedFileError, NotZooKeeperFileError):  # see `digest_mismatch` and `audit inspect`
+            snapshot, states = reader.read_snapshot(file.path)
+            builder.add(states)
+            snapshots.append(snapshot)
+    rows = growth_in(reader.states, builder.runs(), int(bounds["depth"])) if snapshots else ()
+    for number, detail in sorted(rows):
+        ends = [Occurrence(each.zxid, each.time_ms) for each in snapshots[number - 1 : number + 1]]
+        found = Finding.between("growth", "info", ends[0], ends[1], detail)
+        yield replace(found, from_ms=found.from_ms or None, to_ms=found.to_ms or None)
 
 
 @WholeRule(

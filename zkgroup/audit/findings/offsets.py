@@ -19,11 +19,11 @@ from zkgroup.audit.inputs.events import (
     partition_of,
 )
 from zkgroup.audit.inputs.facts import Facts, client, decoded, is_member, members_of
-from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import offsets_path, resets_path
+from zkgroup.znodes.consumers import offset_path, offsets_path, resets_path
 from zkgroup.znodes.group_records import Reset
+from zkgroup.znodes.paths import path_kind
 
 if TYPE_CHECKING:
     from zkgroup.audit.findings.tables import ScreenTables, Selection
@@ -71,8 +71,7 @@ def _resets_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     import numpy as np
 
     acts = [zxid for zxids in tables.facts.operator_acts.values() for zxid in zxids]
-    p = tables.partitions
-    return p.keys_with(p.is_write & np.isin(p.zxid, acts))
+    return tables.partitions.keys_with(tables.partitions.is_write & np.isin(tables.partitions.zxid, acts))
 
 
 @Rule(
@@ -113,10 +112,11 @@ def overwritten_text(reset: int | None, before: int | None, now: int | None) -> 
     return f"{what}, where it was {before} before" if before is not None and reset < before <= now else None
 
 
-def marked_partition(path: str, group: str) -> TopicPartition | None:
-    """The partition of a reset marker; None for another znode."""
-    below = f"{resets_path(group)}/"
-    return Reset.partition_of(path.removeprefix(below)) if path.startswith(below) else None
+def marked_offset(path: str) -> str | None:
+    """The path of the offset of which a znode is the reset marker; None for another znode."""
+    group, name = path_kind(path).name, path.rpartition("/")[2]
+    partition = Reset.partition_of(name) if path == f"{resets_path(group)}/{name}" else None
+    return None if partition is None else offset_path(group, partition)
 
 
 @Rule(

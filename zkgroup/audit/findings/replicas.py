@@ -31,7 +31,7 @@ from zkgroup.audit.inputs.events import BY_TOPIC, REPLICATION, Key
 from zkgroup.audit.inputs.facts import Facts, life_at
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
-from zkgroup.znodes.brokers import NO_LEADER
+from zkgroup.znodes.brokers import NO_LEADER, PartitionState
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.paths import path_kind
 
@@ -270,13 +270,17 @@ def leader_epoch_not_rising(rows: KeyRows, key: Key, facts: Facts, bounds: Bound
             was, now = before.state, after.state
             if was is None or now is None or before.life != after.life:
                 continue
-            if now.leader_epoch < was.leader_epoch:
-                detail = f"leader epoch fell from {was.leader_epoch} to {now.leader_epoch}"
-            elif now.leader != was.leader and now.leader_epoch == was.leader_epoch:
-                detail = f"leader {was.leader} became {now.leader} within leader epoch {now.leader_epoch}"
-            else:
-                continue
-            yield change_finding("leader_epoch_not_rising", "error", at, at, detail, key[0], partition)
+            if (detail := epoch_fault(was, now)) is not None:
+                yield change_finding("leader_epoch_not_rising", "error", at, at, detail, key[0], partition)
+
+
+def epoch_fault(was: PartitionState, now: PartitionState) -> str | None:
+    """What is wrong with the leader epoch of a state, in words; None where nothing is."""
+    if now.leader_epoch < was.leader_epoch:
+        return f"leader epoch fell from {was.leader_epoch} to {now.leader_epoch}"
+    if now.leader != was.leader and now.leader_epoch == was.leader_epoch:
+        return f"leader {was.leader} became {now.leader} within leader epoch {now.leader_epoch}"
+    return None
 
 
 @Rule(

@@ -14,8 +14,10 @@ from itertools import islice, zip_longest
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from zkgroup.audit.answers.partitions import OwnerLife
-from zkgroup.audit.inputs.events import Event, Keys
+from zkgroup.audit.inputs.events import Event, Keys, is_of_groups
 from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.znodes.config import entities_path
+from zkgroup.znodes.paths import path_kind
 
 
 class Moment(Protocol):
@@ -188,6 +190,14 @@ _Place = tuple[str | None, str | None, int | None]
 _NOWHERE: Final[_Place] = (None, None, None)
 
 
+def place_of(path: str) -> _Place:
+    """The group, topic and partition that a path is of."""
+    place = path_kind(path)
+    topic = place.name if path.startswith(f"{entities_path('topics')}/") else place.topic
+    number = None if place.partition < 0 else place.partition
+    return place.name if is_of_groups(place) else None, topic or None, number
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One finding. Fields that do not apply are None; `to_zxid` is None if it lasts to the end.
@@ -307,23 +317,21 @@ class Rule(AnyRule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRule(AnyRule):
-    """A finding about snapshots over time: `find` gets the states of one key, the key, facts and bounds."""
+    """A finding about snapshots over time: `find` gets a SeriesView of them, and the bounds."""
 
-    keys: Keys
-    """Their keys are those of paths alone."""
     needs: Sequence[Input] = ("series",)
     like: AnyRule | None = None
     """The rule about rows that has its name."""
     is_beside: bool = False
     """True if that is asked of the last snapshot, too."""
+    is_whole: bool = False
+    """True if it asks for all paths; else those of one group or topic tell enough."""
 
     @classmethod
-    def of(
-        cls, like: AnyRule, keys: Keys, bounds: Bounds | None = None, *, is_beside: bool = False
-    ) -> StateRule:
+    def of(cls, like: AnyRule, bounds: Bounds | None = None, **more: bool) -> Self:
         """The same finding of snapshots: name, question, act and severity are those of `like`."""
         shared = {"question": like.question, "act": like.act, "severity": like.severity}
-        return cls(**shared, keys=keys, bounds=bounds or {}, like=like, is_beside=is_beside)  # type: ignore[arg-type]
+        return cls(**shared, bounds=bounds or {}, like=like, **more)  # type: ignore[arg-type]
 
     @property
     def name(self) -> str:

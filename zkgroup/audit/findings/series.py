@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.findings import series_cluster, series_groups
 from zkgroup.audit.findings.rules import Bounds, Finding, StateRule
+from zkgroup.audit.findings.states import SeriesView
 
 if TYPE_CHECKING:
     from zkgroup.audit.inputs.snapshots import Series
@@ -23,11 +24,9 @@ STATE_RULES: Final[tuple[StateRule, ...]] = tuple(
 def find_states(
     rules: Sequence[StateRule], series: Series, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
-    """What the rules find, key by key, in snapshots of which the order is known."""
+    """What the rules find in snapshots of which the order is known."""
     series = series.in_order
-    for keys in {rule.keys.name: rule.keys for rule in rules}.values():
-        asked = [rule for rule in rules if rule.keys.name == keys.name]
-        for key, states in series.keyed(keys):
-            for rule in asked:
-                for shown in rule.find(states, key, series.facts, bounds[rule.name]):
-                    yield shown.finding(rule, series.facts)
+    view = SeriesView(series, bounds.get("stalled_offset", {"snapshots": 1})["snapshots"])
+    for rule in rules:
+        for shown in rule.find(view, bounds[rule.name]):
+            yield shown.finding(rule, series.facts)

@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Final
 
-from zkgroup.audit.answers.partitions import members_named
+from zkgroup.audit.answers.partitions import members_named, offset_of
 from zkgroup.audit.findings import offsets, ownership, rebalances, sessions
 from zkgroup.audit.findings.membership import numbers_of, topics_wanted
 from zkgroup.audit.findings.rules import Bounds, Severity, StateRule
 from zkgroup.audit.findings.states import (
     Between,
+    SeriesView,
     Shown,
+    StateChange,
     Stretch,
-    ZnodeLife,
     as_runs,
-    by_pair,
     is_proved,
-    lasting,
     lives,
-    of_kind,
-    remade,
-    rewrites,
-    runs_of,
     session_in,
-    span_ms,
     state_in,
     stretches,
-    times_text,
-    turns,
 )
-from zkgroup.audit.inputs.events import BY_MEMBERSHIP, BY_SUBTREE, Event, Key, Keys, is_of_groups
 from zkgroup.audit.inputs.facts import decoded, registration_of
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, States, ZnodeState
+from zkgroup.audit.inputs.series import Seen, ZnodeState
 from zkgroup.model import TopicPartition
-from zkgroup.model.text import counted, hex_session, named
+from zkgroup.model.text import counted, hex_session
 from zkgroup.znodes.consumers import (
-    Offset,
     Registration,
     consumers_path,
+    group_path,
     ids_path,
     offset_path,
     owner_path,
@@ -49,29 +39,21 @@ from zkgroup.znodes.consumers import (
     subscription_kind,
 )
 from zkgroup.znodes.group_records import AuditRecord, Reset
-from zkgroup.znodes.paths import path_kind
-from zkgroup.znodes.sessions import lacks_session
+from zkgroup.znodes.paths import partition_of, path_kind
+from zkgroup.znodes.sessions import effect_without_session, lacks_session
 
-_DIGITS: Final = 19
-"""Fewer of them are an offset whatever they are, and almost every offset has fewer."""
-
-
-def _of_group(event: Event) -> Key | None:
-    place, name = path_kind(event.path), event.path.rpartition("/")[2]
-    return (place.name,) if is_of_groups(place) else (name,) if event.path == AuditRecord.path(name) else None
-
-
-BY_GROUP_ACTS: Final = Keys("group_acts", _of_group)
-"""All of a group, and the last change of its offsets by an operator; key: the group."""
-_ACT_MS: Final = 60_000
+_ACT_MS = 60_000
 """An operator's change of many offsets takes several transactions, and no longer than this."""
+
+
+def _thread(state: ZnodeState) -> str:
+    return (state.data or b"").decode("utf-8", "replace")
 
 
 def _claim(state: ZnodeState) -> str:
     """An owner in words: the thread, and its session."""
     session = session_in(state)
-    thread = repr((state.data or b"").decode("utf-8", "replace"))
-    return f"{thread} (session {hex_session(session)})" if session else thread
+    return f"{_thread(state)!r}{f' (session {hex_session(session)})' if session else ''}"
 
 
 @StateRule(
@@ -79,167 +61,146 @@ def _claim(state: ZnodeState) -> str:
     question="Which partitions have another owner than in the snapshot before, or were claimed anew?",
     act="Nothing, for a few: that is a rebalance. Where one thread claims a partition again and again, see"
     " needless_move.",
-    keys=BY_MEMBERSHIP,
 )
-def owner_changed(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
-    """A partition whose owner is another znode than the last one before, also where it says the same.
-
-    `at_zxid` is the claim of the new owner (`czxid`); there may have been others in between.
-    """
-    for place, of_path in of_kind(states, "owner"):
-        for between, old, new in remade(of_path):
-            if old is not None and new is not None:
-                again = "claimed again by the same thread: " if old.data == new.data else ""
-                detail, at = f"{again}{_claim(old)} -> {_claim(new)}", (key[0], place.topic, place.partition)
-                yield Shown(between, detail, at, session_in(new), new.stat.czxid)
+def owner_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
+    """A partition whose owner is another znode than the last one before, also where it says the same."""
+    for change in of.changes("owner", bool):
+        if change.old and change.new and not change.is_same:
+            again = "claimed again by the same thread: " if change.old.data == change.new.data else ""
+            yield change.shown(f"{again}{_claim(change.old)} -> {_claim(change.new)}")
 
 
-def _with_members(life: ZnodeLife, states: States, group: str, facts: SeriesFacts) -> list[Stretch]:
-    """The snapshots of an owner that a session holds, with the registrations of the members that it names."""
-    found = list[Stretch]()
-    for seen in life.states if session_in(life.end) else ():
-        named = members_named((state_in(seen).data or b"").decode("utf-8", "replace"))
-        paths = [Registration.path(group, member) for member in named]
-        numbers = range(seen.first, seen.last + 1)
-        some = [
-            path
-            for path in paths
-            if path in states or not all(facts.is_known(path, number) for number in numbers)
-        ]
-        found += stretches([seen], *(runs_of(states, path, facts) for path in some or paths[:1]))
-    return found
+def _claims(of: SeriesView) -> Iterator[tuple[ZnodeState, list[Stretch]]]:
+    """The owners that a session holds, each with the registrations of the members that it names."""
+    never = of.runs(consumers_path())
+    for life in (life for of_path in of.of_kind("owner").values() for life in lives(of_path)):
+        owner, found = state_in(life[-1].state), list[Stretch]()
+        for seen in life if session_in(owner) else ():
+            paths = (
+                Registration.path(path_kind(owner.path).name, member)
+                for member in members_named(_thread(state_in(seen.state)))
+            )
+            members = [of_path for path in paths if (of_path := of.runs(path)) != never]
+            found += stretches([seen], *(members or [never]))
+        yield owner, found
 
 
-def _unregistered(stretch: Stretch) -> ZnodeState | None:
+def _unregistered(owner: ZnodeState | None, *members: ZnodeState | None) -> ZnodeState | None:
     """An owner without a registration; None where it has one."""
-    owner, *members = (seen.state for seen in stretch.seen)
     return None if any(members) else owner
 
 
-@StateRule.of(ownership.orphan_owner, BY_MEMBERSHIP, {"grace_ms": 10_000})
-def orphan_owner(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
-    """An owner whose member is not registered, from the first snapshot that shows it to the last.
+@StateRule.of(ownership.orphan_owner, {"grace_ms": 10_000})
+def orphan_owner(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
+    """An owner whose member is not registered.
 
     An error where that lasted longer than `grace_ms`, info before. Where the member was never seen with this
     owner, it counts from the claim.
     """
-    for place, of_path in of_kind(states, "owner"):
-        for life in lives(of_path):
-            known = _with_members(life, states, key[0], facts)
-            for between, owners in lasting(known, _unregistered, facts):
-                since_ms, until_ms = (facts.snapshots[number].time_ms for number in between)
-                if all(map(_unregistered, known)):
-                    since_ms = life.end.stat.ctime
-                severity: Severity = "error" if until_ms - since_ms > bounds["grace_ms"] else "info"
-                detail = f"owner {_claim(owners[-1])} stands without a registration of its member"
-                detail, at = detail + times_text(between, facts), (key[0], place.topic, place.partition)
-                yield Shown(between, detail, at, session_in(life.end), None, severity, lasts=True)
+    for owner, known in _claims(of):
+        is_never = all(_unregistered(*each.states) for each in known)
+        for between, times, claims in of.lasting(known, _unregistered):
+            since_ms, until_ms = (of.facts.snapshots[number].time_ms for number in between)
+            lasted_ms = until_ms - (owner.stat.ctime if is_never else since_ms)
+            severity: Severity = "error" if lasted_ms > bounds["grace_ms"] else "info"
+            detail = f"owner {_claim(claims[-1])} stands without a registration of its member{times}"
+            yield Shown(between, detail, owner.path, session_in(owner), None, severity, lasts=True)
 
 
-def _in_another_session(stretch: Stretch) -> tuple[ZnodeState, ZnodeState] | None:
+def _in_another_session(owner: ZnodeState, *members: ZnodeState | None) -> Sequence[ZnodeState] | None:
     """An owner and its member's registration; None where there is one in the session of the owner."""
-    owner, *there = (seen.state for seen in stretch.seen if seen.state is not None)
-    is_own = session_in(owner) in map(session_in, there)
-    return None if is_own or not there else (owner, there[0])
+    there = [each for each in members if each is not None]
+    return [owner, *there] if there and session_in(owner) not in map(session_in, there) else None
 
 
-@StateRule.of(ownership.owner_session_mismatch, BY_MEMBERSHIP)
-def owner_session_mismatch(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
-    """An owner that another session holds than the one in which its member is registered.
-
-    From the first snapshot that shows it to the last; `at_zxid` is the claim.
-    """
-    for place, of_path in of_kind(states, "owner"):
-        for life in lives(of_path):
-            known = _with_members(life, states, key[0], facts)
-            for between, found in lasting(known, _in_another_session, facts):
-                owner, registered = found[-1]
-                member, session = path_kind(registered.path).member, session_in(registered)
-                where = hex_session(session) if session else "none"
-                detail = f"{_claim(owner)} owns it, but {member} is registered in {where}"
-                detail, at = detail + times_text(between, facts), (key[0], place.topic, place.partition)
-                yield Shown(between, detail, at, session_in(life.end), life.czxid, lasts=True)
+@StateRule.of(ownership.owner_session_mismatch)
+def owner_session_mismatch(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
+    """An owner that another session holds than the one in which its member is registered."""
+    for owner, known in _claims(of):
+        for between, times, found in of.lasting(known, _in_another_session):
+            claim, registered, *_ = found[-1]
+            member, session = path_kind(registered.path).member, session_in(registered)
+            where = hex_session(session) if session else "none"
+            detail = f"{_claim(claim)} owns it, but {member} is registered in {where}{times}"
+            yield Shown(between, detail, owner.path, session_in(owner), owner.stat.czxid, lasts=True)
 
 
-@StateRule.of(ownership.unowned_interval, BY_MEMBERSHIP, {"snapshots": 2})
-def unowned_interval(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
+@StateRule.of(ownership.unowned_interval, {"snapshots": 2})
+def unowned_interval(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """A partition without an owner in `snapshots` of them or more, while a member subscribed to its topic.
 
     A warning for the time in which it was so throughout: the parent of its owners counts no more creates
     (`cversion`) than snapshots show owners. Else it was so at every snapshot, which is info.
     """
-    for topic, of_topic in sorted(facts.topics.items()):
-        wanted = _wanted(facts, key[0], topic)
-        numbers = [(seen, frozenset(_numbers(seen))) for seen in of_topic] if wanted else []
-        certain: list[bool] = []
-        for number in sorted(frozenset[int]().union(*(known for _, known in numbers))):
-            of_owner = runs_of(states, owner_path(key[0], TopicPartition(topic, number)), facts)
-            gaps = [seen for seen in of_owner if seen.state is None]
-            there = [seen for seen, known in numbers if number in known] if gaps else []
-            some = stretches(gaps, there, wanted)
-            for (first, last), _ in lasting(some, lambda _: True, facts, bounds["snapshots"]):
-                certain = certain or _are_all_seen(states, key[0], topic, facts)
+    for group, topic, wanted in _wanted(of):
+        of_topic, certain = of.facts.topics[topic], _are_all_seen(of, group, topic)
+        for number in sorted({number for seen in of_topic for number in _numbers(seen)}):
+            path = owner_path(group, TopicPartition(topic, number))
+            gaps = [seen for seen in of.runs(path) if seen.state is None]
+            there = [seen for seen in of_topic if number in _numbers(seen)]
+            known = stretches(gaps, there, wanted)
+            for (first, last), _, _ in of.lasting(known, lambda *_: True, bounds["snapshots"]):
                 for is_certain, part in groupby(range(first, max(last, first + 1)), certain.__getitem__):
                     pairs = list(part)
                     between = pairs[0], min(pairs[-1] + 1, last)
                     severity: Severity = "warning" if is_certain else "info"
                     how = "at every snapshot; between them it may have had one"
                     how = "throughout: no other owner was made meanwhile" if is_certain else how
-                    detail = f"no member owned it{times_text(between, facts)}, {how}"
-                    yield Shown(between, detail, (key[0], topic, number), severity=severity, lasts=True)
+                    detail = f"no member owned it{of.times(between)}, {how}"
+                    yield Shown(between, detail, path, severity=severity, lasts=True)
 
 
 def _numbers(seen: Seen) -> Sequence[int]:
     return () if seen.state is None else numbers_of(seen.state.data)
 
 
-def _wanted(facts: SeriesFacts, group: str, topic: str) -> list[Seen]:
-    """The snapshots in which a member of a group subscribed to a topic, as runs."""
-    numbers: set[int] = set()
-    for of_path in facts.members.get(group, {}).values():
+def _wanted(of: SeriesView) -> Iterator[tuple[str, str, list[Seen]]]:
+    """Group, topic, and the snapshots in which a member of the one subscribed to the other, as runs."""
+    found: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for path, of_path in of.of_kind("member").items():
         for seen in of_path:
             registration = None if seen.state is None else registration_of(seen.state.data)
-            if registration is not None and topic in (topics_wanted(registration, (topic,)) or ()):
-                numbers.update(range(seen.first, seen.last + 1))
-    return as_runs(sorted(numbers))
+            for topic in (registration and topics_wanted(registration, of.facts.topics)) or ():
+                if topic in of.facts.topics:
+                    found[path_kind(path).name, topic].update(range(seen.first, seen.last + 1))
+    for (group, topic), numbers in found.items():
+        yield group, topic, as_runs(sorted(numbers))
 
 
-def _are_all_seen(states: States, group: str, topic: str, facts: SeriesFacts) -> list[bool]:
+def _are_all_seen(of: SeriesView, group: str, topic: str) -> list[bool]:
     """Of each snapshot, whether all owners of a topic that were made up to the next one are in some snapshot.
 
     That is so where their parent counts no more creates; between exact snapshots only.
     """
-    of_topic = (of_path for place, of_path in of_kind(states, "owner") if place.topic == topic)
-    claims = sorted(life.czxid for of_path in of_topic for life in lives(of_path))
-    parent = {
-        number: seen.state.stat
-        for seen in states.get(owners_topic_path(group, topic), ())
-        if seen.state is not None
-        for number in range(seen.first, seen.last + 1)
-    }
+    path = owners_topic_path(group, topic)
+    owners = (of_path for each, of_path in of.of_kind("owner").items() if each.startswith(f"{path}/"))
+    claims = sorted(state_in(life[0].state).stat.czxid for each in owners for life in lives(each))
+    parents: list[ZnodeState | None] = [None] * len(of.facts.snapshots)
+    for seen in of.runs(path):
+        parents[seen.first : seen.last + 1] = [seen.state] * (seen.last + 1 - seen.first)
     found = []
-    for one, other in pairwise(facts.snapshots):
-        old, new = parent.get(one.number), parent.get(other.number)
+    for (one, old), (other, new) in pairwise(zip(of.facts.snapshots, parents, strict=True)):
+        change = StateChange((one.number, other.number), old, new)
         count = bisect_right(claims, other.zxid) - bisect_right(claims, one.zxid)
-        is_known = old is not None and new is not None and old.czxid == new.czxid
-        made = new.cversion - old.cversion if is_known and old and new else count + 1
-        found.append(made <= count and one.is_exact and other.is_exact)
+        is_known = change.is_same and one.is_exact and other.is_exact
+        found.append(is_known and change.grown("cversion") <= count)
     return [*found, False]
 
 
-@StateRule.of(rebalances.rebalance, BY_MEMBERSHIP)
-def rebalance(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
+@StateRule.of(rebalances.rebalance)
+def rebalance(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """The registrations of a group that `ids` counted between two snapshots (`cversion`).
 
     Each makes the members rebalance, and so does each member that leaves, which is not counted. `at_zxid` is
     the last of these changes (`pzxid`).
     """
-    for between, old, new in rewrites(states.get(ids_path(key[0]), ())):
-        if old.stat.pzxid < new.stat.pzxid:
-            joined = new.stat.cversion - old.stat.cversion
+    for change in of.changes("group"):
+        is_of_ids = change.path == ids_path(path_kind(change.path).name)
+        if is_of_ids and change.new and change.is_same and change.grown("pzxid") > 0:
+            joined, last = change.grown("cversion"), change.new.stat.pzxid
             what = f"{counted(joined, 'registration')} and" if joined else "members left:"
-            detail = f"{what} at least 1 rebalance; the last change was at {new.stat.pzxid:#x}"
-            yield Shown(between, detail, (key[0], None, None), None, new.stat.pzxid)
+            detail = f"{what} at least 1 rebalance; the last change was at {last:#x}"
+            yield Shown(change.between, detail, change.path, None, last)
 
 
 @StateRule(
@@ -247,231 +208,159 @@ def rebalance(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> I
     question="Which members came, went, or registered anew from one snapshot to the next?",
     act="Nothing, if processes were started or stopped then. One that registers anew again and again has a"
     " session timeout that is shorter than its pauses.",
-    keys=BY_MEMBERSHIP,
 )
-def membership_changed(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
-    """Members that joined or were lost between two snapshots, and those that registered anew (`czxid`).
-
-    A row for each two snapshots; `at_zxid` is the registration where it is of one member alone.
-    """
-    found = (
-        (turn.between, (place.member, turn))
-        for place, of_path in of_kind(states, "member")
-        for turn in turns(of_path)
-    )
-    for between, members in by_pair(found):
-        names: dict[str, list[str]] = {"joined": [], "lost": [], "registered anew": []}
-        for member, (_, old, new) in sorted(members, key=lambda each: each[0]):
-            names["joined" if old is None else "lost" if new is None else "registered anew"].append(member)
-        detail = "; ".join(f"{what}: {named(some)}" for what, some in names.items() if some)
-        one = members[0][1].new if len(members) == 1 else None
-        at_zxid = None if one is None else one.stat.czxid
-        yield Shown(between, detail, (key[0], None, None), session_in(one), at_zxid)
+def membership_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
+    """A member that joined or was lost between two snapshots, or that registered anew (`czxid`)."""
+    for change in of.changes("member"):
+        if not change.is_same:
+            what = "lost" if change.new is None else "registered anew" if change.old else "joined"
+            yield change.shown(f"{what}: {path_kind(change.path).member}")
 
 
-@StateRule.of(sessions.persistent_znode, sessions.BY_SESSION_ZNODE)
-def persistent_znode(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
-    """A znode that belongs to a session and is persistent, from the first snapshot that shows it to the last.
-
-    `at_zxid` is its create.
-    """
-    for path, of_path in states.items():
-        for life in lives(of_path):
-            if lacks_session(path, life.end.stat.ephemeral_owner, life.end.data):
-                detail, place = sessions.persistent_text(path), sessions.place_of(path)
-                yield Shown(life.between, detail, place, None, life.czxid, lasts=True)
-
-
-@StateRule(
-    severity="error",
-    question="Which sessions have ephemeral znodes, though the servers do not know them?",
-    act="Nothing ends such a session, so its znodes stay, and every client takes what they say for alive."
-    " Find out how the server got this tree (a restored or edited snapshot), and delete the znodes.",
-    keys=BY_SUBTREE,
-)
-def missing_session(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
-    """Sessions that hold ephemerals and are missing in the list of sessions of the same snapshot.
-
-    Of servers' snapshots: an export has no such list. A row for each session and subtree, from the first
-    snapshot that shows it to the last.
-    """
-    listing = [each for each in facts.snapshots if each.sessions is not None]
-    held: dict[int, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for path, of_path in states.items() if listing else ():
-        for seen in of_path:
-            if seen.state is not None and (session := session_in(seen.state)) is not None:
-                for each in facts.snapshots[seen.first : seen.last + 1]:
-                    # The list is written first: sessions that are younger than that are not in it.
-                    is_older = seen.state.stat.czxid <= each.zxid
-                    if each.sessions is not None and session not in each.sessions and is_older:
-                        held[session][each.number].append(path)
-    for session, numbers in sorted(held.items()):
-        some = [Stretch(place, place, ()) for place, each in enumerate(listing) if each.number in numbers]
-        for (first, last), _ in lasting(some, lambda _: True, facts):
-            between = listing[first].number, listing[last].number
-            paths = numbers[between[1]]
-            groups = {path_kind(path).name for path in paths if path.startswith(f"{consumers_path()}/")}
-            detail = (
-                f"session {hex_session(session)} is in no list of sessions, and holds"
-                f" {counted(len(paths), 'znode')}: {named(sorted(paths))}"
-            )
-            group = groups.pop() if len(groups) == 1 else None
-            yield Shown(between, detail, (group, None, None), session, lasts=True)
+@StateRule.of(sessions.persistent_znode)
+def persistent_znode(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
+    """A znode that belongs to a session and is persistent; `at_zxid` is its create."""
+    kinds = (of.of_kind(kind) for kind in sessions.BY_SESSION_ZNODE.kinds or ())
+    for path, of_path in (each for of_kind in kinds for each in of_kind.items()):
+        for life in lives(of_path) if effect_without_session(path) else ():
+            state = state_in(life[-1].state)
+            if lacks_session(path, state.stat.ephemeral_owner, state.data):
+                between, detail = (life[0].first, life[-1].last), sessions.persistent_text(path)
+                yield Shown(between, detail, path, None, state.stat.czxid, lasts=True)
 
 
 def _value(state: ZnodeState | None) -> int | None:
-    data = None if state is None else state.data
-    if data is not None and data.isdigit() and len(data) < _DIGITS:
-        return int(data)
-    offset = None if state is None else decoded(Offset.decode, state.path, data)
-    return None if offset is None else offset.value
-
-
-def _resets(states: States, group: str) -> Iterator[tuple[TopicPartition, Sequence[Seen]]]:
-    """The markers of an operator's resets."""
-    for path, of_path in states.items():
-        if (partition := offsets.marked_partition(path, group)) is not None:
-            yield partition, of_path
-
-
-def _is_up_to(offset: int, marker: ZnodeState) -> bool:
-    reset = _reset(marker)
-    return reset is not None and reset.offset <= offset
-
-
-def _is_recorded(states: States, group: str, old: ZnodeState, new: ZnodeState) -> bool:
-    """True if an operator changed offsets of the group between two writes, or at the second one."""
-    acts = (seen.state.stat for seen in states.get(AuditRecord.path(group), ()) if seen.state is not None)
-    return any(old.stat.mzxid < each.mzxid and each.mtime <= new.stat.mtime + _ACT_MS for each in acts)
+    return None if state is None else offset_of(state.path, state.data)
 
 
 def _reset(marker: ZnodeState | None) -> Reset | None:
     return None if marker is None else decoded(Reset.decode, marker.path, marker.data)
 
 
-@StateRule.of(offsets.offset_regression, BY_GROUP_ACTS)
-def offset_regression(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
+def _markers(of: SeriesView) -> dict[str, Sequence[Seen]]:
+    """The markers of operators' resets, by the path of the offset."""
+    paths = ((offsets.marked_offset(path), of_path) for path, of_path in of.of_kind("group").items())
+    return {path: of_path for path, of_path in paths if path is not None}
+
+
+def _is_recorded(of: SeriesView, old: ZnodeState, new: ZnodeState) -> bool:
+    """True if an operator changed offsets of the group between two writes, or at the second one."""
+    runs = of.runs(AuditRecord.path(path_kind(new.path).name))
+    acts = (seen.state.stat for seen in runs if seen.state is not None)
+    return any(old.stat.mzxid < each.mzxid and each.mtime <= new.stat.mtime + _ACT_MS for each in acts)
+
+
+@StateRule.of(offsets.offset_regression)
+def offset_regression(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """An offset that is lower than in the snapshot before, though its znode is the same.
 
-    Some write between the two set it back; `at_zxid` is that write where it was the only one. Info where an
-    operator's marker explains it. Snapshots do not tell who wrote.
+    Some write between the two set it back. Info where an operator's marker explains it. Snapshots do not tell
+    who wrote.
     """
-    markers = dict(_resets(states, key[0]))
-    for place, of_path in of_kind(states, "offset"):
-        partition = TopicPartition(place.topic, place.partition)
-        for rewrite in rewrites(of_path):
-            was, now = _value(rewrite.old), _value(rewrite.new)
-            if was is None or now is None or not now < was >= 0:
-                continue
-            detail = f"{was} -> {now}, in {counted(rewrite.writes, 'write')}"
-            severity: Severity = "error"
-            between = range(rewrite.old.stat.mzxid + 1, rewrite.new.stat.mzxid + 1)
-            resets = (seen.state for seen in markers.get(partition, ()) if seen.state is not None)
-            is_marked = any(each.stat.mzxid in between and _is_up_to(now, each) for each in resets)
-            if is_marked or _is_recorded(states, key[0], rewrite.old, rewrite.new):
-                detail, severity = f"{detail}; an operator's reset, by its marker", "info"
-            yield Shown(rewrite.between, detail, (key[0], *partition), None, rewrite.at_zxid, severity)
+    markers = _markers(of)
+    for change in of.changes("offset"):
+        was, now = _value(change.old), _value(change.new)
+        if not (change.old and change.new and change.is_same) or was is None or now is None:
+            continue
+        if now < was >= 0:
+            zxids = range(change.old.stat.mzxid + 1, change.new.stat.mzxid + 1)
+            some = [seen.state for seen in markers.get(change.path, ())]
+            resets = [_reset(each) for each in some if each and each.stat.mzxid in zxids]
+            is_meant = any(reset is not None and reset.offset <= now for reset in resets)
+            is_meant = is_meant or _is_recorded(of, change.old, change.new)
+            detail = f"{was} -> {now}, in {counted(change.grown(), 'write')}"
+            detail += "; an operator's reset, by its marker" if is_meant else ""
+            yield change.shown(detail, "info" if is_meant else None)
 
 
 @StateRule(
     question="Which offsets were deleted, and which of them were made again?",
     act="A consumer without an offset begins where its reset policy says. Find out who deletes below"
     " `offsets`: a tool that prunes groups, or a client that makes its offset anew at each start.",
-    keys=BY_GROUP_ACTS,
 )
-def offset_deleted(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
+def offset_deleted(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """An offset that was deleted, or made again (`czxid`): its value goes on from nothing.
 
-    A warning where the new one is lower, info otherwise. `at_zxid` is the create of the new znode.
+    A warning where the new one is lower, info otherwise.
     """
-    for of, of_path in of_kind(states, "offset"):
-        place = (key[0], of.topic, of.partition)
-        for turn in remade(of_path):
-            was, now = _value(turn.old), _value(turn.new)
+    for change in of.changes("offset", bool):
+        if not change.is_same:
+            was, now = _value(change.old), _value(change.new)
             severity: Severity = "warning" if (now or 0) < (was or 0) else "info"
-            detail = f"deleted and made again: it was {was}, and then {now}"
-            yield Shown(turn.between, detail, place, None, turn.new and turn.new.stat.czxid, severity)
-        gone = [turn for turn in turns(of_path) if turn.new is None][-1:]
-        if gone and of_path[-1].state is None:
-            detail = f"deleted; it was {_value(gone[0].old)}"
-            yield Shown(gone[0].between, detail, place, severity="info")
+            yield change.shown(f"deleted and made again: it was {was}, and then {now}", severity)
+    last = {change.path: change for change in of.changes("offset") if not change.is_same}
+    for change in last.values():
+        if change.new is None:
+            yield change.shown(f"deleted; it was {_value(change.old)}", "info")
 
 
-@StateRule.of(offsets.commit_rate, BY_GROUP_ACTS)
-def commit_rate(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
+@StateRule.of(offsets.commit_rate)
+def commit_rate(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """How often the offsets of a group were written, by the growth of their versions.
 
     Claims of zkgroup's members count, too; writes of a znode that was deleted in between are not known.
     """
-    writes: Counter[Between] = Counter()
-    for _, of_path in of_kind(states, "offset"):
-        for rewrite in rewrites(of_path):
-            writes[rewrite.between] += rewrite.writes
-        for turn in turns(of_path):
-            writes[turn.between] += 0 if turn.new is None else turn.new.stat.version + 1
+    from zkgroup.audit.findings.series_columns import writes_of_offsets
 
-    rates = {pair: 1_000 * number / ms for pair, number in writes.items() if (ms := span_ms(pair, facts))}
-    if total := writes.total():
-        whole = min(first for first, _ in writes), max(last for _, last in writes)
-        detail = f"at least {counted(total, 'write')} of offsets"
+    writes: dict[str, dict[Between, int]] = defaultdict(dict)
+    for group, last, first, number in writes_of_offsets(of.series):
+        writes[group][last, first] = number
+    for group, pairs in writes.items():
+        rates = {pair: 1_000 * number / ms for pair, number in pairs.items() if (ms := of.span_ms(pair))}
+        whole = min(first for first, _ in pairs), max(last for _, last in pairs)
+        detail = f"at least {counted(sum(pairs.values()), 'write')} of offsets"
         if rates:
             busiest = max(rates, key=lambda pair: (rates[pair], pair))
-            since, until = (facts.snapshots[number] for number in busiest)
+            since, until = (of.facts.snapshots[number] for number in busiest)
             detail += f", most between {since.zxid:#x} and {until.end_zxid:#x}: {rates[busiest]:.2f}/s"
-        yield Shown(whole, detail, (key[0], None, None))
+        yield Shown(whole, detail, group_path(group))
 
 
-@StateRule.of(offsets.stalled_offset, BY_GROUP_ACTS, {"snapshots": 3})
-def stalled_offset(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
+@StateRule.of(offsets.stalled_offset, {"snapshots": 3})
+def stalled_offset(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """A partition that had an owner in `snapshots` of them or more, one after the other, without a commit.
 
     Its offset was not written in all that time, or is missing in each of them.
     """
     least = bounds["snapshots"]
-    for place, of_owner in of_kind(states, "owner"):
-        partition = TopicPartition(place.topic, place.partition)
-        for seen in runs_of(states, offset_path(key[0], partition), facts):
-            some = stretches(of_owner, [seen]) if seen.last - seen.first + 1 >= least else ()
-            for between, holders in lasting(some, _holder, facts, least):
+    for path, owner in of.of_kind("owner").items():
+        for seen in of.runs(offset_path(path_kind(path).name, partition_of(path))):
+            known = stretches(owner, [seen]) if seen.last - seen.first + 1 >= least else ()
+            for between, times, holders in of.lasting(known, _holder, least):
                 what = "without an offset" if seen.state is None else f"at {_value(seen.state)}"
-                detail = f"{what}{times_text(between, facts)}, with an owner in each of them"
                 session = holders[0] if len({*holders}) == 1 else None
-                yield Shown(between, detail, (key[0], *partition), session, lasts=True)
+                yield Shown(
+                    between, f"{what}{times}, with an owner in each of them", path, session, lasts=True
+                )
 
 
-def _holder(stretch: Stretch) -> int | None:
+def _holder(owner: ZnodeState | None, _: object) -> int | None:
     """The session of the owner, 0 for one that none holds; None where there is no owner."""
-    state = stretch.seen[0].state
-    return None if state is None else session_in(state) or 0
+    return None if owner is None else session_in(owner) or 0
 
 
-@StateRule.of(offsets.reset_overwritten, BY_GROUP_ACTS)
-def reset_overwritten(states: States, key: Key, facts: SeriesFacts, bounds: Bounds) -> Iterator[Shown]:
+@StateRule.of(offsets.reset_overwritten)
+def reset_overwritten(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """An offset that an operator set, by its marker, and that was written otherwise after that.
 
     Lower than the marker, which nobody who obeys it writes; or, of an offset that was set back, as high again
     as before, by the one write behind it, or while a member of Kafka's own consumer owned it all along.
     """
-    for partition, of_marker in _resets(states, key[0]):
-        of_offset, told = states.get(offset_path(key[0], partition), ()), 0
+    for path, of_marker in _markers(of).items():
+        of_offset, told = of.runs(path), 0
         for stretch in stretches(of_marker, of_offset):
-            marker, offset = (seen.state for seen in stretch.seen)
-            if marker is None or offset is None or marker.stat.mzxid == told or not is_proved(stretch, facts):
+            marker, offset = stretch.states
+            if not marker or not offset or marker.stat.mzxid == told or not is_proved(stretch, of.facts):
                 continue
-            owners = states.get(owner_path(key[0], partition), ())
-            kept = [
-                life.end
-                for life in lives(owners)
-                if life.czxid < marker.stat.mzxid and life.between[1] >= stretch.seen[1].first
-            ]
-            detail = _overwritten(marker, offset, of_offset, any(_is_jvm(each, states) for each in kept))
-            if detail is not None and not _is_recorded(states, key[0], marker, offset):
+            has_jvm_owner = _has_jvm_owner(of, path, marker.stat.mzxid, stretch.seen[1].first)
+            detail = _overwritten(marker, offset, of_offset, has_jvm_owner=has_jvm_owner)
+            if detail is not None and not _is_recorded(of, marker, offset):
                 told = marker.stat.mzxid
-                yield Shown((max(stretch.first - 1, 0), stretch.first), detail, (key[0], *partition))
+                yield Shown((max(stretch.first - 1, 0), stretch.first), detail, path)
 
 
 def _overwritten(
-    marker: ZnodeState, offset: ZnodeState, of_offset: Sequence[Seen], has_jvm_owner: bool
+    marker: ZnodeState, offset: ZnodeState, of_offset: Sequence[Seen], *, has_jvm_owner: bool
 ) -> str | None:
     """The way in which an offset was overwritten after a reset; None where that is not known."""
     reset, at = _reset(marker), marker.stat.mzxid
@@ -485,13 +374,17 @@ def _overwritten(
     return None if how is None else f"{how}; the reset was at {at:#x}, by {reset.by}"
 
 
-def _is_jvm(owner: ZnodeState, states: States) -> bool:
-    """True if all that its session registered is of Kafka's own consumers."""
-    session = session_in(owner)
-    kinds = {
-        subscription_kind(seen.state.data)
-        for _, of_path in of_kind(states, "member")
-        for seen in of_path
-        if seen.state is not None and session_in(seen.state) == session
-    }
-    return session is not None and kinds == {"jvm"}
+def _has_jvm_owner(of: SeriesView, path: str, before_zxid: int, number: int) -> bool:
+    """True if the owner of an offset was older than a zxid, and in a snapshot, and is Kafka's own consumer.
+
+    That is so where all that its session registered is of these.
+    """
+    group = path_kind(path).name
+    for life in lives(of.runs(owner_path(group, partition_of(path)))):
+        owner = state_in(life[-1].state)
+        if owner.stat.czxid < before_zxid and life[-1].last >= number and (session := session_in(owner)):
+            members = (seen.state for of_path in of.facts.members.get(group, {}).values() for seen in of_path)
+            mine = [each for each in members if session_in(each) == session]
+            if {subscription_kind(state_in(each).data) for each in mine} == {"jvm"}:
+                return True
+    return False

@@ -14,6 +14,7 @@ from zkgroup.audit.findings.rules import (
     Screen,
     Severity,
     full_windows,
+    place_of,
 )
 from zkgroup.audit.inputs.events import (
     BY_SESSION,
@@ -27,7 +28,6 @@ from zkgroup.audit.inputs.events import (
 )
 from zkgroup.audit.inputs.facts import Facts, client, members_of, only_group, server_of
 from zkgroup.model.text import counted, duration_text, hex_session
-from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import Kind, path_kind
 from zkgroup.znodes.sessions import effect_without_session, lacks_session
 
@@ -285,14 +285,3 @@ def _persistent(made: Event, end: Event | None) -> Finding:
 def persistent_text(path: str) -> str:
     """What a znode that should be ephemeral does, in words."""
     return f"{path} is persistent, so it ends with no session: {effect_without_session(path)}"
-
-
-def place_of(path: str) -> tuple[str | None, str | None, int | None]:
-    """The group of a path, and the partition of an owner."""
-    place = path_kind(path)
-    is_owner = place.kind == "owner"
-    return (
-        place.name if path.startswith(f"{consumers_path()}/") else None,
-        place.topic if is_owner else None,
-        place.partition if is_owner else None,
-    )

@@ -76,6 +76,11 @@ def _until(one: Finding) -> float:
     return inf if one.to_zxid is None else one.to_zxid
 
 
+def _written(one: Finding) -> tuple[object, ...]:
+    """The write at the end of a finding about an offset."""
+    return one.group, one.topic, one.partition, one.to_zxid, one.basis
+
+
 def _unexplained(one: Finding) -> Cause:
     """The cause for a finding whose cause the log does not show."""
     if one.severity == "info":
@@ -124,6 +129,7 @@ class Causes:
         for group in self._groups.values():
             self.foreign_writes = {**group.foreign_writes, **self.foreign_writes}
         self._facts = facts
+        self._regressions = {_written(one): one for one in ordered if one.finding == "offset_regression"}
         self._departures = _departures(facts)
         elections = [one for one in mine if one.finding == "controller_election"]
         self._storms = _ByZxid(one for one in elections if one.detail.startswith(STORM))
@@ -142,6 +148,8 @@ class Causes:
 
     def of(self, one: Finding) -> Cause:
         """The cause of one of the findings; each has one."""
+        if one.finding == "reset_overwritten" and _written(one) in self._regressions:
+            return self.of(self._regressions[_written(one)])
         if one.basis == "snapshots" and one.finding not in _OF_TREES:
             return _unexplained(one)
         if one.group is not None:

@@ -70,12 +70,12 @@ NOTES: Mapping[str, str] = {
     "open_acl": "finding(s) about ACLs",
     "owner_changed": "partition(s) with another owner",
     "membership_changed": "change(s) of the membership",
-    "missing_session": "session(s) that no server knows",
     "offset_deleted": "offset(s) deleted",
     "broker_restarted": "broker(s) registered anew",
     "leadership_changed": "topic(s) with other leaders or ISRs",
     "topic_changed": "change(s) of topics",
     "config_changed": "change(s) of configurations",
+    "missing_session": "session(s) that no server knows",
 }
 """The word for findings of a name: `(s)` is added for more than one; behind `|` is another word for them."""
 
@@ -271,7 +271,8 @@ class _Sentence:
         return f"{what} did not finish: {stuck[0].detail}{more}"
 
     def _state(self) -> str:
-        worst, what = self._worst, self._cause.what
+        what = self._cause.what
+        worst = [one for one in self._worst if one.finding == what] or self._worst
         if len(worst) == 1:
             detail, place = worst[0].detail, _of(worst[0].group, _partitions(worst))
             return f"{place}: {detail}" if place and place not in detail else detail

@@ -7,13 +7,13 @@ statements. A finding has the snapshots of its ends, and behind `@` its very tra
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from tests.pure.audit.histories import Case, cases
 from tests.pure.audit.histories import History as LogHistory
 from tests.worlds.audit_log import AuditLog
-from tests.worlds.made_series import Cut, History
+from tests.worlds.made_series import Cut, History, found_in
 from zkgroup.audit.findings.rules import Finding
+from zkgroup.audit.inputs.snapshots import Series
 
 _HOUR_MS = 3_600_000
 
@@ -48,7 +48,7 @@ class SeriesHistory(LogHistory):
     def found(self, rule: str, bounds: Mapping[str, float]) -> list[str]:
         given = {name.replace(".", "__"): value for name, value in bounds.items()}
         series = History(self.log.events()).series(self.cuts)
-        return [self._shown(one) for one in series.find(**given) if one.finding == rule]
+        return [self._shown(one) for one in found_in(series, **given) if one.finding == rule]
 
     def time(self, interval: Finding) -> Iterator[str]:  # type: ignore[override]
         first, last = (
@@ -184,10 +184,12 @@ The registrations that `ids` counted, of which one is not seen.
     > info g s1..s2 @gone: members left: at least 1 rebalance; the last change was at 0xa
 membership_changed
 Who joined, was lost, and registered anew.
-    member; second; snapshot; leave g g_a 1; join g g_a 1; leave g g_b 2; join g g_c 2; snapshot; d: join g
-      g_d 1
+    member; second; snapshot; leave g g_a 1; anew: join g g_a 1; leave g g_b 2; c: join g g_c 2; snapshot
+    d: join g g_d 1
     snapshot
-    > info g s0..s1: joined: g_c; lost: g_b; registered anew: g_a
+    > info g s0..s1: lost: g_b
+    > info g 0x1 s0..s1 @anew: registered anew: g_a
+    > info g 0x2 s0..s1 @c: joined: g_c
     > info g 0x1 s1..s2 @d: joined: g_d
 persistent_znode
 From the first snapshot that shows it to the last.
@@ -216,9 +218,10 @@ Anew, gone, and back.
     > info 0x4 s1..s2 @b: broker 2 registered
 leadership_changed
 The writes of the states of a topic, and what is otherwise.
-    brokers; snapshot; state t-0 1 1; state t-0 1 1,2; snapshot; state t-0 2 2 epoch=1; snapshot
-    > info t-0 s0..s1: 2 writes of 1 state
-    > info t-0 s1..s2: 1 write of 1 state; 0: leader 1 -> 2, epoch 0 -> 1, ISR [1, 2] -> [2]
+    brokers; snapshot; state t-0 1 1; state t-0 1 1,2; snapshot; moved: state t-0 2 2 epoch=1;
+      snapshot
+    > info t-0 s0..s1: 2 writes
+    > info t-0 s1..s2 @moved: 1 write: leader 1 -> 2, epoch 0 -> 1, ISR [1, 2] -> [2]
 leader_epoch_not_rising
 It fell, or stayed for another leader.
     brokers; state t-0 1 1,2 epoch=5; snapshot; f: state t-0 1 1,2 epoch=3; snapshot; s: state t-0 2 1,2
@@ -244,7 +247,7 @@ The moves that are still asked for.
     brokers; reassign t-0:1,3/t-1:1,3; snapshot; reassign t-0:1,3; snapshot; snapshot; delete
       /admin/reassign_partitions
     snapshot
-    > warning t-0 s0..s2: 1 partition to be moved, in 3 snapshots over 2.0 h: t-0 to [1, 3]
+    > warning t-0 s0..s2: to be moved to [1, 3], in 3 snapshots over 2.0 h
 stuck_topic_deletion
 Asked for, and still there.
     topic; create /admin/delete_topics/t; snapshot; snapshot; delete /brokers/topics/t; snapshot
@@ -255,7 +258,7 @@ Made, grown, moved, deleted and made again.
     delete /brokers/topics/t; again: topic t 1; snapshot; delete /brokers/topics/t; snapshot
     > info t-* s0..s1 @made: made with 1 partition
     > info t-* s1..s2 @grown: 1 partition -> 2
-    > info t-* s2..s3 @moved: other replicas: 0 [1] -> [2]
+    > info t-* s2..s3 @moved: 2 partitions -> 2, other replicas of [0]
     > info t-* s3..s4 @again: deleted and made again with 1 partition
     > info t-* s4..s5: deleted
 config_changed
@@ -269,7 +272,7 @@ Names only: a value may be a secret.
 open_acl
 What was closed before; what was open stays unsaid.
     create /brokers/a '' acl=read; create /brokers/b '' acl=open; snapshot; set_acl /brokers/a open; snapshot
-    > warning s0..s1: any client may change 1 znode closed before: /brokers/a
+    > warning s0..s1: any client may change /brokers/a, which was closed before
 growth
 What came, went and was written, by subtree.
     create /a/b xx; create /a/c ''; snapshot; create /a/d 'xyz'; delete /a/c; set /a/b 'xxx'; snapshot;
@@ -292,15 +295,16 @@ def test_sessions_that_no_list_has() -> None:
     log = AuditLog()
     log.come("g", "g_a", 1)
     history = History(log.events())
-    for is_server in (True, False):
-        series = history.series([Cut(2, 2, is_server), Cut(3, 3, is_server)])
-        lists = [each._replace(sessions=each.sessions and frozenset()) for each in series.facts.snapshots]
-        found = replace(series, facts=replace(series.facts, snapshots=lists)).find()
+    for cuts, is_found in (
+        ([Cut(2, 2, True), Cut(3, 3, True)], True),
+        ([Cut(2, 2), Cut(3, 3)], False),
+        ([Cut(1, 2, True), Cut(1, 2, True)], False),
+    ):
+        series = history.series(cuts)
+        lists = [each._replace(sessions=each.sessions and {}) for each in series.snapshots]
+        found = found_in(Series(lists, series.table, series.runs, {}))
         names = [(one.finding, one.session, one.from_zxid, one.to_zxid) for one in found]
-        assert (("missing_session", 1, 2, None) in names) == is_server
-    late = history.series([Cut(1, 2, is_server=True), Cut(1, 2, is_server=True)])
-    lists = [each._replace(sessions=frozenset()) for each in late.facts.snapshots]
-    assert replace(late, facts=replace(late.facts, snapshots=lists)).find() == []
+        assert (("missing_session", 1, 2, None) in names) == is_found
 
 
 def test_what_lasts_ends_where_logs_go_on() -> None:
@@ -308,6 +312,6 @@ def test_what_lasts_ends_where_logs_go_on() -> None:
     log = AuditLog()
     log.create("/brokers/ids/1")
     series = History(log.events()).series([Cut(1, 1), Cut(2, 2)])
-    ended = replace(series, facts=replace(series.facts, ends=False))
+    ended = series.within(0, 1, ends=False)
 
-    assert [one.to_zxid for each in (series, ended) for one in each.find()] == [None, 2]
+    assert [one.to_zxid for each in (series, ended) for one in found_in(each)] == [None, 2]

@@ -1,0 +1,147 @@
+"""What rules count and search in the columns of a series, in which most states say nothing. Needs numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from zkgroup.audit.findings.load import is_open
+from zkgroup.audit.findings.offsets import marked_offset
+from zkgroup.audit.inputs.series import Seen
+from zkgroup.audit.inputs.snapshots import Series
+from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted
+from zkgroup.zkfiles.arrow import Numbers
+from zkgroup.zkfiles.records import StoredStat
+from zkgroup.zkfiles.states import Runs, States
+from zkgroup.znodes.consumers import offset_path
+from zkgroup.znodes.paths import path_kind, subtree_text
+
+CZXID, MZXID, VERSION, OWNER = map(StoredStat._fields.index, ("czxid", "mzxid", "version", "ephemeral_owner"))
+"""Columns of `States.stats`."""
+_DIGITS: Final = 18
+
+
+class Steps(NamedTuple):
+    """An entry for each two runs of a path that follow each other."""
+
+    path: Numbers
+    old: Numbers
+    new: Numbers
+    """States, below 0 where the path was not there."""
+    last: Numbers
+    first: Numbers
+    """The snapshots before and after."""
+
+
+def steps_of(runs: Runs) -> Steps:
+    """Those of some runs, which are by path."""
+    at = np.flatnonzero(runs.path[1:] == runs.path[:-1])
+    return Steps(runs.path[at], runs.state[at], runs.state[at + 1], runs.last[at], runs.first[at + 1])
+
+
+def summed(names: Numbers, numbers: Numbers, *weights: Numbers) -> Iterator[tuple[int, int, list[int]]]:
+    """The sums of weights of each name and number, in their order."""
+    keys, of_key = np.unique(names.astype(np.int64) << 32 | numbers, return_inverse=True)
+    sums = (np.bincount(of_key, weight).astype(np.int64).tolist() for weight in weights)
+    for key, *row in zip(keys.tolist(), *sums, strict=True):
+        yield key >> 32, key & 0xFFFFFFFF, row
+
+
+def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str]]:
+    """What came and went, by subtree of `depth` names: the number of the later snapshot, and words.
+
+    A path is left out where one of the two snapshots does not know it.
+    """
+    names, of_path = np.unique([subtree_text(path, depth) for path in states.paths], return_inverse=True)
+    there = np.flatnonzero(runs.state >= 0)
+    size = np.array([len(data or b"") for data in states.data(runs.state[there])], np.int64)
+    steps = steps_of(runs)
+    is_next, has_old, has_new = steps.last + 1 == steps.first, steps.old >= 0, steps.new >= 0
+    mzxids = (states.stats[each, MZXID] for each in (steps.old, steps.new))
+    changes = [~has_old & has_new, has_old & ~has_new, has_old & has_new & np.not_equal(*mzxids)]
+    none, zeros = np.zeros(len(steps.path), np.int64), np.zeros(2 * len(there), np.int64)
+    totals = [np.concatenate([each, -each, none]) for each in (np.ones_like(size), size)]
+    rows = summed(
+        of_path[np.concatenate([runs.path[there], runs.path[there], steps.path])],
+        np.concatenate([runs.first[there], runs.last[there] + 1, steps.first]),
+        *totals,
+        *(np.concatenate([zeros, is_next & each]) for each in changes),
+    )
+    last, before = -1, (0, 0)
+    for name, number, (znodes, data, added, removed, changed) in rows:
+        before = before if name == last else (0, 0)
+        last, after = name, (before[0] + znodes, before[1] + data)
+        if added or removed or changed:
+            sizes = [counted(each[1], "byte") for each in (before, after)]
+            moved = f"{added} added, {removed} removed, {changed} changed"
+            was, now = f"{counted(before[0], 'znode')}, {sizes[0]} of data", f"{after[0]}, {sizes[1]}"
+            yield number, f"{names[name]}: {moved}; {was} -> {now}"
+        before = after
+
+
+def writes_of_offsets(series: Series) -> Iterator[tuple[str, int, int, int]]:
+    """Group, two snapshots, and the least number of writes of its offsets between them."""
+    runs, stats, count = series.runs, series.table.stats, len(series.snapshots)
+    places = [path_kind(path) for path in series.table.paths]
+    names, of_path = np.unique([place.name for place in places], return_inverse=True)
+    of_offsets = np.array([place.kind == "offset" for place in places], np.bool_)[runs.path]
+    steps = steps_of(Runs(*(each[of_offsets] for each in runs)))
+    old, new = stats[steps.old], stats[steps.new]
+    known = np.where((steps.old >= 0) & (old[:, CZXID] == new[:, CZXID]), old[:, VERSION], -1)
+    writes = np.where(steps.new >= 0, new[:, VERSION] - known, 0)
+    for name, pair, (number,) in summed(of_path[steps.path], steps.last * count + steps.first, writes):
+        if number:
+            yield str(names[name]), *divmod(pair, count), number
+
+
+def opened(series: Series) -> Iterator[tuple[str, int, int]]:
+    """The znodes that any client may change, and might not before: the path, and two snapshots."""
+    table, there = series.table, series.runs.state >= 0
+    runs = Runs(*(each[there] for each in series.runs))
+    acls = np.array([-1 if acl is None else is_open(acl) for acl in table.acls], np.int8)[
+        table.acl[runs.state]
+    ]
+    steps = steps_of(Runs(*(each[acls >= 0] for each in runs._replace(state=acls))))
+    at = np.flatnonzero(steps.new > steps.old)
+    for path, last, first in np.stack([steps.path[at], steps.last[at], steps.first[at]], 1).tolist():
+        yield table.paths[path], last, first
+
+
+def ephemerals_in(series: Series) -> Iterable[tuple[str, Sequence[Seen]]]:
+    """The paths that a session or a TTL owned, with their runs."""
+    owned = (series.runs.state >= 0) & (series.table.stats[series.runs.state, OWNER] != 0)
+    return series.seen(np.unique(series.runs.path[owned]).tolist()).items()
+
+
+def without_quiet_offsets(series: Series, least: float) -> Series:
+    """The same series, with the first state alone of each offset that only grew.
+
+    One that had an owner is whole if it stood in `least` snapshots, and one with a marker is whole, too.
+    """
+    runs, table = series.runs, series.table
+    places = [path_kind(path) for path in table.paths]
+    is_offset = np.array([place.kind == "offset" for place in places], np.bool_)[runs.path]
+    owned = {
+        offset_path(each.name, TopicPartition(each.topic, each.partition))
+        for each in places
+        if each.kind == "owner"
+    }
+    marked = {path for each in table.paths if (path := marked_offset(each)) is not None}
+    rows = np.flatnonzero(is_offset & (runs.state >= 0))
+    value = np.full(len(runs.path), -1)
+    value[rows] = [
+        int(data) if data is not None and data.isdigit() and len(data) <= _DIGITS else -1
+        for data in table.data(runs.state[rows])
+    ]
+    czxid = table.stats[runs.state, CZXID]
+    is_next = runs.path[1:] == runs.path[:-1]
+    falls = is_next & ((value[1:] < value[:-1]) | (czxid[1:] != czxid[:-1]))
+    is_loud = np.array([path in marked for path in table.paths], np.bool_)
+    is_loud[runs.path[(value < 0) | np.append(falls, [False])]] = True
+    is_owned = np.array([path in owned for path in table.paths], np.bool_)[runs.path]
+    is_loud[runs.path[is_owned & (runs.last - runs.first + 1 >= least)]] = True
+    kept = is_loud[runs.path] | ~is_offset | ~np.append([False], is_next)
+    return Series(series.snapshots, table, Runs(*(each[kept] for each in runs)), {})
