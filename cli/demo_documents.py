@@ -117,7 +117,9 @@ AUDIT_DEMO = Document(
             lambda run: {severity: run.severities.get(severity, 0) for severity in SEVERITIES},
         ),
         "partition",
-        JsonKey("owners", list_of(OWNER.schema), lambda run: [OWNER.json(life) for life in run.owners]),
+        JsonKey(
+            "owners", list_of(OWNER.schema), lambda run: [*map(OWNER.json, run.lives.get(run.partition, ()))]
+        ),
         *("report", "took_s"),
     ),
 )

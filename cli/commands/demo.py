@@ -91,6 +91,7 @@ def _left(what: str, run: Any) -> Iterator[str]:
     yield f"kept: {run.kept}"
     if what == "audit":
         yield f"inspect it: zkgroup audit findings --input {run.kept}/zookeeper/server-0"
+        yield f"its exports: zkgroup audit findings --input {run.kept}/exports"
         return
     if run.options.zookeeper is None:
         servers = f"--servers {run.servers} " if run.servers > 1 else ""
@@ -279,7 +280,7 @@ def print_audit_report(out: Output, run: AuditRun) -> None:
     PLANTED.table(out, run.planted)
     out.line()
     out.line(out.paint(f"Who owned partition {run.partition}, whose offset was set back", "bold"))
-    show_owners(out, run.owners, ())
+    show_owners(out, run.lives.get(run.partition, ()), ())
     out.line()
     check_table(out, run.checks)
     out.line()

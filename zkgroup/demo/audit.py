@@ -1,25 +1,26 @@
 """`zkgroup demo audit`: the group demo with two foreign offset writes, and the audit that has to find them.
 
-A client that is not a member overwrites the offsets of two owners. Neither write loses a record. The commit
-goes no further than the records that the owner has processed, by the owner's own file; the rewind goes below
-the committed offset. Each write is one transaction that checks the versions of the owner and offset znodes,
-so the owner of its partition is known on a slow machine too. zkgroup's owners detect the write at their next
-commit and go on.
+A client that is not a member overwrites the offsets of two owners. Neither write loses a record: the commit
+goes no further than what the owner has processed, by its own file, and the rewind goes back. Each is one
+transaction that checks the versions of owner and offset. The owners detect it at their next commit and go on.
+Exports are taken before, between and behind: what they prove, the log has, too.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from zkgroup.audit.answers.inspection import health_of
-from zkgroup.audit.answers.partitions import OwnerLife, member_of_thread, owners_of
+from zkgroup.audit.answers.partitions import OwnerLife, member_of_thread
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.findings.rules import Finding, Severity
+from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Source, require_columns
 from zkgroup.demo.checks import CheckResult, checked, named_faults
@@ -29,11 +30,10 @@ from zkgroup.errors import OperationRefusedError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, SetData
-from zkgroup.model.text import hex_session, named
-from zkgroup.zkfiles.verification import HistoryVerification
+from zkgroup.model.text import counted
+from zkgroup.zkfiles.export_names import export_name
+from zkgroup.zkfiles.exports import write_export
 from zkgroup.znodes.consumers import Offset, Owner
-
-EXPECTED = {"zombie_commit": 2, "offset_regression": 1}  # the errors that the audit must report
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ class Planted:
         return ("offset_regression", "zombie_commit") if self.after < self.before else ("zombie_commit",)
 
 
-Choose = Callable[[int, int, int], int | None]
-"""The offset to write, by partition, committed offset and the owner's token; None where none is right."""
+Choose = Callable[[int, int, int], int | None]  # by partition, committed offset and token; None for no offset
 
 
 @dataclass(kw_only=True)
@@ -68,7 +67,7 @@ class AuditRun(GroupRun):
     severities: Mapping[Severity, int] = field(default_factory=dict)
     incidents: tuple[str, ...] = ()
     """The titles of those that are more than notes."""
-    lives: Mapping[int, Sequence[OwnerLife]] = field(default_factory=dict)
+    lives: dict[int, list[OwnerLife]] = field(default_factory=dict)
     """The owners of each partition, in order."""
     report: tuple[Path, ...] = ()
     """The HTML page, then the files written beside it."""
@@ -82,15 +81,11 @@ class AuditRun(GroupRun):
         """The partition whose offset was rewound."""
         return next((one.partition for one in self.planted if one.after < one.before), 0)
 
-    @property
-    def owners(self) -> tuple[OwnerLife, ...]:
-        """The owners of that partition, in order."""
-        return tuple(self.lives.get(self.partition, ()))
-
     def interlude(self) -> None:
         """Makes both writes, to partitions of the two members that are not killed."""
         self.until("a tenth of the records is committed", lambda: self.owned.committed > self.total // 10)
         self.headline = "a foreign client writes offsets"
+        self._export()
         with self.connected() as (foreign, _):
             self._plant(foreign, NAMES[0], "commits for", self._late_commit)
             self._plant(foreign, NAMES[2], "rewinds", self._rewind)
@@ -116,6 +111,14 @@ class AuditRun(GroupRun):
         self.overwritten |= {one.partition}
         where = f"partition {one.partition} of {one.owner}: {one.before} -> {one.after} (zxid {one.zxid:#x})"
         self.log(f"a foreign client {verb} {where}", "bad")
+        self._export()
+
+    def _export(self) -> None:
+        """Takes an export, as a line in cron does."""
+        tree, folder = walk(self.ensemble.zk), self.folder / "exports"
+        folder.mkdir(exist_ok=True)
+        header = tree.header(self.ensemble.clock.wall_ms(), self.zookeeper)
+        write_export(folder / export_name(header.zxid_before, header.time_ms), header, tree.znodes)
 
     def _has_written(self, foreign: Ensemble, name: str, choose: Choose) -> bool:
         """Tries each partition of this owner once; a write checks the versions of both znodes."""
@@ -127,8 +130,7 @@ class AuditRun(GroupRun):
             if not owner or not offset or Owner.decode(owner.path, owner.data).member != member:
                 continue
             before = Offset.decode(offset.path, offset.data).value
-            after = choose(tp.partition, before, owner.stat.czxid)
-            if after is None:
+            if (after := choose(tp.partition, before, owner.stat.czxid)) is None:
                 continue
             written = SetData(offset.path, Offset(after).encode(), offset.stat.version)
             with suppress(OperationRefusedError):  # the znodes have changed meanwhile
@@ -140,12 +142,10 @@ class AuditRun(GroupRun):
 
     def judge(self) -> Iterator[CheckResult]:
         """Stops the server, and audits its files. The report is kept, in a new folder if no files are."""
-        from zkgroup.audit.answers.reading import partition_rows
+        from zkgroup.audit.answers.snapshots import Asked, owners_in
         from zkgroup.audit.report.writing import ReportPlace, drafts, report_of, write_report
 
         shared = [*super().judge()]
-        self.headline = "the server stops"
-        self.show(self)
         self.stop()
         inputs = [self.folder / "zookeeper" / "server-0"]
         self.headline = "auditing the server's files"
@@ -159,30 +159,25 @@ class AuditRun(GroupRun):
         found = report.found
         self.as_of = AsOf(found.facts.end_zxid, found.facts.end_ms)
         self.severities = Counter(one.severity for one in found.findings)
-        incidents = report.incidents.incidents
-        self.incidents = tuple(one.title for one in incidents if one.severity != "info")
-        rows = partition_rows(source.rows(), self.group)[1]
-        self.lives = {at.topic_partition.partition: owners_of(own, found.facts) for at, own in rows.items()}
+        self.incidents = tuple(one.title for one in report.incidents.incidents if one.severity != "info")
+        for at, life in owners_in(source, Asked(self.group))[1]:
+            self.lives.setdefault(at.topic_partition.partition, []).append(life)
         errors = [one for one in found.findings if one.severity == "error"]
         yield _check_files(source, inputs)
-        yield _check_errors(self.planted, errors)
-        yield self._check_names(errors)
+        yield self._check_errors(errors)
         yield self._check_owners()
+        yield self._check_exports(errors)
         yield from shared
 
-    def _check_names(self, findings: Sequence[Finding]) -> CheckResult:
-        """Checks that each error names the partition and the writer's session."""
-        known = {one.zxid: (self.group, TOPIC, one.partition, one.session) for one in self.planted}
-        wrong = [
-            f"wrong: {one.finding} at {zxid:#x}"
-            for one in findings
-            if (zxid := one.from_zxid or 0) in known
-            and known[zxid] != (one.group, one.topic, one.partition, one.session)
-        ]
-        sessions = sorted({hex_session(one.session) for one in self.planted})
-        partitions = ", ".join(str(one.partition) for one in self.planted)
-        text = f"partitions {partitions}; session {named(sessions)}"
-        return checked("they name the partitions and the writer", text, wrong, bool(known))
+    def _check_errors(self, errors: Iterable[Finding]) -> CheckResult:
+        """Compares errors and planted writes by name, zxid, partition and session."""
+        found: Counter[Any] = Counter(
+            (one.from_zxid, one.finding, one.partition, one.session) for one in errors
+        )
+        wanted = Counter((p.zxid, name, p.partition, p.session) for p in self.planted for name in p.findings)
+        faults = named_faults({"missed:": _texts(wanted - found), "not planted:": _texts(found - wanted)})
+        evidence = ", ".join(_texts(found)) or "no error"
+        return checked("the audit's errors are exactly what was planted", evidence, faults, bool(wanted))
 
     def _check_owners(self) -> CheckResult:
         """Compares the members' output with the files: a token is the zxid of a claim (docs/concepts.md)."""
@@ -198,12 +193,28 @@ class AuditRun(GroupRun):
         text = f"{worked.total():,} records under {len(worked)} of {len(owned)} ownerships"
         return checked("each record was processed by the owner in the files", text, faults, bool(worked))
 
+    def _check_exports(self, errors: Iterable[Finding]) -> CheckResult:
+        """Compares the errors and the owners that exports prove with those of the files."""
+        from zkgroup.audit.answers.snapshots import Asked, owners_in
+
+        source, owner = open_source([self.folder / "exports"]), "owner since {:#x}".format
+        shown = [one for one in audit(source, ALL_RULES).findings if one.severity == "error"]
+        lives = owners_in(source, Asked(self.group))[1]
+        found = {(one.finding, one.partition) for one in shown}
+        found |= {(owner(life.from_zxid), at.topic_partition.partition) for at, life in lives}
+        known = {(one.finding, one.partition) for one in errors}
+        known |= {(owner(life.from_zxid), number) for number, own in self.lives.items() for life in own}
+        wrong = [f"not in the files: {name} of {number}" for name, number in sorted(found - known)]
+        text = [f"{len(source.series[0].snapshots)} exports: {counted(len(lives), 'ownership')}"]
+        text += (f"{one.finding} of {one.partition}" for one in shown)
+        return checked("exports prove the same", ", ".join(text), wrong, bool(lives))
+
 
 def _check_files(source: Source, inputs: Sequence[Path]) -> CheckResult:
     """Checks the health of the files, and the server's digest of the tree after each transaction."""
     assert source.history is not None, "folders of servers have a history"
     files = list(health_of(inputs))
-    replayed: HistoryVerification = source.history.verify()
+    replayed = source.history.verify()
     faults = [*source.damages(), *(f"{one.path}: {one.detail}" for one in files if not one.is_healthy)]
     if replayed.mismatches:
         faults.append(f"{replayed.mismatches:,} differ, the first at {replayed.first_bad_zxid or 0:#x}")
@@ -212,16 +223,5 @@ def _check_files(source: Source, inputs: Sequence[Path]) -> CheckResult:
     return checked("ZooKeeper's own files are whole", text, faults, replayed.digests_checked > 0)
 
 
-def _check_errors(planted: Sequence[Planted], findings: Sequence[Finding]) -> CheckResult:
-    """Compares errors and planted writes by name and zxid: none is missing, and none is added."""
-    wanted = Counter((name, one.zxid) for one in planted for name in one.findings)
-    errors = Counter((one.finding, one.from_zxid or 0) for one in findings)
-    short = sorted(Counter(EXPECTED) - Counter(name for name, _ in wanted.elements()))
-    missed, added = _texts(wanted - errors), _texts(errors - wanted)
-    faults = {"missed:": missed, "not planted:": added, "not even planted:": short}
-    statement = "the audit's errors are exactly what was planted"
-    return checked(statement, ", ".join(_texts(errors)) or "no error", named_faults(faults))
-
-
-def _texts(findings: Counter[tuple[str, int]]) -> list[str]:
-    return [f"{name} at {zxid:#x}" for name, zxid in sorted(findings.elements(), key=lambda one: one[::-1])]
+def _texts(findings: Counter[Any]) -> list[str]:
+    return [f"{name} of {number} at {zxid:#x}" for zxid, name, number, _ in sorted(findings.elements())]

@@ -148,8 +148,7 @@ class ClientWork:
 
     def committed(self) -> list[tuple[int, int, str]]:
         """Partition, position, and metadata, which name member and token, of each offset to commit."""
-        found = list(self.positions.items())
-        return [(n, at, f"{self.client_id} {self._tokens.get(n, 0)}") for n, at in found]
+        return [(n, at, f"{self.client_id} {self._tokens.get(n, 0)}") for n, at in self.positions.items()]
 
     @contextmanager
     def committing(self, *errors: type[Exception]) -> Iterator[None]:

@@ -12,11 +12,13 @@ from zkgroup_cli.schemas import SCHEMAS
 
 from tests.long.demos.demo_runs import demo
 from tests.worlds.audit_folders import INCIDENTS, folder
+from tests.worlds.cut_histories import write_tree
 from tests.worlds.processes import violations
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.demo.audit import AuditRun
 from zkgroup.demo.run import DemoOptions
+from zkgroup.zkfiles.history import History
 
 
 def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
@@ -50,6 +52,10 @@ def test_demo_finds_exactly_what_was_planted(tmp_path: Path) -> None:
         ("offset_regression", rewind["zxid"], rewind["partition"]),
         ("zombie_commit", rewind["zxid"], rewind["partition"]),
     ]
+    of_exports = audit(open_source([kept / "exports"]), ALL_RULES).findings
+    assert {(one.finding, one.partition) for one in of_exports if one.severity == "error"} <= {
+        (one.finding, one.partition) for one in found
+    }
     page = kept / "report.html"
     assert report["report"][0] == str(page)
     assert page.read_text().startswith("<!DOCTYPE html>")
@@ -63,6 +69,7 @@ def test_only_the_report_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run = AuditRun(options=DemoOptions(), show=lambda _: None, folder=files, group="g")
     run.stop = lambda: None
     shutil.copytree(folder(INCIDENTS), files / "zookeeper" / "server-0")
+    write_tree(files / "exports" / "one.gz", History(folder(INCIDENTS)).tree_at().tree)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     list(run.judge())
