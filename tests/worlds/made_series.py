@@ -14,9 +14,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
 from zkgroup.audit.findings.engine import bounds_of, order
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.findings.series import STATE_RULES, find_states
@@ -24,9 +21,9 @@ from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.zkfiles.records import AclEntry, StoredStat, is_below
-from zkgroup.zkfiles.states import RunsBuilder, TreeSnapshot
+from zkgroup.zkfiles.snapshots import TreeSnapshot
+from zkgroup.zkfiles.states import RunsBuilder
 from zkgroup.zkfiles.states import States as Table
-from zkgroup.zkfiles.states import _Znodes as Znodes
 from zkgroup.znodes.paths import path_kind
 
 _OPEN = (AclEntry(31, "world", "anyone"),)
@@ -144,12 +141,8 @@ class History:
                     state = self.at(path, draw.randint(cut.zxid, cut.end_zxid))
                     tree += [] if state is None else [state]
         for cut, there in zip(cuts, trees, strict=True):
-            acls = np.array([table.acl_code(state.acl) for state in there], np.int32)
-            stats = np.array([state.stat for state in there], np.int64).reshape(-1, len(StoredStat._fields))
-            data = pa.array([state.data for state in there], pa.binary())
-            znodes = Znodes([state.path for state in there], data, acls, stats)
-            builder.add(table.intern(znodes), cut.unknown)
-        return Series([self._snapshot(cut) for cut in cuts], table, builder.runs(), {})
+            builder.add(table.intern(table.columns(there)))
+        return Series([self._snapshot(cut) for cut in cuts], table, builder.runs())
 
     def _snapshot(self, cut: Cut) -> TreeSnapshot:
         place = bisect_right(self.times, cut.zxid, key=lambda each: each[0])
@@ -161,10 +154,9 @@ class History:
             cut.zxid,
             cut.end_zxid,
             time_ms,
-            cut.zxid == cut.end_zxid,
-            "",
+            "" if cut.zxid == cut.end_zxid else "fuzzy",
             sessions=dict.fromkeys(sessions, 1000) if cut.is_server else None,
-            changed=cut.unknown,
+            unknown=cut.unknown,
         )
 
     def _apply(self, row: Event) -> set[str]:

@@ -14,10 +14,11 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from io import FileIO
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
@@ -35,6 +36,7 @@ SCHEMA: Final = "zkgroup.tree/1"
 _BEGINNING: Final = re.compile(rb'\{\s*"schema"\s*:\s*"zkgroup\.tree/')
 _SNIFFED: Final = 64
 _LEVEL: Final = 6
+_STAT: Final = itemgetter(*STAT_NAMES)
 _PROGRESS_EVERY: Final = 5000
 
 Progress = Callable[[int], None]
@@ -208,27 +210,6 @@ class ExportReader:
             yield znode.stored()
 
 
-def read_lines(path: Path) -> tuple[ExportHeader, list[bytes]]:
-    """The header, and the lines of the znodes without their ends, all in memory; the checksum is compared.
-
-    Raises as `ExportReader.exported`, but for what is wrong within a line.
-    """
-    with FileIO(open_regular(path, "a file"), "rb") as file, suppress(EOFError, OSError, zlib.error):
-        text = gzip.decompress(file.readall())
-        front, _, last = text[:-1].rpartition(b"\n")
-        lines = front.split(b"\n")
-        found = {"znodes": len(lines) - 1, "sha256": hashlib.sha256(front + b"\n").hexdigest()}
-        if text.endswith(b"\n") and last == json.dumps(found, separators=(",", ":")).encode("ascii"):
-            return _header(path, lines[0] + b"\n"), lines[1:]
-    reader = ExportReader(path)  # which knows at what byte something is wrong
-    return reader.header, [line.rstrip(b"\n") for _, line in reader.lines()]
-
-
-def znode_of(path: Path, start: int, line: bytes) -> ExportedZnode:
-    """The znode of a line at an offset. Raises DamagedFileError."""
-    return _znode(path, start, _object_of(path, start, line))
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[gzip.GzipFile]:
     """The unpacked file. Raises NotZooKeeperFileError; a link is not followed."""
@@ -341,17 +322,24 @@ def _header(path: Path, line: bytes) -> ExportHeader:
         raise DamagedFileError(str(path), 0, "the keys of a header", f"{error!r}") from error
 
 
-def _znode(path: Path, start: int, fields: Mapping[str, Any]) -> ExportedZnode:
+def znode_of(path: Path, start: int, line: bytes) -> ExportedZnode:
+    """The znode of a line at an offset. Raises DamagedFileError."""
+    fields = _object_of(path, start, line)
     try:
-        data, acl, stat = fields["data_base64"], fields["acl"], fields["stat"]
+        data = fields["data_base64"]
         return ExportedZnode(
             _path(fields["path"]),
             None if data is None else base64.b64decode(_text(data), validate=True),
-            None if acl is None else tuple(_acl_entry(*entry) for entry in acl),
-            ZnodeStat(*(_number(stat[key]) for key in STAT_NAMES)),
+            acl_in(fields["acl"]),
+            ZnodeStat(*_numbers(*_STAT(fields["stat"]))),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(str(path), start, "the keys of a znode", f"{error!r}") from error
+
+
+def acl_in(value: Any) -> Acl | None:
+    """The ACL that JSON has. Raises TypeError and ValueError."""
+    return None if value is None else tuple(_acl_entry(*entry) for entry in value)
 
 
 def _acl_entry(perms: object, scheme: object, identity: object) -> AclEntry:
@@ -359,10 +347,15 @@ def _acl_entry(perms: object, scheme: object, identity: object) -> AclEntry:
 
 
 def _number(value: object) -> int:
-    """A number of 64 bits. Raises ValueError."""
-    if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise ValueError(f"expected a number of 64 bits, found {value!r}")
-    return value
+    return _numbers(value)[0]
+
+
+def _numbers(*values: Any) -> Sequence[int]:
+    """Numbers of 64 bits. Raises ValueError."""
+    are_ints = {*map(type, values)} == {int}  # a bool is none
+    if not are_ints or min(values) < -(2**63) or max(values) >= 2**63:
+        raise ValueError(f"expected numbers of 64 bits, found {values}")
+    return values
 
 
 def _path(value: object) -> str:

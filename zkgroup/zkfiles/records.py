@@ -11,8 +11,7 @@ Sources: zookeeper.jute, DataTree.java and FileTxnLog.java of ZooKeeper 3.4 to 3
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
@@ -129,8 +128,7 @@ class StoredStat(NamedTuple):
     pzxid: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredZnode:
+class StoredZnode(NamedTuple):
     """One znode of a snapshot. The root's path is `/`, though the file has it empty."""
 
     path: str
@@ -262,10 +260,14 @@ def inside_path(path: str, chroot: str) -> str | None:
     return "/" if path == chroot else None
 
 
+def path_and_above(path: str) -> Iterator[str]:
+    """Yields a path, and those above it up to the root."""
+    while path != "/":
+        yield path
+        path = path.rpartition("/")[0] or "/"
+    yield path
+
+
 def is_below(path: str, some: Collection[str]) -> bool:
     """True if a path, or one above it, is among some."""
-    while path not in some:
-        if path == "/":
-            return False
-        path = path.rpartition("/")[0] or "/"
-    return True
+    return any(each in some for each in path_and_above(path))

@@ -251,11 +251,11 @@ def _live(inputs: Inputs, report: Progress) -> Source:
     with connected() as ensemble:
         tree = walk(ensemble.zk, progress=report)
         header = tree.header(ensemble.clock.wall_ms(), asked.zookeeper)
-    from zkgroup.audit.inputs.series_source import SeriesSource
+    from zkgroup.audit.inputs.series_source import read_series
 
     znodes = Tree.from_znodes((znode.stored() for znode in tree.znodes), digests=False)
     one = SnapshotFile(header.zxid_before, Path(asked.zookeeper), header, znodes)
-    return SeriesSource(FoundFiles(snapshots=[one]))
+    return read_series(FoundFiles(snapshots=[one]))
 
 
 _DECIMAL = re.compile(r"[0-9]+")

@@ -19,7 +19,7 @@ from zkgroup.audit.inputs.events import BY_GROUP, BY_GROUP_PARTITION, BY_SESSION
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.found_files import FoundFiles, SnapshotFile
 from zkgroup.audit.inputs.opening import open_source
-from zkgroup.audit.inputs.series_source import SeriesSource
+from zkgroup.audit.inputs.series_source import SeriesSource, read_series
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.exports import ExportHeader
@@ -103,7 +103,7 @@ def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
 def _one_tree(time_ms: int | None) -> SeriesSource:
     header = ExportHeader(time_ms=time_ms, source="", zxid_before=5, zxid_after=5)
     tree = Tree.from_znodes((), digests=False)
-    return SeriesSource(FoundFiles(snapshots=[SnapshotFile(5, Path(), header, tree)]))
+    return read_series(FoundFiles(snapshots=[SnapshotFile(5, Path(), header, tree)]))
 
 
 def test_what_the_input_is_not_enough_for_is_named() -> None:

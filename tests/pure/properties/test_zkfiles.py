@@ -12,7 +12,6 @@ import struct
 import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -162,7 +161,7 @@ def test_a_snapshot_comes_back(
     """With any sessions, ACLs and sections, in any compression."""
     by_path = {each.path: chosen.choice([-1, *table]) for each in znodes}
     known = {-1: writer.OPEN_ACL, **table}
-    written = [replace(each, acl=known[by_path[each.path]]) for each in znodes]
+    written = [each._replace(acl=known[by_path[each.path]]) for each in znodes]
     raw = writer.snapshot(
         written, sessions=sessions, acls=table, acl_ids=by_path, digest=digest, last_zxid=last_zxid
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.pure.zkfiles.digests import naive_digest
@@ -293,7 +291,7 @@ def test_an_acl_that_a_snapshot_lacks_is_no_difference() -> None:
     """An ACL that one tree lacks is passed over; data that differ are found."""
     world = ServerHistory()
     world.create("/a")
-    znodes = [each if each.path != "/a" else replace(each, acl=None) for each in znodes_of(world.tree)]
+    znodes = [each if each.path != "/a" else each._replace(acl=None) for each in znodes_of(world.tree)]
     made = Tree.from_znodes(znodes)
     assert made.first_difference(world.tree, except_below="/zookeeper/") is None
     world.set("/a", b"x")

@@ -22,19 +22,20 @@ from zkgroup.audit.answers.reading import partition_rows
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
 from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, is_of_groups, require_group
 from zkgroup.audit.inputs.facts import Facts, Life, SessionLife
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States, ZnodeState
+from zkgroup.audit.inputs.series import Seen, SeriesFacts, States, ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import PointInTime, Source, is_within
 from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.records import lifetime_of
+from zkgroup.zkfiles.states import TreeSnapshot
 from zkgroup.znodes.paths import path_kind
 
 _Part = tuple[Facts, *tuple[Any, ...]]
 """What the log or a series answers, behind its facts."""
 
 
-SeenLife = tuple[ZnodeState, SeriesSnapshot, SeriesSnapshot | None]
+SeenLife = tuple[ZnodeState, TreeSnapshot, TreeSnapshot | None]
 """One existence of a znode: its first known state, the last snapshot with it, and the first one behind that
 without it."""
 

@@ -144,4 +144,4 @@ def without_quiet_offsets(series: Series, least: float) -> Series:
     is_owned = np.array([path in owned for path in table.paths], np.bool_)[runs.path]
     is_loud[runs.path[is_owned & (runs.last - runs.first + 1 >= least)]] = True
     kept = is_loud[runs.path] | ~is_offset | ~np.append([False], is_next)
-    return Series(series.snapshots, table, Runs(*(each[kept] for each in runs)), {})
+    return Series(series.snapshots, table, Runs(*(each[kept] for each in runs)))

@@ -83,7 +83,7 @@ def open_source(
     if folders is not None and not (found.snapshots or found.skipped):
         return folders
     require_columns()
-    from zkgroup.audit.inputs.series_source import MixedSource, SeriesSource
+    from zkgroup.audit.inputs.series_source import read_series
 
     last = None if folders is None else folders.history.ensemble.last_record
     if folders is not None and last is not None and any(each.zxid > last for each in found.snapshots):
@@ -92,8 +92,7 @@ def open_source(
             time_ms=seen.time_ms, source="", zxid_before=last, zxid_after=last, detail=seen.detail
         )
         found.covered.append(SnapshotFile(last, found.folders[0], header, seen.tree))
-    series = SeriesSource(found, chroot, progress or quiet)
-    return series if folders is None else MixedSource(folders, folders.history, series)
+    return read_series(found, chroot, progress or quiet, folders)
 
 
 _EVERY = 1000

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zkgroup.zkfiles.records import Acl, StoredStat, is_below
+from zkgroup.zkfiles.records import StoredZnode, is_below
+
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.states import TreeSnapshot
 
 
-class ZnodeState(NamedTuple):
-    """A znode as one or more snapshots have it."""
-
-    path: str
-    data: bytes | None
-    acl: Acl | None
-    """None where it is not known."""
-    stat: StoredStat
-    """Its `cversion` counts creates only, as a server stores it."""
+ZnodeState = StoredZnode
+"""A znode as one or more snapshots have it; its `cversion` counts creates only, as a server stores it."""
 
 
 class Seen(NamedTuple):
@@ -34,28 +30,6 @@ class Seen(NamedTuple):
     """Numbers of snapshots. A run ends before one in which the path is unknown."""
 
 
-class SeriesSnapshot(NamedTuple):
-    """One snapshot of a series."""
-
-    number: int
-    name: str
-    """Its path or URI."""
-    zxid: int
-    """Everything that is known in it is at least as new."""
-    end_zxid: int
-    """Nothing in it is newer. The same as `zxid` for an export, and for a server's snapshot that is exact."""
-    time_ms: int
-    """When it was walked; of a server's snapshot the newest ctime or mtime in it, a lower bound."""
-    is_exact: bool
-    """True if all that is known in it is of `end_zxid`."""
-    is_server: bool
-    """True for a server's snapshot, which lists its sessions."""
-    unknown: frozenset[str]
-    """Paths of which it proves nothing, in an export; use `SeriesFacts.is_known`."""
-    sessions: frozenset[int] | None
-    """Those that lived, of a server's snapshot; None for an export."""
-
-
 States = Mapping[str, Sequence[Seen]]
 """Of one key: each of its paths that any snapshot has, with its runs in order."""
 
@@ -64,7 +38,7 @@ States = Mapping[str, Sequence[Seen]]
 class SeriesFacts:
     """The small things of a series, which each rule may know beside the states of its key."""
 
-    snapshots: Sequence[SeriesSnapshot]
+    snapshots: Sequence[TreeSnapshot]
     members: Mapping[str, States] = field(default_factory=dict)
     """By group: the registrations `/consumers/<group>/ids/<member>`."""
     brokers: Mapping[str, Sequence[Seen]] = field(default_factory=dict)

@@ -1,13 +1,13 @@
-"""Sources of tree snapshots over time: a series of them, alone or beside the folders of servers."""
+"""The source of tree snapshots over time, alone or beside the folders of servers with logs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.found_files import FoundFiles
+from zkgroup.audit.inputs.found_files import FoundFiles, SkippedFile
 from zkgroup.audit.inputs.one_tree import inconsistency_of
 from zkgroup.audit.inputs.snapshots import Series, SeriesReader
 from zkgroup.audit.inputs.source import (
@@ -23,50 +23,76 @@ from zkgroup.audit.inputs.source import (
 )
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import counted, time_text
-from zkgroup.zkfiles.history import History, diff_trees
-from zkgroup.zkfiles.records import StoredZnode, hole_between
+from zkgroup.zkfiles.history import diff_trees
+from zkgroup.zkfiles.records import hole_between
+from zkgroup.zkfiles.states import TreeSnapshot
 from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
     from zkgroup.audit.inputs.rows import Columns
 
 
-class SeriesSource(Source):
-    """Tree snapshots of one ensemble."""
+def read_series(
+    found: FoundFiles, chroot: str = "", progress: Progress = quiet, folders: Source | None = None
+) -> SeriesSource:
+    """The source of snapshots that were found. Reads all of them, and raises as `SeriesReader` does."""
+    files = sorted((*found.snapshots, *found.covered), key=lambda each: each.zxid)
+    reader = SeriesReader(files, chroot, progress, is_whole=folders is not None)
+    whole, skipped = reader.series(), [*found.skipped, *reader.skipped]
+    return SeriesSource(whole, chroot, progress, folders, skipped, found.notes, reader.twins)
 
-    def __init__(self, found: FoundFiles, chroot: str = "", progress: Progress = quiet) -> None:
-        """Reads all of them, and raises as `SeriesReader` does."""
+
+class SeriesSource(Source):
+    """Tree snapshots of one ensemble, for what its logs do not cover where there are folders with some."""
+
+    def __init__(
+        self,
+        whole: Series,
+        chroot: str = "",
+        progress: Progress = quiet,
+        folders: Source | None = None,
+        skipped: Sequence[SkippedFile] = (),
+        notes: Sequence[str] = (),
+        twins: int = 0,
+    ) -> None:
+        """`twins` is the number of snapshots that count with another one of their zxid."""
         super().__init__(chroot, progress)
-        files = sorted((*found.snapshots, *found.covered), key=lambda each: each.zxid)
-        reader = SeriesReader(files, chroot, progress, is_whole=bool(found.folders))
-        self.whole = reader.series()
-        self.series = [self.whole]
-        self.skipped = [*found.skipped, *reader.skipped]
-        self._details |= dict.fromkeys(found.notes)
-        details = [
-            text for number in range(len(self.whole.snapshots)) if (text := self._inconsistency(number))
-        ]
+        self.skipped, self.series = skipped, [whole]
+        self._whole, self._folders = whole, folders
+        self._first = self._last = 0
+        if folders is not None and folders.history is not None:
+            self.history, ensemble = folders.history, folders.history.ensemble
+            self._first, self._last = ensemble.first_logged or 0, ensemble.last_record or 0
+        covered = [each.number for each in whole.snapshots if self.covers(each.end_zxid)]
+        if covered:
+            self.logged_from = PointInTime(self._first)
+            behind = whole.within(covered[-1], len(whole.snapshots) - 1)
+            parts = [whole.within(0, covered[0], ends=False), behind]
+            self.series = [each for each in parts if len(each.snapshots) > 1]
+        self._details |= dict.fromkeys(notes)
+        details = [text for each in whole.snapshots if (text := _inconsistency(each))]
         if details:
-            one = self.whole.snapshots
-            of = f"{len(details)} of {len(one)} snapshots are not exact and whole, the last: "
-            self._details[details[-1] if len(one) == 1 else of + details[-1]] = None
-        if reader.twins:
-            self._details[f"{counted(reader.twins, 'snapshot')} of a zxid that another one has, too"] = None
+            of = f"{len(details)} of {len(whole.snapshots)} snapshots are not exact and whole, the last: "
+            self._details[details[-1] if len(whole.snapshots) == 1 else of + details[-1]] = None
+        if twins:
+            self._details[f"{counted(twins, 'snapshot')} of a zxid that another one has, too"] = None
+
+    def covers(self, zxid: int) -> bool:
+        """Returns whether logs tell of a moment."""
+        is_within = self._folders is not None and zxid <= self._last
+        return is_within and hole_between(zxid, self._first) is None
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
-        number = self._number(at)
-        snapshot = self.whole.snapshots[number]
-        detail = self._inconsistency(number)
-        if at is not None and at.zxid != snapshot.end_zxid:
-            known = f"{snapshot.path} is the last snapshot until then"
-            detail = f"{known}; {detail}" if detail else known
-        zxid, time_ms = snapshot.end_zxid, snapshot.time_ms or None
-        return SeenTree(self._tree(number), zxid, time_ms, not detail, False, detail, snapshot.unreadable)
+        if self._folders is not None and self._is_logged(at):
+            return self._folders.tree(at)
+        return self._seen(at)
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        """Of the last snapshot of the range alone: rules about states read `series`."""
+        """Of the logs; where there are none, or they begin later, of the last snapshot of the range alone."""
+        if self._folders is not None and (end is None or self.zxid_of(end) >= self._first):
+            return self._folders.rows(start, end)
         self.zxids(start, end)
-        seen = self.tree(end)
+        seen = self._seen(end)
         self._note_chroot(is_empty=not seen.tree.paths(self.chroot))
 
         def parts(rows_per_part: int, groups: Collection[str] | None = None) -> Iterator[Columns]:
@@ -77,155 +103,108 @@ class SeriesSource(Source):
         return Rows(parts, seen, None, is_one_tree=True)
 
     def zxid_at(self, time_ms: int) -> int:
-        return self.zxid_of_last(PointInTime(time_ms=time_ms))
+        logged = None
+        if self._folders is not None:
+            with suppress(NotFoundError):
+                logged = self._folders.zxid_at(time_ms)
+        if logged is not None and logged < self._last:
+            return logged
+        try:
+            return self._snapshot(PointInTime(time_ms=time_ms)).end_zxid
+        except NotFoundError:
+            if logged is None:
+                raise
+            return logged
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
-        """What is known at both of the last snapshots until two moments, and differs."""
-        if start != end and self._number(start) == self._number(end):
-            path = self.whole.snapshots[self._number(end)].path
-            raise NotFoundError(f"{path} is the last snapshot until both moments, so nothing can be compared")
-        return self.compared(self.tree(start), self.tree(end), below)
-
-    def compared(self, before: SeenTree, after: SeenTree, below: str) -> Difference:
-        """What differs between two trees, without what a snapshot does not tell."""
-        told = [self._told_at(each.zxid) for each in (before, after)]
-        changes = [
-            each
-            for each in diff_trees(before.tree, after.tree, below)
-            if all(tells(each.path) for tells in told)
-        ]
+        """What is known at both moments, and differs. Raises NotFoundError for those of one snapshot."""
+        last = self._ends().last_zxid
+        told = [None if self._is_logged(at) else self._snapshot(at) for at in (start, end)]
+        if self._folders is not None and told == [None, None]:
+            return self._folders.diff(start, end, below)._replace(last_zxid=last)
+        if start != end and told[0] is not None and told[0] == told[1]:
+            of = f"{told[0].path} is the last snapshot until both moments"
+            raise NotFoundError(f"{of}, so nothing can be compared")
+        before, after = self.tree(start), self.tree(end)
+        changes = []
+        for each in diff_trees(before.tree, after.tree, below):
+            path = each.path.removeprefix(self.chroot) or "/"
+            states = zip(told, (each.before, each.after), strict=True)
+            if not any(self._is_silent(snapshot, path, state is not None) for snapshot, state in states):
+                changes.append(each)
         for moment in (before, after):
             if not moment.is_exact:
                 self._details[standing_text(moment.zxid, moment.detail)] = None
         is_exact = before.is_exact and after.is_exact
         later = max(before, after, key=lambda each: each.zxid)
-        last = self.whole.snapshots[-1].end_zxid
         return Difference(changes, before.zxid, after.zxid, later.time_ms, is_exact, last)
 
-    def _told_at(self, zxid: int) -> Callable[[str], bool]:
-        """Returns whether the snapshot that ends there tells about a path; all paths where there is none."""
-        ends = [each.end_zxid for each in self.whole.snapshots]
-        number = max((each for each, end in enumerate(ends) if end == zxid), default=None)
-        if number is None or not self.whole.snapshots[number].unknown:
-            return lambda path: True
-        return {self._outside(path) for path in self.whole.known(number)}.__contains__
-
-    def zxid_of_last(self, at: PointInTime) -> int:
-        """That of the last snapshot at or before a moment. Raises NotFoundError."""
-        return self.whole.snapshots[self._number(at)].end_zxid
-
     def damages(self) -> list[str]:
-        return [*(f"{each.path}: {each.reason}" for each in self.skipped), *super().damages()]
+        of_folders = () if self._folders is None else self._folders.damages()
+        return [*of_folders, *(f"{each.path}: {each.reason}" for each in self.skipped), *super().damages()]
+
+    def notes(self) -> list[str]:
+        return [*(() if self._folders is None else self._folders.notes()), *super().notes()]
 
     def _covered(self) -> Covered:
-        if len(self.whole.snapshots) == 1:
+        if self._folders is None and len(self._whole.snapshots) == 1:
             raise ConfigError("one tree has no history: --since and --until need logs, or several snapshots")
-        return self.ends()
+        return self._ends()
 
-    def ends(self) -> Covered:
-        """The first and the last snapshot."""
-        first, last = self.whole.snapshots[0], self.whole.snapshots[-1]
-        return Covered(first.zxid, first.time_ms, last.end_zxid, last.time_ms, "snapshots")
+    def _ends(self) -> Covered:
+        first, last = self._whole.snapshots[0], self._whole.snapshots[-1]
+        ends = Covered(first.zxid, first.time_ms, last.end_zxid, last.time_ms, "snapshots")
+        if self._folders is None:
+            return ends
+        both = self._folders._covered(), ends
+        end = max(both, key=lambda each: each.last_zxid)
+        begin = min(both, key=lambda each: each.first_zxid or 0)
+        return begin._replace(last_zxid=end.last_zxid, last_ms=end.last_ms)
 
-    def _number(self, at: PointInTime | None) -> int:
-        """Of the last snapshot at or before a moment. Raises NotFoundError."""
-        snapshots = self.whole.snapshots
-        for number in reversed(range(len(snapshots))):
-            one = snapshots[number]
+    def _is_logged(self, at: PointInTime | None) -> bool:
+        """True if logs know the tree of a moment best."""
+        if self._folders is None:
+            return False
+        at = at or PointInTime(self._ends().last_zxid)
+        zxid = self.zxid_of(at)
+        try:
+            is_later = self._snapshot(at).end_zxid > self._last
+        except NotFoundError:
+            return True
+        return self.covers(zxid) or not (zxid < self._first or is_later)
+
+    def _snapshot(self, at: PointInTime | None) -> TreeSnapshot:
+        """The last one at or before a moment. Raises NotFoundError."""
+        snapshots = self._whole.snapshots
+        for one in reversed(snapshots):
             if at is None or (
                 one.end_zxid <= at.zxid if at.zxid is not None else one.time_ms <= (at.time_ms or 0)
             ):
-                return number
+                return one
         assert at is not None
         asked = time_text(at.time_ms or 0) if at.zxid is None else f"{at.zxid:#x}"
-        path, _, zxid, time_ms, *_ = snapshots[0]
-        of = f"{zxid:#x} ({time_text(time_ms)})"
-        raise NotFoundError(f"{path}: the first snapshot is of {of}, after {asked}")
+        first = snapshots[0]
+        of = f"{first.end_zxid:#x} ({time_text(first.time_ms)})"
+        raise NotFoundError(f"{first.path}: the first snapshot is of {of}, after {asked}")
 
-    def _inconsistency(self, number: int) -> str:
-        snapshot = self.whole.snapshots[number]
-        return snapshot.detail if snapshot.header is None else inconsistency_of(snapshot.header)
+    def _seen(self, at: PointInTime | None) -> SeenTree:
+        """The tree of the last snapshot at or before a moment."""
+        one = self._snapshot(at)
+        zxid, time_ms, detail = one.end_zxid, one.time_ms or None, _inconsistency(one)
+        if at is not None and at.zxid != zxid:
+            known = f"{one.path} is the last snapshot until then"
+            detail = f"{known}; {detail}" if detail else known
+        znodes = (
+            each._replace(path=(self.chroot + each.path).rstrip("/") or "/")
+            for each in self._whole.tree(one.number)
+        )
+        tree = Tree.from_znodes(znodes, zxid=zxid, sessions=one.sessions, digests=False)
+        return SeenTree(tree, zxid, time_ms, not detail, False, detail, one.unreadable)
 
-    def _tree(self, number: int) -> Tree:
-        states = self.whole.tree(number)
-        znodes = (StoredZnode(self._outside(each.path), each.data, each.acl, each.stat) for each in states)
-        snapshot = self.whole.snapshots[number]
-        return Tree.from_znodes(znodes, zxid=snapshot.end_zxid, sessions=snapshot.sessions, digests=False)
-
-    def _outside(self, path: str) -> str:
-        return (self.chroot + path).rstrip("/") or "/"
+    def _is_silent(self, snapshot: TreeSnapshot | None, path: str, is_there: bool) -> bool:
+        silent = () if snapshot is None else self._whole.silent(path, is_there=is_there)
+        return snapshot is not None and snapshot.number in silent
 
 
-class MixedSource(Source):
-    """The folders of servers with logs, and snapshots of before and after, for what the logs do not cover."""
-
-    def __init__(self, folders: Source, history: History, snapshots: SeriesSource) -> None:
-        super().__init__(folders.chroot, folders.progress)
-        self.history = history
-        self.skipped = snapshots.skipped
-        self._folders, self._snapshots = folders, snapshots
-        ensemble = history.ensemble
-        self._first, self._last = ensemble.first_logged or 0, ensemble.last_record or 0
-        self.series = self._parts()
-
-    def covers(self, zxid: int) -> bool:
-        """Returns whether the logs tell of a moment."""
-        return hole_between(zxid, self._first) is None and zxid <= self._last
-
-    def _parts(self) -> Sequence[Series]:
-        """The snapshots up to the first one that the logs cover, and from the last such one on."""
-        whole = self._snapshots.whole
-        last = len(whole.snapshots) - 1
-        covered = [number for number, each in enumerate(whole.snapshots) if self.covers(each.end_zxid)]
-        if not covered:
-            return [whole]
-        self.logged_from = PointInTime(self._first)
-        parts = [whole.within(0, covered[0], ends=False)] if covered[0] > 0 else []
-        return [*parts, whole.within(covered[-1], last)] if covered[-1] < last else parts
-
-    def tree(self, at: PointInTime | None = None) -> SeenTree:
-        return self._of(at).tree(at)
-
-    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
-        """Of the logs; where they begin behind the range of the last snapshot in it."""
-        is_before = end is not None and self.zxid_of(end) < self._first
-        return (self._snapshots if is_before else self._folders).rows(start, end)
-
-    def zxid_at(self, time_ms: int) -> int:
-        try:
-            found = self._folders.zxid_at(time_ms)
-        except NotFoundError:
-            return self._snapshots.zxid_at(time_ms)
-        with suppress(NotFoundError):
-            later = self._snapshots.zxid_at(time_ms)
-            return later if found >= self._last else found
-        return found
-
-    def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
-        if self._of(start) is self._of(end):
-            found = self._of(start).diff(start, end, below)
-        else:
-            found = self._snapshots.compared(self.tree(start), self.tree(end), below)
-        return found._replace(last_zxid=self._covered().last_zxid)
-
-    def damages(self) -> list[str]:
-        return [*self._folders.damages(), *self._snapshots.damages(), *super().damages()]
-
-    def notes(self) -> list[str]:
-        return [*self._folders.notes(), *self._snapshots.notes(), *super().notes()]
-
-    def _covered(self) -> Covered:
-        one, other = self._folders._covered(), self._snapshots.ends()
-        first = min((one, other), key=lambda each: each.first_zxid or 0)
-        last = max((one, other), key=lambda each: each.last_zxid)
-        return Covered(first.first_zxid, first.first_ms, last.last_zxid, last.last_ms, first.what)
-
-    def _of(self, at: PointInTime | None) -> Source:
-        """The one that knows the tree of a moment best."""
-        zxid = self.zxid_of(at) if at is not None else self._covered().last_zxid
-        if self.covers(zxid):
-            return self._folders
-        with suppress(NotFoundError):
-            number = self._snapshots.zxid_of_last(PointInTime(zxid) if at is None else at)
-            return self._snapshots if zxid < self._first or number > self._last else self._folders
-        return self._folders
+def _inconsistency(snapshot: TreeSnapshot) -> str:
+    return snapshot.detail if snapshot.header is None else inconsistency_of(snapshot.header)
