@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from zlib import adler32
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles.exports import ExportHeader
 from zkgroup.zkfiles.files import (
     FILE_HEADER,
     MAX_LOADED_BYTES,
@@ -38,6 +39,35 @@ _END: Final = re.compile(
 )
 """The terminator and the sections behind the first seal, of 3.9, 3.6, 3.9 without digests, or before. The
 longest is found first: a last zxid can look like the end of the znodes."""
+
+
+class TreeSnapshot(NamedTuple):
+    """What is known of a tree snapshot beside its znodes."""
+
+    path: Path
+    zxid: int
+    """Everything that is known in it is at least as new."""
+    end_zxid: int
+    """Nothing that is known in it is newer."""
+    time_ms: int
+    """When it was walked; of a server's snapshot the newest ctime or mtime in it, a lower bound."""
+    detail: str = ""
+    """The reason why not all that is known in it is of `end_zxid`; empty where it is."""
+    header: ExportHeader | None = None
+    """That of an export."""
+    sessions: Mapping[int, int] | None = None
+    """Timeouts in ms of the sessions that lived, of a server's snapshot."""
+    unreadable: frozenset[str] = frozenset()
+    """Paths that it lacks with everything below, for they could not be read."""
+    unknown: frozenset[str] = frozenset()
+    """These, and paths that it has as they were later, or lacks because they went later."""
+    number: int = 0
+    """Its place in a series."""
+
+    @property
+    def is_exact(self) -> bool:
+        """True if all that is known in it is of `end_zxid`."""
+        return not self.detail
 
 
 class SnapshotEnd(NamedTuple):

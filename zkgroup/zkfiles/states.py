@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from binascii import a2b_base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -24,7 +24,7 @@ from zkgroup.model.requests import STAT_NAMES
 from zkgroup.zkfiles.arrow import SNAPSHOT, Numbers, acls_of, select
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, acl_in, znode_of
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, inside_path, is_below
-from zkgroup.zkfiles.snapshots import open_snapshot
+from zkgroup.zkfiles.snapshots import TreeSnapshot, open_snapshot
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.zkfiles.znode_columns import znode_batches
 
@@ -49,35 +49,6 @@ _COLUMNS: Final = select(SNAPSHOT, ("path", "data", "acl", *STAT))
 _ROWS_PER_BATCH: Final = 1 << 16
 _CLOCK_MS: Final = 60_000
 """So far clocks may be apart of those who export from one source; sixty times that of others."""
-
-
-class TreeSnapshot(NamedTuple):
-    """What is known of a tree snapshot beside its znodes."""
-
-    path: Path
-    zxid: int
-    """Everything that is known in it is at least as new."""
-    end_zxid: int
-    """Nothing that is known in it is newer."""
-    time_ms: int
-    """When it was walked; of a server's snapshot the newest ctime or mtime in it, a lower bound."""
-    detail: str = ""
-    """The reason why not all that is known in it is of `end_zxid`; empty where it is."""
-    header: ExportHeader | None = None
-    """That of an export."""
-    sessions: Mapping[int, int] | None = None
-    """Timeouts in ms of the sessions that lived, of a server's snapshot."""
-    unreadable: frozenset[str] = frozenset()
-    """Paths that it lacks with everything below, for they could not be read."""
-    unknown: frozenset[str] = frozenset()
-    """These, and paths that it has as they were later, or lacks because they went later."""
-    number: int = 0
-    """Its place in a series."""
-
-    @property
-    def is_exact(self) -> bool:
-        """True if all that is known in it is of `end_zxid`."""
-        return not self.detail
 
 
 class Znodes(NamedTuple):

@@ -13,10 +13,11 @@ from typing import Final, Literal, NamedTuple
 
 from zkgroup.audit.inputs.events import Event, Key
 from zkgroup.audit.inputs.facts import Facts, Life, members_of
-from zkgroup.audit.inputs.series import SeriesSnapshot, ZnodeState
+from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
+from zkgroup.zkfiles.snapshots import TreeSnapshot
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, owners_path
 from zkgroup.znodes.paths import path_kind
@@ -264,7 +265,7 @@ class OffsetRow(NamedTuple):
     """True if a commit or a reset is lower than the offset before."""
     writes: int | None
     """How many writes the row stands for; None for a deletion, and for what existed before."""
-    seen: SeriesSnapshot | None = None
+    seen: TreeSnapshot | None = None
     """The last snapshot that shows it; None where a log does."""
 
 

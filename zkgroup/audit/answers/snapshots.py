@@ -28,7 +28,7 @@ from zkgroup.audit.inputs.source import PointInTime, Source, is_within
 from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.records import lifetime_of
-from zkgroup.zkfiles.states import TreeSnapshot
+from zkgroup.zkfiles.snapshots import TreeSnapshot
 from zkgroup.znodes.paths import path_kind
 
 _Part = tuple[Facts, *tuple[Any, ...]]

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from zkgroup.zkfiles.records import StoredZnode, is_below
-
-if TYPE_CHECKING:
-    from zkgroup.zkfiles.states import TreeSnapshot
-
+from zkgroup.zkfiles.snapshots import TreeSnapshot
 
 ZnodeState = StoredZnode
 """A znode as one or more snapshots have it; its `cversion` counts creates only, as a server stores it."""

@@ -25,7 +25,7 @@ from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import counted, time_text
 from zkgroup.zkfiles.history import diff_trees
 from zkgroup.zkfiles.records import hole_between
-from zkgroup.zkfiles.states import TreeSnapshot
+from zkgroup.zkfiles.snapshots import TreeSnapshot
 from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from zkgroup.errors import (
 )
 from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.records import StoredZnode, path_and_above
-from zkgroup.zkfiles.states import OWNER, Runs, RunsBuilder, StatesReader, TreeSnapshot, why_apart
+from zkgroup.zkfiles.snapshots import TreeSnapshot
+from zkgroup.zkfiles.states import OWNER, Runs, RunsBuilder, StatesReader, why_apart
 from zkgroup.zkfiles.states import States as Table
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.paths import path_kind

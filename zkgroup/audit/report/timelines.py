@@ -19,11 +19,12 @@ from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import CREATE
 from zkgroup.audit.inputs.facts import Facts, Life, decoded
 from zkgroup.audit.inputs.rows import Flags, Numbers
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, SeriesSnapshot, States
+from zkgroup.audit.inputs.series import Seen, SeriesFacts, States
 from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned
 from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
 from zkgroup.model.text import counted, duration_text, hex_zxid
 from zkgroup.zkfiles.arrow import moments
+from zkgroup.zkfiles.snapshots import TreeSnapshot
 from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
@@ -170,7 +171,7 @@ class SeenSeries(NamedTuple):
     logged: Facts
     """Those of the rows: of a log, or of the last snapshot."""
 
-    def is_drawn(self, last: SeriesSnapshot | None) -> bool:
+    def is_drawn(self, last: TreeSnapshot | None) -> bool:
         """False for what is in the last snapshot of all, where the rows go on with that."""
         goes_on = not self.logged.has_log or not self.facts.ends
         return not (goes_on and last is self.facts.snapshots[-1])
@@ -183,7 +184,7 @@ class SeenSeries(NamedTuple):
         """The beginning of something, or the end of the log that draws it up to there."""
         return (self.logged.end_zxid, self.logged.end_ms) if self.is_logged(zxid) else (zxid, time_ms)
 
-    def until(self, last: SeriesSnapshot, zxid: int, time_ms: int) -> tuple[int, int]:
+    def until(self, last: TreeSnapshot, zxid: int, time_ms: int) -> tuple[int, int]:
         """The moment up to which the last snapshot with something proves it, at least its beginning.
 
         A fuzzy one may have it as it was when it began to be written, which was behind the snapshot before.
