@@ -140,7 +140,7 @@ class History:
                 if not is_below(path, cut.unknown):
                     state = self.at(path, draw.randint(cut.zxid, cut.end_zxid))
                     tree += [] if state is None else [state]
-        for cut, there in zip(cuts, trees, strict=True):
+        for there in trees:
             builder.add(table.intern(table.columns(there)))
         return Series([self._snapshot(cut) for cut in cuts], table, builder.runs())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from binascii import a2b_base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
@@ -67,7 +67,7 @@ class States:
 
     def __init__(self) -> None:
         self.paths: list[str] = []
-        """By code."""
+        """By code; those that any snapshot has."""
         self.acls: list[Acl | None] = []
         self.path = np.empty(0, np.int32)
         """By state the code of its path; longer than there are states, as are the next two."""
@@ -91,9 +91,22 @@ class States:
         code = self._codes.get(path)
         return None if code is None else self._data[self._last[code]]
 
-    def codes(self, paths: Iterable[str]) -> list[int]:
-        """The codes of those paths that any snapshot has."""
-        return [code for path in paths if (code := self._codes.get(path)) is not None]
+    def code(self, path: str) -> int | None:
+        """The code of a path; None where no snapshot has it."""
+        return self._codes.get(path)
+
+    def data(self, states: Numbers) -> list[bytes | None]:
+        """The data of some states."""
+        return [self._data[state] for state in states.tolist()]
+
+    def columns(self, znodes: Sequence[StoredZnode]) -> Znodes:
+        """Znodes as columns."""
+        return Znodes(
+            [each.path for each in znodes],
+            [each.data for each in znodes],
+            np.array([self.acl_code(each.acl) for each in znodes], np.int32),
+            np.array([each.stat for each in znodes], np.int64).reshape(-1, len(STAT)),
+        )
 
     def znodes(self, states: Numbers) -> Iterator[StoredZnode]:
         """Some states, as znodes."""
@@ -133,7 +146,7 @@ class States:
 
     def differ(self, some: Numbers, others: Numbers) -> Numbers:
         """Whether states differ in their data from others."""
-        return self._differ(some, [self._data[state] for state in others.tolist()])
+        return self._differ(some, self.data(others))
 
     def _differ(self, states: Numbers, data: Sequence[bytes | None]) -> Numbers:
         known = map(self._data.__getitem__, states.tolist())
@@ -177,7 +190,7 @@ class StatesReader:
     def read_tree(self, path: Path, header: ExportHeader, tree: Tree) -> tuple[TreeSnapshot, Numbers]:
         """A tree, as an export with that header has it, and the states of its znodes."""
         znodes = [znode for each in tree.paths() if (znode := tree.stored(each)) is not None]
-        found, states = self._of_header(path, header, self._intern(self._columns(znodes), header))
+        found, states = self._of_header(path, header, self._intern(self.states.columns(znodes), header))
         return found._replace(sessions=tree.sessions or None), states
 
     def read_snapshot(self, path: Path) -> tuple[TreeSnapshot, Numbers]:
@@ -245,15 +258,7 @@ class StatesReader:
                     np.array([self.states.acl_code(_acl_of(each)) for each in acls], np.int32),
                     shown[_STORED].T,
                 )
-        return self._columns([znode_of(path, *each).stored() for each in lines])
-
-    def _columns(self, znodes: Sequence[StoredZnode]) -> Znodes:
-        return Znodes(
-            [each.path for each in znodes],
-            [each.data for each in znodes],
-            np.array([self.states.acl_code(each.acl) for each in znodes], np.int32),
-            np.array([each.stat for each in znodes], np.int64).reshape(-1, len(STAT)),
-        )
+        return self.states.columns([znode_of(path, *each).stored() for each in lines])
 
 
 @lru_cache(maxsize=1 << 10)
@@ -268,10 +273,10 @@ class Runs(NamedTuple):
     path: Numbers
     """Codes that `States.paths` has."""
     state: Numbers
-    """As the files have it, whatever is not known in them."""
+    """Or ABSENT."""
     first: Numbers
     last: Numbers
-    """Numbers of snapshots, both included. Where a path has no run it was not there."""
+    """Numbers of snapshots, both included."""
 
     def of(self, numbers: Sequence[int]) -> Runs:
         """Those of some of the snapshots, whose numbers begin at 0 then."""
@@ -282,7 +287,8 @@ class Runs(NamedTuple):
 
     def at(self, number: int) -> Numbers:
         """The states in a snapshot."""
-        return self.state[(self.first <= number) & (number <= self.last)]
+        found: Numbers = self.state[(self.first <= number) & (number <= self.last) & (self.state != ABSENT)]
+        return found
 
 
 class RunsBuilder:
@@ -305,12 +311,14 @@ class RunsBuilder:
         return before, now
 
     def runs(self) -> Runs:
-        """Those of all that were added."""
-        changes = np.concatenate(self._changes, axis=1)
+        """Those of all that were added, as the files have them."""
+        codes = np.arange(len(self._last), dtype=np.int32)
+        at_first = np.stack((codes, np.full_like(codes, ABSENT), np.zeros_like(codes)))
+        changes = np.concatenate((at_first, *self._changes), axis=1)
         path, state, first = changes[:, np.lexsort((changes[2], changes[0]))]
         last = np.append(first[1:] - 1, self._count - 1)
         last[np.flatnonzero(path[1:] != path[:-1])] = self._count - 1
-        return Runs(*(each[state != ABSENT] for each in (path, state, first, last)))
+        return Runs(*(each[first <= last] for each in (path, state, first, last)))
 
 
 def why_apart(
@@ -341,7 +349,8 @@ def _contradiction(
 ) -> str | None:
     """The path of a znode that shows it."""
     unknown = one.unknown | other.unknown
-    codes = np.setdiff1d(np.flatnonzero((now != ABSENT) & (before != now)), states.codes(unknown))
+    untold = [code for path in unknown if (code := states.code(path)) is not None]
+    codes = np.setdiff1d(np.flatnonzero((now != ABSENT) & (before != now)), untold)
     before, now = before[codes], now[codes]
     was_there = before != ABSENT
     old, new = states.stats[before], states.stats[now]

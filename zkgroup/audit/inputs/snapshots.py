@@ -25,7 +25,7 @@ from zkgroup.errors import (
 from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.records import StoredZnode, path_and_above
 from zkgroup.zkfiles.snapshots import TreeSnapshot
-from zkgroup.zkfiles.states import OWNER, Runs, RunsBuilder, StatesReader, why_apart
+from zkgroup.zkfiles.states import ABSENT, OWNER, Runs, RunsBuilder, StatesReader, why_apart
 from zkgroup.zkfiles.states import States as Table
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.paths import path_kind
@@ -39,9 +39,9 @@ class Series:
     def __init__(
         self, snapshots: Sequence[TreeSnapshot], table: Table, runs: Runs, *, ends: bool = True
     ) -> None:
-        """`ends`: no log goes on behind it."""
+        """`runs`: as the files have them, or told ones. `ends`: no log goes on behind it."""
         self.snapshots = [each._replace(number=number) for number, each in enumerate(snapshots)]
-        self.table, self.runs, self._ends = table, runs, ends
+        self.table, self.files, self._ends = table, runs, ends
 
     def within(self, first: int, last: int, *, ends: bool = True) -> Series:
         """Some of its snapshots, both included."""
@@ -56,7 +56,7 @@ class Series:
 
     def _of(self, numbers: Sequence[int], ends: bool) -> Series:
         snapshots = [self.snapshots[number] for number in numbers]
-        return Series(snapshots, self.table, self.runs.of(numbers), ends=ends)
+        return Series(snapshots, self.table, self.files.of(numbers), ends=ends)
 
     @cached_property
     def facts(self) -> SeriesFacts:
@@ -99,7 +99,7 @@ class Series:
 
     def ephemerals(self, number: int) -> Mapping[int, int]:
         """How many ephemerals each session has in a snapshot."""
-        owners, counts = np.unique(self.table.stats[self.runs.at(number), OWNER], return_counts=True)
+        owners, counts = np.unique(self.table.stats[self.files.at(number), OWNER], return_counts=True)
         return dict(zip(owners.tolist(), counts.tolist(), strict=True))
 
     def keyed(
@@ -130,29 +130,36 @@ class Series:
         runs, paths = self.runs, self.table.paths
         bounds = (np.searchsorted(runs.path, codes, side).tolist() for side in ("left", "right"))
         rows = np.concatenate([np.arange(0), *(np.arange(*each) for each in zip(*bounds, strict=True))])
-        znodes, ends = self.table.znodes(runs.state[rows]), (runs.first[rows], runs.last[rows])
-        found: dict[int, list[Seen]] = {code: [] for code in codes}
-        for code, *run in zip(
-            runs.path[rows].tolist(), znodes, *(each.tolist() for each in ends), strict=True
-        ):
-            found[code].append(Seen(*run))
-        return {paths[code]: [*self._told(paths[code], of_path)] for code, of_path in found.items()}
+        states = np.unique(runs.state[rows][runs.state[rows] != ABSENT])
+        znodes = dict(zip(states.tolist(), self.table.znodes(states), strict=True))
+        found: dict[str, list[Seen]] = {paths[code]: [] for code in codes}
+        for code, state, first, last in zip(*(each[rows].tolist() for each in runs), strict=True):
+            found[paths[code]].append(Seen(znodes.get(state), first, last))
+        return found
 
-    def _told(self, path: str, runs: Sequence[Seen]) -> Iterator[Seen]:
-        """Yields the runs of a path and of its absence, without snapshots that do not tell about it."""
-        whole, end = list[Seen](), 0
-        for run in (*runs, Seen(None, len(self.snapshots), len(self.snapshots) - 1)):
-            whole += (Seen(None, end, run.first - 1), run)
-            end = run.last + 1
-        silent = [self.silent(path, is_there=is_there) for is_there in (False, True)]
-        for state, first, last in whole:
-            for number in silent[state is not None]:
-                if first <= number <= last:
-                    if first < number:
-                        yield Seen(state, first, number - 1)
-                    first = number + 1
-            if first <= last:
-                yield Seen(state, first, last)
+    @cached_property
+    def runs(self) -> Runs:
+        """What each path was, without the snapshots that do not tell about it."""
+        runs, paths, kept = self.files, self.table.paths, np.ones(len(self.files.path), np.bool_)
+        parts = [np.stack(runs)]
+        silent = {
+            code: [self.silent(paths[code], is_there=is_there) for is_there in (False, True)]
+            for code in np.unique(runs.path).tolist()
+            if self._unknown
+        }
+        some = np.flatnonzero(np.isin(runs.path, [code for code, numbers in silent.items() if any(numbers)]))
+        for row in some.tolist():
+            code, state, first, last = (int(each[row]) for each in runs)
+            within = [number for number in silent[code][state != ABSENT] if first <= number <= last]
+            if within:
+                kept[row] = False
+                bounds = zip((first - 1, *within), (*within, last + 1), strict=True)
+                told = [(code, state, one + 1, other - 1) for one, other in bounds if one + 1 < other]
+                parts.append(np.array(told, np.int32).reshape(-1, 4).T)
+        parts[0] = parts[0][:, kept]
+        path, state, first, last = np.concatenate(parts, axis=1)
+        order = np.lexsort((first, path))
+        return Runs(path[order], state[order], first[order], last[order])
 
     def silent(self, path: str, *, is_there: bool) -> Sequence[int]:
         """The numbers of snapshots that tell nothing about a path, although they have it, or lack it."""
@@ -171,7 +178,7 @@ class Series:
 
     def tree(self, number: int) -> list[StoredZnode]:
         """All that a snapshot has, also what is of another moment; parents first."""
-        return sorted(self.table.znodes(self.runs.at(number)), key=lambda znode: znode.path.split("/"))
+        return sorted(self.table.znodes(self.files.at(number)), key=lambda znode: znode.path.split("/"))
 
 
 def is_fact(path: str) -> bool:
