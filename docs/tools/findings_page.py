@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs.tools import markdown
-from zkgroup.audit.findings.engine import KNOWN_RULES
+from zkgroup.audit.findings.engine import KNOWN_RULES, STATE_RULES
 from zkgroup.audit.findings.rules import AnyRule, WholeRule
-from zkgroup.audit.findings.series import STATE_RULES
 
 NEEDS = {
     ("tree",): "a snapshot is enough",

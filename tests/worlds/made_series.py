@@ -14,9 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from zkgroup.audit.findings.engine import bounds_of, order
+from zkgroup.audit.findings.engine import STATE_RULES, bounds_of, order
 from zkgroup.audit.findings.rules import Finding
-from zkgroup.audit.findings.series import STATE_RULES, find_states
+from zkgroup.audit.findings.states import find_states
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.audit.inputs.snapshots import Series

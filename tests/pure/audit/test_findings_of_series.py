@@ -13,9 +13,8 @@ from tests.worlds.cut_histories import cuts_of, history_of, write_series, write_
 from tests.worlds.made_series import Cut, History, found_in
 from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, audit
+from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, STATE_RULES, audit
 from zkgroup.audit.findings.rules import Finding
-from zkgroup.audit.findings.series import STATE_RULES
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime

@@ -15,8 +15,7 @@ import zkgroup
 from docs.tools import api, errors_page, file_columns_page, library_pages, znodes_page
 from docs.tools.generate import DOCS, PAGES
 from tests.project import files_below
-from zkgroup.audit.findings.engine import KNOWN_RULES
-from zkgroup.audit.findings.series import STATE_RULES
+from zkgroup.audit.findings.engine import KNOWN_RULES, STATE_RULES
 from zkgroup.settings import GroupSettings
 from zkgroup.zkfiles import arrow
 

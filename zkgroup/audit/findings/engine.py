@@ -14,9 +14,20 @@ from difflib import get_close_matches
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from zkgroup.audit.findings import controller, files, load, offsets, ownership, rebalances, replicas, sessions
+from zkgroup.audit.findings import (
+    controller,
+    files,
+    load,
+    offsets,
+    ownership,
+    rebalances,
+    replicas,
+    series_cluster,
+    series_groups,
+    sessions,
+)
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, StateRule, WholeRule
-from zkgroup.audit.findings.series import STATE_RULES, find_states
+from zkgroup.audit.findings.states import find_states
 from zkgroup.audit.inputs.events import is_of_groups, require_group
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.source import PointInTime, Source, require_columns, without_collector
@@ -29,62 +40,82 @@ if TYPE_CHECKING:
     from zkgroup.audit.inputs.snapshots import Series
 
 
-ALL_RULES: tuple[AnyRule, ...] = (
-    ownership.orphan_owner,
-    ownership.orphan_owner_interval,
-    ownership.owner_session_mismatch,
-    ownership.double_ownership,
-    ownership.claim_stolen,
-    ownership.unowned_interval,
-    ownership.never_owned,
-    sessions.persistent_znode,
-    ownership.foreign_owner_format,
-    rebalances.rebalance,
-    rebalances.rebalance_storm,
-    rebalances.needless_move,
-    rebalances.skew,
-    sessions.failed_claims,
-    rebalances.handover_time,
-    sessions.session_end,
-    rebalances.member_flapping,
-    offsets.offset_regression,
-    offsets.reset_overwritten,
-    offsets.zombie_commit,
-    offsets.no_commit_at_handover,
-    offsets.stalled_offset,
-    offsets.commit_rate,
-    offsets.dead_group,
-    offsets.offset_of_missing_partition,
-    controller.controller_election,
-    controller.controller_epoch_gap,
-    controller.deposed_controller_write,
-    replicas.leader_not_in_isr,
-    replicas.isr_outside_assignment,
-    replicas.under_replicated,
-    replicas.offline_partition,
-    replicas.unclean_election,
-    replicas.leader_epoch_not_rising,
-    replicas.isr_flapping,
-    replicas.broker_flapping,
-    controller.stuck_reassignment,
-    replicas.preferred_leader_imbalance,
-    controller.stuck_topic_deletion,
-    load.znode_bloat,
-    files.growth,
-    sessions.ephemeral_churn,
-    load.herd_size,
-    load.write_hot_spot,
-    files.ensemble_election,
-    files.history_hole,
-    files.oversized_transaction,
-    files.split_history,
-    files.clock_step,
-    files.digest_mismatch,
-    sessions.session_leak,
-    load.open_acl,
+CALLED: Mapping[str, str] = {
+    "orphan_owner": "owner(s) without a registered member",
+    "orphan_owner_interval": "claim outlived its member|claims outlived their members",
+    "owner_session_mismatch": "owner(s) claimed by a foreign session",
+    "double_ownership": "partition(s) had two owners",
+    "claim_stolen": "claim(s) deleted by another session",
+    "unowned_interval": "time(s) a partition had no owner",
+    "never_owned": "partition without an owner|partitions without an owner, to which members subscribe",
+    "persistent_znode": "persistent znode|persistent znodes where sessions belong",
+    "foreign_owner_format": "group of another client's consumers|groups of other clients' consumers",
+    "rebalance": "rebalance(s)",
+    "rebalance_storm": "rebalance storm(s)",
+    "needless_move": "rebalance(s) that moved partitions needlessly",
+    "skew": "uneven assignment(s)",
+    "failed_claims": "member(s) that could not claim partitions",
+    "handover_time": "handover(s) after the end of a session",
+    "session_end": "session(s) ended",
+    "member_flapping": "member(s) registered again and again",
+    "offset_regression": "offset(s) set back",
+    "reset_overwritten": "reset of an offset that was overwritten|resets of offsets that were overwritten",
+    "zombie_commit": "commit(s) without ownership",
+    "no_commit_at_handover": "ownership(s) that ended without a commit",
+    "stalled_offset": "offset(s) that did not change up to the end",
+    "commit_rate": "commit rate(s)",
+    "dead_group": "group without members and writes|groups without members and writes for days",
+    "offset_of_missing_partition": "offset of a missing partition|offsets of missing partitions",
+    "controller_election": "controller election(s)",
+    "controller_epoch_gap": "gap(s) in the controller epochs",
+    "deposed_controller_write": "write(s) by a former controller",
+    "leader_not_in_isr": "leader(s) outside the ISR",
+    "isr_outside_assignment": "ISR outside the replica list|ISRs outside their replica lists",
+    "under_replicated": "partition(s) lacked replicas",
+    "offline_partition": "partition(s) had no leader",
+    "unclean_election": "unclean election(s)",
+    "leader_epoch_not_rising": "leader epoch(s) that did not rise",
+    "isr_flapping": "replica(s) left the ISR for a moment",
+    "broker_flapping": "broker was up for a short time|brokers were up for a short time",
+    "stuck_reassignment": "reassignment(s) that did not finish",
+    "preferred_leader_imbalance": "broker leads fewer partitions than it should|"
+    "brokers lead fewer partitions than they should",
+    "stuck_topic_deletion": "topic that is not deleted|topics that are not deleted",
+    "znode_bloat": "large znode(s) or subtree(s)",
+    "growth": "subtree(s) that changed between snapshots",
+    "ephemeral_churn": "session(s) that made many ephemerals",
+    "herd_size": "change that wakes many clients|changes that wake many clients",
+    "write_hot_spot": "subtree(s) with many writes",
+    "ensemble_election": "election(s) among ZooKeeper's servers",
+    "history_hole": "hole(s) in the history",
+    "oversized_transaction": "transaction that is too large|transactions that are too large",
+    "split_history": "transaction that differs|transactions that differ between servers",
+    "clock_step": "step back of a leader's clock|steps back of leaders' clocks",
+    "digest_mismatch": "comparison of digests|comparisons of digests that differ",
+    "session_leak": "idle session(s) kept alive",
+    "open_acl": "finding(s) about ACLs",
+    "owner_changed": "partition(s) with another owner",
+    "membership_changed": "change(s) of the membership",
+    "offset_deleted": "offset(s) deleted",
+    "broker_restarted": "broker(s) registered anew",
+    "leadership_changed": "partition(s) with another leader or ISR",
+    "topic_changed": "change(s) of topics",
+    "config_changed": "change(s) of configurations",
+    "missing_session": "session(s) that no server knows",
+}
+"""All findings, and the word for those of a name: `(s)` is for several, as is another word behind `|`."""
+_MODULES = (
+    *(series_groups, series_cluster, controller, files, load, offsets),
+    *(ownership, rebalances, replicas, sessions),
 )
-KNOWN_RULES: tuple[AnyRule, ...] = (*ALL_RULES, *(rule for rule in STATE_RULES if rule.like is None))
-"""One rule of each name: those of series alone are behind the others."""
+_DEFINED = [each for module in _MODULES for each in vars(module).values()]
+STATE_RULES: tuple[StateRule, ...] = tuple(each for each in _DEFINED if isinstance(each, StateRule))
+"""The rules about series: those about groups, then those about the cluster and the tree."""
+_NAMED = {each.name: each for each in _DEFINED if isinstance(each, AnyRule)}
+KNOWN_RULES: tuple[AnyRule, ...] = tuple(_NAMED[name] for name in CALLED)
+"""One rule of each name: that about logs, where there is one."""
+ALL_RULES: tuple[AnyRule, ...] = tuple(rule for rule in KNOWN_RULES if not isinstance(rule, StateRule))
+"""Those about logs."""
 RULES: tuple[Rule, ...] = tuple(rule for rule in ALL_RULES if isinstance(rule, Rule))
 """The rules about the rows of a key."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
+from operator import sub
 
 from zkgroup.audit.answers.partitions import members_named, offset_of
 from zkgroup.audit.findings import offsets, ownership, rebalances, sessions
@@ -15,9 +16,9 @@ from zkgroup.audit.findings.states import (
     Between,
     SeriesView,
     Shown,
-    StateChange,
     Stretch,
     as_runs,
+    changes,
     is_proved,
     lives,
     session_in,
@@ -133,14 +134,14 @@ def unowned_interval(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     (`cversion`) than snapshots show owners. Else it was so at every snapshot, which is info.
     """
     for group, topic, wanted in _wanted(of):
-        of_topic, certain = of.facts.topics[topic], _are_all_seen(of, group, topic)
+        of_topic, certain = of.facts.topics[topic], _certain(of, group, topic)
         for number in sorted({number for seen in of_topic for number in _numbers(seen)}):
             path = owner_path(group, TopicPartition(topic, number))
             gaps = [seen for seen in of.runs(path) if seen.state is None]
             there = [seen for seen in of_topic if number in _numbers(seen)]
             known = stretches(gaps, there, wanted)
             for (first, last), _, _ in of.lasting(known, lambda *_: True, bounds["snapshots"]):
-                for is_certain, part in groupby(range(first, max(last, first + 1)), certain.__getitem__):
+                for is_certain, part in groupby(range(first, max(last, first + 1)), certain.__contains__):
                     pairs = list(part)
                     between = pairs[0], min(pairs[-1] + 1, last)
                     severity: Severity = "warning" if is_certain else "info"
@@ -167,24 +168,18 @@ def _wanted(of: SeriesView) -> Iterator[tuple[str, str, list[Seen]]]:
         yield group, topic, as_runs(sorted(numbers))
 
 
-def _are_all_seen(of: SeriesView, group: str, topic: str) -> list[bool]:
-    """Of each snapshot, whether all owners of a topic that were made up to the next one are in some snapshot.
-
-    That is so where their parent counts no more creates; between exact snapshots only.
-    """
-    path = owners_topic_path(group, topic)
-    owners = (of_path for each, of_path in of.of_kind("owner").items() if each.startswith(f"{path}/"))
+def _certain(of: SeriesView, group: str, topic: str) -> set[int]:
+    """The exact snapshots up to whose next one all owners of a topic that were made are in some snapshot."""
+    parent, snapshots = owners_topic_path(group, topic), of.facts.snapshots
+    owners = (runs for path, runs in of.of_kind("owner").items() if path.startswith(f"{parent}/"))
     claims = sorted(state_in(life[0].state).stat.czxid for each in owners for life in lives(each))
-    parents: list[ZnodeState | None] = [None] * len(of.facts.snapshots)
-    for seen in of.runs(path):
-        parents[seen.first : seen.last + 1] = [seen.state] * (seen.last + 1 - seen.first)
-    found = []
-    for (one, old), (other, new) in pairwise(zip(of.facts.snapshots, parents, strict=True)):
-        change = StateChange((one.number, other.number), old, new)
-        count = bisect_right(claims, other.zxid) - bisect_right(claims, one.zxid)
-        is_known = change.is_same and one.is_exact and other.is_exact
-        found.append(is_known and change.grown("cversion") <= count)
-    return [*found, False]
+    found = {number for seen in of.runs(parent) if seen.state for number in range(seen.first, seen.last)}
+    for change in changes(of.runs(parent)):
+        last, first = change.between
+        ends = (bisect_right(claims, snapshots[number].zxid) for number in (first, last))
+        if first == last + 1 and change.is_same and change.grown("cversion") <= sub(*ends):
+            found.add(last)
+    return {number for number in found if snapshots[number].is_exact and snapshots[number + 1].is_exact}
 
 
 @StateRule.of(rebalances.rebalance)

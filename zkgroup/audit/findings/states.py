@@ -7,13 +7,22 @@ window, so two of its states may never have stood together. Windows do not overl
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import groupby, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zkgroup.audit.findings.rules import AnyRule, Finding, Occurrence, Severity, place_of, runs
+from zkgroup.audit.findings.rules import (
+    AnyRule,
+    Bounds,
+    Finding,
+    Occurrence,
+    Severity,
+    StateRule,
+    place_of,
+    runs,
+)
 from zkgroup.audit.inputs.series import Seen, SeriesFacts, States, ZnodeState
 from zkgroup.model.text import duration_text
 from zkgroup.zkfiles.records import lifetime_of
@@ -164,6 +173,16 @@ class SeriesView:
         """The time from one snapshot to another, at least 0; 0 where one has no time, as an empty tree."""
         since_ms, until_ms = (self.facts.snapshots[number].time_ms for number in between)
         return max(until_ms - since_ms, 0) if since_ms and until_ms else 0
+
+
+def find_states(
+    rules: Iterable[StateRule], series: Series, bounds: Mapping[str, Bounds]
+) -> Iterator[Finding]:
+    """What rules find in snapshots of which the order is known."""
+    view = SeriesView(series.in_order, bounds.get("stalled_offset", {"snapshots": 1})["snapshots"])
+    for rule in rules:
+        for shown in rule.find(view, bounds[rule.name]):
+            yield shown.finding(rule, view.facts)
 
 
 def state_in(state: ZnodeState | None) -> ZnodeState:

@@ -4,90 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from zkgroup.audit.findings.engine import CALLED
 from zkgroup.audit.findings.rules import Finding, runs
-from zkgroup.audit.findings.series import STATE_RULES
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause, PartitionDamage, length_ms, rewind_of
 from zkgroup.audit.inputs.facts import Facts, members_of
 from zkgroup.model.text import counted, duration_text, hex_session, named, session_digits
 from zkgroup.znodes.consumers import Owner
 
-NOTES: Mapping[str, str] = {
-    "orphan_owner": "owner(s) without a registered member",
-    "orphan_owner_interval": "claim outlived its member|claims outlived their members",
-    "owner_session_mismatch": "owner(s) claimed by a foreign session",
-    "double_ownership": "partition(s) had two owners",
-    "claim_stolen": "claim(s) deleted by another session",
-    "unowned_interval": "time(s) a partition had no owner",
-    "never_owned": "partition without an owner|partitions without an owner, to which members subscribe",
-    "persistent_znode": "persistent znode|persistent znodes where sessions belong",
-    "foreign_owner_format": "group of another client's consumers|groups of other clients' consumers",
-    "rebalance": "rebalance(s)",
-    "rebalance_storm": "rebalance storm(s)",
-    "needless_move": "rebalance(s) that moved partitions needlessly",
-    "skew": "uneven assignment(s)",
-    "failed_claims": "member(s) that could not claim partitions",
-    "handover_time": "handover(s) after the end of a session",
-    "session_end": "session(s) ended",
-    "member_flapping": "member(s) registered again and again",
-    "offset_regression": "offset(s) set back",
-    "reset_overwritten": "reset of an offset that was overwritten|resets of offsets that were overwritten",
-    "zombie_commit": "commit(s) without ownership",
-    "no_commit_at_handover": "ownership(s) that ended without a commit",
-    "stalled_offset": "offset(s) that did not change up to the end",
-    "commit_rate": "commit rate(s)",
-    "dead_group": "group without members and writes|groups without members and writes for days",
-    "offset_of_missing_partition": "offset of a missing partition|offsets of missing partitions",
-    "controller_election": "controller election(s)",
-    "controller_epoch_gap": "gap(s) in the controller epochs",
-    "deposed_controller_write": "write(s) by a former controller",
-    "leader_not_in_isr": "leader(s) outside the ISR",
-    "isr_outside_assignment": "ISR outside the replica list|ISRs outside their replica lists",
-    "under_replicated": "partition(s) lacked replicas",
-    "offline_partition": "partition(s) had no leader",
-    "unclean_election": "unclean election(s)",
-    "leader_epoch_not_rising": "leader epoch(s) that did not rise",
-    "isr_flapping": "replica(s) left the ISR for a moment",
-    "broker_flapping": "broker was up for a short time|brokers were up for a short time",
-    "stuck_reassignment": "reassignment(s) that did not finish",
-    "preferred_leader_imbalance": "broker leads fewer partitions than it should|"
-    "brokers lead fewer partitions than they should",
-    "stuck_topic_deletion": "topic that is not deleted|topics that are not deleted",
-    "znode_bloat": "large znode(s) or subtree(s)",
-    "growth": "subtree(s) that changed between snapshots",
-    "ephemeral_churn": "session(s) that made many ephemerals",
-    "herd_size": "change that wakes many clients|changes that wake many clients",
-    "write_hot_spot": "subtree(s) with many writes",
-    "ensemble_election": "election(s) among ZooKeeper's servers",
-    "history_hole": "hole(s) in the history",
-    "oversized_transaction": "transaction that is too large|transactions that are too large",
-    "split_history": "transaction that differs|transactions that differ between servers",
-    "clock_step": "step back of a leader's clock|steps back of leaders' clocks",
-    "digest_mismatch": "comparison of digests|comparisons of digests that differ",
-    "session_leak": "idle session(s) kept alive",
-    "open_acl": "finding(s) about ACLs",
-    "owner_changed": "partition(s) with another owner",
-    "membership_changed": "change(s) of the membership",
-    "offset_deleted": "offset(s) deleted",
-    "broker_restarted": "broker(s) registered anew",
-    "leadership_changed": "topic(s) with other leaders or ISRs",
-    "topic_changed": "change(s) of topics",
-    "config_changed": "change(s) of configurations",
-    "missing_session": "session(s) that no server knows",
-}
-"""The word for findings of a name: `(s)` is added for more than one; behind `|` is another word for them."""
-
 
 def called(name: str, count: int) -> str:
     """The word for this many findings of a name, without the number."""
-    one, _, many = NOTES[name].partition("|")
+    one, _, many = CALLED[name].partition("|")
     return one.replace("(s)", "") if count == 1 else (many or one).replace("(s)", "s")
 
 
-_PLACED = frozenset(rule.name for rule in STATE_RULES if "tree" not in (rule.like or rule).needs)
-"""Findings of series whose details leave out their place."""
 _DAY_MS = 86_400_000
 _NAMED_MAX = 3
 _THREAD = re.compile(r"the claim of (?P<quote>['\"])(?P<thread>.*?)(?P=quote), ")
@@ -174,7 +107,7 @@ class _Sentence:
         if len(self._findings) > 1:
             return _counted(self._cause.what, self._findings)
         one = self._findings[0]
-        if one.basis == "snapshots" and one.finding in _PLACED:
+        if one.basis == "snapshots":
             place = _of(one.group, _partitions(self._findings)) or one.topic
             return f"{place}: {one.detail}" if place and place not in one.detail else one.detail
         detail = one.detail.removeprefix("not_applicable")

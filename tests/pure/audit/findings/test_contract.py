@@ -9,9 +9,8 @@ say when a session wrote.
 
 from __future__ import annotations
 
-from zkgroup.audit.findings.engine import ALL_RULES
+from zkgroup.audit.findings.engine import ALL_RULES, STATE_RULES
 from zkgroup.audit.findings.rules import WholeRule
-from zkgroup.audit.findings.series import STATE_RULES
 
 CONTRACT = """
 orphan_owner                S   error
