@@ -81,8 +81,8 @@ def summary(inputs: Inputs, start: PointInTime | None, end: PointInTime | None) 
     facts = found.facts
     rows = summaries(incidents_of(found.findings, facts), facts)
     series = [each.snapshots for each in series_of(source, start, end) if len(each.snapshots) > 1]
-    starts = [*([facts.start_ms] if facts.has_log else []), *(each[0].time_ms for each in series)]
-    start_ms = min(starts, default=None)
+    starts = [*([facts.start_ms] if facts.has_log else []), *(one.time_ms for each in series for one in each)]
+    start_ms = min(filter(None, starts), default=None)  # an empty tree has no time
     last = LastTransaction.of(facts.end_zxid, facts.end_ms)
     if not SUMMARY.print(out, last, start_ms=start_ms, groups=rows, skipped=source.skipped):
         *groups, cluster = rows

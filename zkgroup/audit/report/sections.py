@@ -140,12 +140,12 @@ class ColumnsDrawing:
         moments = [(facts.start_zxid, facts.start_ms), (facts.end_zxid, facts.end_ms)][not facts.has_log :]
         snapshots = list[tuple[int, int]]()
         for series in self._series:
-            shows = SeenSeries(series.facts, logged)
+            shows = SeenSeries.of(series, logged)
             registered = shows.registered(registered)
             if not logged.has_log:  # then rows are of the last snapshot
-                proved = 2 * [shows.until(series.facts.snapshots[-1], 0, 0)[1]]
+                proved = 2 * [shows.times[-1]]
             ends = ((each.end_zxid, each.time_ms) for each in series.snapshots)
-            snapshots += (each for each in ends if not shows.is_logged(each[0]))
+            snapshots += (each for each in ends if each[1] and not shows.is_logged(each[0]))
         (start_zxid, start_ms), *_, (end_zxid, end_ms) = (
             *sorted(moments + snapshots),
             max(moments + snapshots),
@@ -216,7 +216,7 @@ class ColumnsDrawing:
 
     def _draw(self, series: Series) -> None:
         """Adds what snapshots show and the rows do not."""
-        seen = SeenSeries(series.facts, self.audited.facts)
+        seen = SeenSeries.of(series, self.audited.facts)
         for _, states in series.keyed(BY_TOPIC):
             self._replica_faults += seen.faults(states)
         for at, states in partitions_in(series, self.audited.group).items():

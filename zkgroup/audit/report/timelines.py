@@ -20,6 +20,7 @@ from zkgroup.audit.inputs.events import CREATE
 from zkgroup.audit.inputs.facts import Facts, Life, decoded
 from zkgroup.audit.inputs.rows import Flags, Numbers
 from zkgroup.audit.inputs.series import Seen, SeriesFacts, States
+from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned
 from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
 from zkgroup.model.text import counted, duration_text, hex_zxid
@@ -170,6 +171,17 @@ class SeenSeries(NamedTuple):
     facts: SeriesFacts
     logged: Facts
     """Those of the rows: of a log, or of the last snapshot."""
+    times: Sequence[int]
+    """By snapshot a time at which all stood that it has, in ms."""
+
+    @classmethod
+    def of(cls, series: Series, logged: Facts) -> SeenSeries:
+        """All of a series. A fuzzy snapshot may have a znode as it was when the file was begun."""
+        times = []
+        for each in series.facts.snapshots:
+            zxids, stamps = np.split(series.table.stats[series.files.at(each.number), :4], 2, axis=1)
+            times.append(each.time_ms if each.is_exact else int(stamps[zxids <= each.zxid].max(initial=0)))
+        return cls(series.facts, logged, times)
 
     def is_drawn(self, last: TreeSnapshot | None) -> bool:
         """False for what is in the last snapshot of all, where the rows go on with that."""
@@ -185,13 +197,8 @@ class SeenSeries(NamedTuple):
         return (self.logged.end_zxid, self.logged.end_ms) if self.is_logged(zxid) else (zxid, time_ms)
 
     def until(self, last: TreeSnapshot, zxid: int, time_ms: int) -> tuple[int, int]:
-        """The moment up to which the last snapshot with something proves it, at least its beginning.
-
-        A fuzzy one may have it as it was when it began to be written, which was behind the snapshot before.
-        """
-        number = last.number if last.is_exact else last.number - 1
-        known_ms = self.facts.snapshots[number].time_ms if number >= 0 else 0
-        return max(last.zxid, zxid), max(known_ms, time_ms)
+        """The moment up to which the last snapshot with something proves it, at least its beginning."""
+        return max(last.zxid, zxid), max(self.times[last.number], time_ms)
 
     def lives(self, *of_paths: Iterable[Seen]) -> Iterator[Life]:
         """The existences of znodes."""
