@@ -33,6 +33,7 @@ from zkgroup.znodes.json_fields import read_object
 from zkgroup.znodes.paths import partition_of, path_kind
 
 _NAMED_MAX: Final = 5
+_TURNED: Final = ("made", "deleted", "deleted and made again")
 
 
 @StateRule.of(controller.controller_election)
@@ -88,7 +89,7 @@ def broker_restarted(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """A broker whose registration is not that of the snapshot before; there may have been others between."""
     for change in of.changes("broker"):
         if not change.is_same:
-            what = "is gone" if change.new is None else "registered anew" if change.old else "registered"
+            what = change.turned("registered", "is gone", "registered anew")
             yield change.shown(f"broker {path_kind(change.path).name} {what}")
 
 
@@ -194,10 +195,8 @@ def _moves(state: ZnodeState | None) -> Mapping[TopicPartition, str]:
         return {}
     if state.path == Reassignment.path():
         request = decoded(Reassignment.decode, state.path, state.data)
-        return {
-            each: f"to be moved to {brokers_text(to)}"
-            for each, to in (request.targets if request else {}).items()
-        }
+        targets = request.targets if request else {}
+        return {each: f"to be moved to {brokers_text(to)}" for each, to in targets.items()}
     topic, name = _topic(state), path_kind(state.path).name
     return {TopicPartition(name, number): "is being moved" for number in (topic.moving if topic else ())}
 
@@ -238,17 +237,12 @@ def topic_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         was, now = _topic(change.old), _topic(change.new)
         if not change.is_same:
             size = f" with {counted(len(now.partitions), 'partition')}" if now else ""
-            yield change.shown(_turned(change) + size)
+            yield change.shown(change.turned(*_TURNED) + size)
         elif was and now and was.partitions != now.partitions:
             size = f"{counted(len(was.partitions), 'partition')} -> {len(now.partitions)}"
-            moved = [
-                number for number, some in now.partitions.items() if was.partitions.get(number, some) != some
-            ]
+            old = was.partitions
+            moved = [number for number, some in now.partitions.items() if old.get(number, some) != some]
             yield change.shown(f"{size}, other replicas of {moved}" if moved else size)
-
-
-def _turned(change: StateChange) -> str:
-    return "deleted" if change.new is None else "deleted and made again" if change.old else "made"
 
 
 @StateRule(
@@ -268,7 +262,7 @@ def config_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         names = named(sorted(name for name in was | now if was.get(name) != now.get(name)), _NAMED_MAX)
         if not change.is_same:
             names = named(sorted(now), _NAMED_MAX)
-            yield change.shown(f"{change.path} was {_turned(change)}{': ' if now else ''}{names}")
+            yield change.shown(f"{change.path} was {change.turned(*_TURNED)}{': ' if now else ''}{names}")
         elif state_in(change.old).data != state_in(change.new).data:
             yield change.shown(f"{change.path} {f'changed: {names}' if was != now else 'was written'}")
 
@@ -302,11 +296,8 @@ def missing_session(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         for place, each in enumerate(listing):
             session = session_in(seen.state) if seen.first <= each.number <= seen.last else None
             # The list is written first: sessions that are younger than that are not in it.
-            if (
-                session
-                and state_in(seen.state).stat.czxid <= each.zxid
-                and session not in (each.sessions or ())
-            ):
+            is_older = session and state_in(seen.state).stat.czxid <= each.zxid
+            if session and is_older and session not in (each.sessions or ()):
                 held[session][place].append(path)
     for session, paths_at in held.items():
         for run in as_runs(sorted(paths_at)):

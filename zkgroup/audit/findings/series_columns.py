@@ -56,19 +56,26 @@ def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str
     A path is left out where one of the two snapshots does not know it.
     """
     names, of_path = np.unique([subtree_text(path, depth) for path in states.paths], return_inverse=True)
-    there = np.flatnonzero(runs.state >= 0)
-    size = np.array([len(data or b"") for data in states.data(runs.state[there])], np.int64)
-    steps = steps_of(runs)
-    is_next, has_old, has_new = steps.last + 1 == steps.first, steps.old >= 0, steps.new >= 0
-    mzxids = (states.stats[each, MZXID] for each in (steps.old, steps.new))
-    changes = [~has_old & has_new, has_old & ~has_new, has_old & has_new & np.not_equal(*mzxids)]
-    none, zeros = np.zeros(len(steps.path), np.int64), np.zeros(2 * len(there), np.int64)
-    totals = [np.concatenate([each, -each, none]) for each in (np.ones_like(size), size)]
+    there = runs.state >= 0
+    size, mzxid = np.zeros(len(there), np.int64), np.where(there, states.stats[runs.state, MZXID], 0)
+    size[there] = [len(data or b"") for data in states.data(runs.state[there])]
+    is_next = (runs.path[1:] == runs.path[:-1]) & (runs.last[:-1] + 1 == runs.first[1:])
+    is_first, ends = np.append([True], ~is_next), np.flatnonzero(np.append(~is_next, [True]))
+    was, was_size, was_mzxid = (np.where(is_first, 0, np.roll(each, 1)) for each in (there, size, mzxid))
+    kept = ~is_first & (was == 1) & there
+    columns = (
+        there - was,
+        size - was_size,
+        ~is_first & (there > was),
+        was > there,
+        kept & (mzxid != was_mzxid),
+    )
+    none = np.zeros(len(ends), np.int64)
+    at_ends = -1 * there[ends], -size[ends], none, none, none
     rows = summed(
-        of_path[np.concatenate([runs.path[there], runs.path[there], steps.path])],
-        np.concatenate([runs.first[there], runs.last[there] + 1, steps.first]),
-        *totals,
-        *(np.concatenate([zeros, is_next & each]) for each in changes),
+        of_path[np.concatenate([runs.path, runs.path[ends]])],
+        np.concatenate([runs.first, runs.last[ends] + 1]),
+        *(np.concatenate(each) for each in zip(columns, at_ends, strict=True)),
     )
     last, before = -1, (0, 0)
     for name, number, (znodes, data, added, removed, changed) in rows:
@@ -77,24 +84,27 @@ def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str
         if added or removed or changed:
             sizes = [counted(each[1], "byte") for each in (before, after)]
             moved = f"{added} added, {removed} removed, {changed} changed"
-            was, now = f"{counted(before[0], 'znode')}, {sizes[0]} of data", f"{after[0]}, {sizes[1]}"
-            yield number, f"{names[name]}: {moved}; {was} -> {now}"
+            totals = f"{counted(before[0], 'znode')}, {sizes[0]} of data -> {after[0]}, {sizes[1]}"
+            yield number, f"{names[name]}: {moved}; {totals}"
         before = after
 
 
 def writes_of_offsets(series: Series) -> Iterator[tuple[str, int, int, int]]:
     """Group, two snapshots, and the least number of writes of its offsets between them."""
-    runs, stats, count = series.runs, series.table.stats, len(series.snapshots)
+    runs, stats, count = series.runs, series.table.stats, np.int64(len(series.snapshots))
     places = [path_kind(path) for path in series.table.paths]
     names, of_path = np.unique([place.name for place in places], return_inverse=True)
     of_offsets = np.array([place.kind == "offset" for place in places], np.bool_)[runs.path]
     steps = steps_of(Runs(*(each[of_offsets] for each in runs)))
-    old, new = stats[steps.old], stats[steps.new]
-    known = np.where((steps.old >= 0) & (old[:, CZXID] == new[:, CZXID]), old[:, VERSION], -1)
-    writes = np.where(steps.new >= 0, new[:, VERSION] - known, 0)
-    for name, pair, (number,) in summed(of_path[steps.path], steps.last * count + steps.first, writes):
+    is_same = (steps.old >= 0) & (stats[steps.old, CZXID] == stats[steps.new, CZXID])
+    known = np.where(is_same, stats[steps.old, VERSION], -1)
+    writes, pairs = (
+        np.where(steps.new >= 0, stats[steps.new, VERSION] - known, 0),
+        steps.last * count + steps.first,
+    )
+    for name, pair, (number,) in summed(of_path[steps.path], pairs, writes):
         if number:
-            yield str(names[name]), *divmod(pair, count), number
+            yield str(names[name]), *divmod(pair, int(count)), number
 
 
 def opened(series: Series) -> Iterator[tuple[str, int, int]]:

@@ -86,11 +86,6 @@ def _claims(of: SeriesView) -> Iterator[tuple[ZnodeState, list[Stretch]]]:
         yield owner, found
 
 
-def _unregistered(owner: ZnodeState | None, *members: ZnodeState | None) -> ZnodeState | None:
-    """An owner without a registration; None where it has one."""
-    return None if any(members) else owner
-
-
 @StateRule.of(ownership.orphan_owner, {"grace_ms": 10_000})
 def orphan_owner(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """An owner whose member is not registered.
@@ -99,10 +94,10 @@ def orphan_owner(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     owner, it counts from the claim.
     """
     for owner, known in _claims(of):
-        is_never = all(_unregistered(*each.states) for each in known)
-        for between, times, claims in of.lasting(known, _unregistered):
+        was_registered = any(any(each.states[1:]) for each in known)
+        for between, times, claims in of.lasting(known, lambda owner, *there: None if any(there) else owner):
             since_ms, until_ms = (of.facts.snapshots[number].time_ms for number in between)
-            lasted_ms = until_ms - (owner.stat.ctime if is_never else since_ms)
+            lasted_ms = until_ms - (since_ms if was_registered else owner.stat.ctime)
             severity: Severity = "error" if lasted_ms > bounds["grace_ms"] else "info"
             detail = f"owner {_claim(claims[-1])} stands without a registration of its member{times}"
             yield Shown(between, detail, owner.path, session_in(owner), None, severity, lasts=True)
@@ -134,11 +129,12 @@ def unowned_interval(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     (`cversion`) than snapshots show owners. Else it was so at every snapshot, which is info.
     """
     for group, topic, wanted in _wanted(of):
-        of_topic, certain = of.facts.topics[topic], _certain(of, group, topic)
-        for number in sorted({number for seen in of_topic for number in _numbers(seen)}):
+        certain = _certain(of, group, topic)
+        of_topic = [(seen, numbers_of(seen.state and seen.state.data)) for seen in of.facts.topics[topic]]
+        for number in sorted({number for _, numbers in of_topic for number in numbers}):
             path = owner_path(group, TopicPartition(topic, number))
             gaps = [seen for seen in of.runs(path) if seen.state is None]
-            there = [seen for seen in of_topic if number in _numbers(seen)]
+            there = [seen for seen, numbers in of_topic if number in numbers]
             known = stretches(gaps, there, wanted)
             for (first, last), _, _ in of.lasting(known, lambda *_: True, bounds["snapshots"]):
                 for is_certain, part in groupby(range(first, max(last, first + 1)), certain.__contains__):
@@ -149,10 +145,6 @@ def unowned_interval(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
                     how = "throughout: no other owner was made meanwhile" if is_certain else how
                     detail = f"no member owned it{of.times(between)}, {how}"
                     yield Shown(between, detail, path, severity=severity, lasts=True)
-
-
-def _numbers(seen: Seen) -> Sequence[int]:
-    return () if seen.state is None else numbers_of(seen.state.data)
 
 
 def _wanted(of: SeriesView) -> Iterator[tuple[str, str, list[Seen]]]:
@@ -208,7 +200,7 @@ def membership_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """A member that joined or was lost between two snapshots, or that registered anew (`czxid`)."""
     for change in of.changes("member"):
         if not change.is_same:
-            what = "lost" if change.new is None else "registered anew" if change.old else "joined"
+            what = change.turned("joined", "lost", "registered anew")
             yield change.shown(f"{what}: {path_kind(change.path).member}")
 
 
@@ -259,9 +251,9 @@ def offset_regression(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             continue
         if now < was >= 0:
             zxids = range(change.old.stat.mzxid + 1, change.new.stat.mzxid + 1)
-            some = [seen.state for seen in markers.get(change.path, ())]
-            resets = [_reset(each) for each in some if each and each.stat.mzxid in zxids]
-            is_meant = any(reset is not None and reset.offset <= now for reset in resets)
+            there = (seen.state for seen in markers.get(change.path, ()))
+            resets = [_reset(each) for each in there if each and each.stat.mzxid in zxids]
+            is_meant = any(reset and reset.offset <= now for reset in resets)
             is_meant = is_meant or _is_recorded(of, change.old, change.new)
             detail = f"{was} -> {now}, in {counted(change.grown(), 'write')}"
             detail += "; an operator's reset, by its marker" if is_meant else ""
@@ -321,17 +313,12 @@ def stalled_offset(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     for path, owner in of.of_kind("owner").items():
         for seen in of.runs(offset_path(path_kind(path).name, partition_of(path))):
             known = stretches(owner, [seen]) if seen.last - seen.first + 1 >= least else ()
-            for between, times, holders in of.lasting(known, _holder, least):
+            for between, times, owners in of.lasting(known, lambda owner, _: owner, least):
                 what = "without an offset" if seen.state is None else f"at {_value(seen.state)}"
-                session = holders[0] if len({*holders}) == 1 else None
+                session = session_in(owners[0]) if len({*map(session_in, owners)}) == 1 else None
                 yield Shown(
                     between, f"{what}{times}, with an owner in each of them", path, session, lasts=True
                 )
-
-
-def _holder(owner: ZnodeState | None, _: object) -> int | None:
-    """The session of the owner, 0 for one that none holds; None where there is no owner."""
-    return None if owner is None else session_in(owner) or 0
 
 
 @StateRule.of(offsets.reset_overwritten)

@@ -77,6 +77,10 @@ class StateChange(NamedTuple):
         """True if the znode was not deleted meanwhile."""
         return bool(self.old and self.new and self.old.stat.czxid == self.new.stat.czxid)
 
+    def turned(self, made: str, gone: str, again: str) -> str:
+        """The word for what became of a znode that is not the same."""
+        return gone if self.new is None else again if self.old else made
+
     def grown(self, number: str = "version") -> int:
         """The growth of a number in the Stat of a znode; that of the version counts its writes."""
         old, new = (getattr(state_in(each).stat, number) for each in (self.old, self.new))
@@ -108,7 +112,7 @@ class SeriesView:
     """What rules see of a series."""
 
     def __init__(self, series: Series, least: float) -> None:
-        """`least`: in so many snapshots an offset of an owner stands still."""
+        """`least`: in so many snapshots an offset that is owned stands still."""
         self.series, self.facts, self._least = series, series.facts, least
         self._of_kind: dict[Kind, States] = {}
 
