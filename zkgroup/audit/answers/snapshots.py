@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -20,8 +20,8 @@ from zkgroup.audit.answers.partitions import (
 )
 from zkgroup.audit.answers.reading import partition_rows
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
-from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, is_of_groups, require_group
-from zkgroup.audit.inputs.facts import Facts, Life, SessionLife
+from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, SINGLE, Event, is_of_groups, require_group
+from zkgroup.audit.inputs.facts import Facts, SessionLife, facts_of
 from zkgroup.audit.inputs.series import Seen, SeriesFacts, States, ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import PointInTime, Source, is_within
@@ -53,21 +53,14 @@ def lives_in(of_paths: Iterable[Iterable[Seen]], facts: SeriesFacts) -> Iterator
 
 def facts_of_series(series: Series) -> Facts:
     """The ends of a series, and who was registered in it."""
-    of, first, last = series.facts, series.facts.snapshots[0], series.facts.snapshots[-1]
-
-    def lives(*of_paths: Iterable[Seen]) -> tuple[Life, ...]:
-        states = (state for state, *_ in lives_in(of_paths, of))
-        return tuple(
-            Life(path, stat.ephemeral_owner, data, stat.czxid, stat.ctime) for path, data, _, stat in states
-        )
-
-    return Facts(
-        *(first.zxid, first.time_ms, last.end_zxid, last.time_ms),
-        has_log=False,
-        members={group: lives(*states.values()) for group, states in of.members.items()},
-        brokers={broker: lives(runs) for broker, runs in of.brokers.items()},
-        controllers=lives(of.controller),
+    of, first, last = series.facts, series.snapshots[0], series.snapshots[-1]
+    members = chain.from_iterable(states.values() for states in of.members.values())
+    facts = facts_of(
+        Event(stat.czxid, SINGLE, stat.ctime, stat.ephemeral_owner, 0, "create", path, data)
+        for (path, data, _, stat), *_ in lives_in((*members, *of.brokers.values(), of.controller), of)
     )
+    facts = replace(facts, start_zxid=first.zxid, start_ms=first.time_ms, has_log=False, sessions={})
+    return replace(facts, end_zxid=last.end_zxid, end_ms=last.time_ms)
 
 
 def groups_in(series: Series) -> set[str]:
@@ -77,12 +70,8 @@ def groups_in(series: Series) -> set[str]:
 
 def partitions_in(series: Series, group: str | None) -> dict[GroupPartition, States]:
     """The states of owners and offsets of a group, or of all, by partition."""
-    return {
-        GroupPartition(name, TopicPartition(topic, int(number))): states
-        for (name, topic, number), states in series.keyed(
-            BY_GROUP_PARTITION, lambda key: group in (None, key[0])
-        )
-    }
+    keyed = series.keyed(BY_GROUP_PARTITION, lambda key: group in (None, key[0]))
+    return {GroupPartition(of, TopicPartition(topic, int(n))): states for (of, topic, n), states in keyed}
 
 
 def parts_of(source: Source) -> Sequence[Series | None]:

@@ -36,7 +36,7 @@ _PINNED_MAX: Final = 200
 _MARKS: Final = ("rewind", "foreign", "unowned", "reset", "deletion")
 """The marks, the heaviest first. `foreign`: a commit while another session owned the partition; `unowned`:
 a commit while no session did."""
-_BY_NOBODY: Final = {"session": None, "members": None}
+_DELETION: Final = _MARKS.index("deletion")
 _KINDS: Final[tuple[OffsetKind, ...]] = ("commit", "claim", "reset", "deletion", "snapshot")
 _CODES: Final = {kind: code for code, kind in enumerate(_KINDS)}
 _POINT: Final = np.dtype(
@@ -160,7 +160,7 @@ class AllOffsets:
     """The offsets of all partitions, added for some at a time. All curves are thinned together."""
 
     def __init__(self, used: Sequence[Partition], facts: Facts, limits: ReportLimits) -> None:
-        self._used, self._limits = used, limits
+        self._used, self._limits, self._end_ms = used, limits, facts.end_ms
         self._numbers = {row: number for number, row in enumerate(used[: limits.partitions])}
         self._commits: dict[int, int] = {}
         """The number of writes of each partition that has any, by the number of the partition."""
@@ -184,19 +184,17 @@ class AllOffsets:
         self._marked += marked
         self._marks = sorted(self._marks + marks, key=itemgetter(0, 1))[: self._limits.marks]
 
-    def add_seen(self, rows: Iterable[tuple[Partition, OffsetRow, int]]) -> None:
-        """Adds what snapshots show: each offset from its write to the last time at which it is proved."""
-        points, marks = [], []
-        for at, row, until_ms in rows:
-            if (number := self._numbers.get(at)) is None:
-                continue
-            if row.offset is not None and row.offset >= 0:
-                self._commits[number] = self._commits.get(number, 0) + (row.writes or 1)
+    def add_seen(self, at: Partition, rows: Iterable[OffsetRow], times: Sequence[int]) -> None:
+        """Adds what snapshots show of a partition; `times` are those of `proved_times`."""
+        number, points, marks = self._numbers.get(at, -1), [], []
+        for row in rows if number >= 0 else ():
+            if row.offset is not None and row.offset >= 0 and row.seen is not None:
+                until_ms = max(times[row.seen.number], row.time_ms)
                 points.append((number, row.time_ms, row.offset, row.is_rewind, until_ms))
+                self._commits[number] = self._commits.get(number, 0) + (row.writes or 0)
             if row.is_rewind or row.kind == "deletion":
-                kind = _MARKS.index("rewind" if row.is_rewind else "deletion")
-                write = {**row._asdict(), "group": at[0], "topic": at[1], **_BY_NOBODY}
-                marks.append((kind, (row.zxid, 0), at[2], row.time_ms, write))
+                write = {**row._asdict(), "group": at[0], "topic": at[1], "session": None, "members": None}
+                marks.append((0 if row.is_rewind else _DELETION, (row.zxid, 0), at[2], row.time_ms, write))
         self._points.add(np.array(points, _POINT))
         self._mark(len(marks), marks)
 
@@ -215,7 +213,10 @@ class AllOffsets:
             notes.append(f"{counted(left_out, 'mark')} of least weight were left out.")
         points = self._points.by_row()
         rows = [
-            [names.of(row[0]), names.of(row[1]), row[2], self._commits[place], *_curve(points[place], names)]
+            [
+                *(names.of(row[0]), names.of(row[1]), row[2], self._commits[place]),
+                *_curve(points[place], names, self._end_ms),
+            ]
             for row, place in sorted(self._numbers.items())
             if place in self._commits
         ]
@@ -241,16 +242,19 @@ def _thinned(points: Numbers, grain_ms: int, facts: Facts) -> Numbers:
     return kept
 
 
-def _curve(points: Sequence[tuple[Any, ...]], names: Names) -> tuple[list[Any], ...]:
+def _curve(points: Sequence[tuple[Any, ...]], names: Names, end_ms: int) -> tuple[list[Any], ...]:
     """The times and offsets of points as differences; the offsets are texts where one is large.
 
-    Then, where snapshots show some, how long each is proved to have stood; None for up to the next.
+    Then, where snapshots show some, how long each is proved to have stood; None for up to the next, in a log
+    that ends at `end_ms`.
     """
-    if has_seen := any(point[4] for point in points):
-        points = sorted(points, key=itemgetter(1))
+    stood = []
+    if any(point[4] for point in points):  # what both have is as that which knows more has it
+        in_order = sorted(points, key=lambda point: (point[1], point[4] or end_ms))
+        points = [*{point[1:3]: point for point in in_order}.values()]
+        stood = [[until - ms if until else None for _, ms, _, _, until in points]]
     times, values = [point[1] for point in points], [point[2] for point in points]
     since = [ms - before for before, ms in pairwise([names.start_ms, *times])]
-    stood = [[max(until - ms, 0) if until else None for _, ms, _, _, until in points]] if has_seen else []
     offsets = list(map(number, values))
     if any(isinstance(offset, str) for offset in offsets):
         return since, list(map(str, offsets)), *stood

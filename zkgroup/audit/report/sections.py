@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 from math import inf
 from operator import itemgetter
@@ -19,9 +20,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from zkgroup.audit.answers.partitions import thread_of
 from zkgroup.audit.answers.reading import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.answers.snapshots import partitions_in, sessions_in
+from zkgroup.audit.answers.snapshots import offsets_seen, partitions_in, sessions_in
 from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits, TemporaryTables, by_code
 from zkgroup.audit.findings.cluster import partition_stretches
 from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, Found
@@ -38,7 +40,7 @@ from zkgroup.audit.incidents.incident import (
 )
 from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.inputs.events import BY_MEMBERSHIP, BY_TOPIC
-from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.facts import Facts, Life
 from zkgroup.audit.inputs.rows import Columns, Flags, first_places
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import Rows
@@ -46,7 +48,6 @@ from zkgroup.audit.report import timelines
 from zkgroup.audit.report.keeping import Names, ReportLimits, shown, weightiest
 from zkgroup.audit.report.offsets import AllOffsets
 from zkgroup.audit.report.tables import ORDER, TABLES, Give, Partition, rebalance_table, session_table
-from zkgroup.audit.report.timelines import SeenSeries
 from zkgroup.model.text import counted, hex_session, hex_zxid
 from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.health import FileHealth
@@ -95,6 +96,12 @@ class ColumnsDrawing:
         self._rebalance_tables: list[Any] = []
         self._replica_faults: list[tuple[tuple[str, int], timelines.Span]] = []
         self._load = WriteLoad(facts, limits)
+        self._proved = [facts.start_ms if facts.has_log else facts.end_ms, facts.end_ms]
+        """The ends of the time of which the rows tell all."""
+        self._snapshots: list[tuple[int, int]] = []
+        """The zxids and times of those that no log covers."""
+        self._controllers: list[Life] = []
+        self._brokers = dict(facts.brokers)
 
     def finish(self) -> None:
         """Completes the sections; tables that no rule has computed are computed here."""
@@ -135,21 +142,11 @@ class ColumnsDrawing:
             damage: texts about damaged or missing files.
         """
         facts, limits, seen, group = found.facts, self._limits, self.audited.rows.seen, self.audited.group
-        registered, logged = facts, self.audited.facts
-        proved = [logged.start_ms if logged.has_log else logged.end_ms, logged.end_ms]
+        registered = replace(facts, controllers=(*facts.controllers, *self._controllers))
+        registered = replace(registered, brokers={**facts.brokers, **self._brokers})
         moments = [(facts.start_zxid, facts.start_ms), (facts.end_zxid, facts.end_ms)][not facts.has_log :]
-        snapshots = list[tuple[int, int]]()
-        for series in self._series:
-            shows = SeenSeries.of(series, logged)
-            registered = shows.registered(registered)
-            if not logged.has_log:  # then rows are of the last snapshot
-                proved = 2 * [shows.times[-1]]
-            ends = ((each.end_zxid, each.time_ms) for each in series.snapshots)
-            snapshots += (each for each in ends if each[1] and not shows.is_logged(each[0]))
-        (start_zxid, start_ms), *_, (end_zxid, end_ms) = (
-            *sorted(moments + snapshots),
-            max(moments + snapshots),
-        )
+        moments = sorted(moments + self._snapshots)
+        (start_zxid, start_ms), (end_zxid, end_ms) = moments[0], moments[-1]
         names = Names(limits.text, start_ms, start_zxid)
         left_out = sum(map(len, self._rebalance_tables)) - len(self._rebalances)
         faults = sorted(self._replica_faults, key=lambda fault: (fault[1][0], fault[0]))  # by their beginning
@@ -161,8 +158,8 @@ class ColumnsDrawing:
             "to": max(end_ms, start_ms),
             "zxids": [hex_zxid(start_zxid), hex_zxid(end_zxid)],
             "has_log": facts.has_log,
-            "logged": proved,
-            "snapshots": [time_ms for _, time_ms in snapshots],
+            "logged": self._proved,
+            "snapshots": [time_ms for _, time_ms in self._snapshots],
             "stands_on": [hex_zxid(seen.zxid), seen.is_exact, shown(seen.detail, limits.text)],
             "damage": [shown(each, limits.text) for each in damage],
             "notes": [shown(each, limits.text) for each in notes],
@@ -215,14 +212,21 @@ class ColumnsDrawing:
                 self._owned[partition] = None
 
     def _draw(self, series: Series) -> None:
-        """Adds what snapshots show and the rows do not."""
-        seen = SeenSeries.of(series, self.audited.facts)
-        for _, states in series.keyed(BY_TOPIC):
-            self._replica_faults += seen.faults(states)
+        """Adds what snapshots prove, beside the rows of a log or of the last one."""
+        times, facts, lives = timelines.proved_times(series), self.audited.facts, timelines.seen_lives
         for at, states in partitions_in(series, self.audited.group).items():
             row = at.group, at.topic_partition.topic, at.topic_partition.partition
-            self._owners.draw((row, span) for span in seen.owners(states))
-            self._offsets.add_seen((row, *each) for each in seen.offsets(states))
+            owners = (runs for path, runs in states.items() if path_kind(path).kind == "owner")
+            owned = lives(series, times, *owners)
+            self._owners.draw((row, timelines.span_of(life, thread_of(life), facts)) for life in owned)
+            self._offsets.add_seen(row, offsets_seen(states, series.facts), times)
+        self._controllers += lives(series, times, series.facts.controller)
+        for name, runs in series.facts.brokers.items():
+            self._brokers[name] = (*self._brokers.get(name, ()), *lives(series, times, runs))
+        log = range(facts.start_zxid - 1, facts.end_zxid + 1) if facts.has_log else ()
+        moments = ((each.end_zxid, each.time_ms) for each in series.snapshots if each.time_ms)
+        self._snapshots += (each for each in moments if each[0] not in log)
+        self._proved = self._proved if facts.has_log else 2 * [times[-1]]
 
     def _add(self, tables: ScreenTables) -> None:
         """Adds all rows, or those of one bucket. Tables of them that rules have computed are then freed."""
@@ -236,8 +240,7 @@ class ColumnsDrawing:
                 self._rebalances = weightiest(every, self._limits.rebalances, _weight)
         for key, of_topic in tables.key_rows(BY_TOPIC):
             stretches = of_topic.once(partition_stretches, key, facts)
-            if facts.has_log or not self._series:
-                self._replica_faults += timelines.replica_faults(key[0], stretches)
+            self._replica_faults += timelines.replica_faults(key[0], stretches)
         tables.forget_rows()
         self._load.add(tables)
         tables.release()

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
-from operator import attrgetter, itemgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.answers.partitions import OffsetRow, thread_of
-from zkgroup.audit.answers.snapshots import lives_in, offsets_seen
+from zkgroup.audit.answers.snapshots import lives_in
 from zkgroup.audit.findings import cluster
 from zkgroup.audit.findings.cluster import ChangeStamp, PartitionView, ViewStretch
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import CREATE
 from zkgroup.audit.inputs.facts import Facts, Life, decoded
 from zkgroup.audit.inputs.rows import Flags, Numbers
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, States
+from zkgroup.audit.inputs.series import Seen
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned
 from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
 from zkgroup.model.text import counted, duration_text, hex_zxid
 from zkgroup.zkfiles.arrow import moments
-from zkgroup.zkfiles.snapshots import TreeSnapshot
-from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
-from zkgroup.znodes.paths import path_kind
 
 Row = TypeVar("Row", bound=tuple[str | int, ...])
 
@@ -58,7 +53,7 @@ class Timeline(Generic[Row]):
     def __init__(self, rows: Sequence[Row], facts: Facts, limits: ReportLimits) -> None:
         self.numbers = {row: number for number, row in enumerate(rows[: limits.partitions])}
         """The number of each row that is drawn."""
-        self._refused = len(rows) - len(self.numbers)
+        self._refused, self._end_zxid = len(rows) - len(self.numbers), facts.end_zxid
         self._spans = Thinned(limits.spans, facts, _FINEST, _brought_together)
         self.add = self._spans.add
 
@@ -81,12 +76,18 @@ class Timeline(Generic[Row]):
         rows = [
             [
                 *(names.of(part) if isinstance(part, str) else part for part in row),
-                [_fields(span, names) for span in sorted(spans[number], key=itemgetter(1))],
+                [_fields(span, names) for span in self._each_once(spans[number])],
             ]
             for row, number in sorted(self.numbers.items())
             if number in spans
         ]
         return {"notes": notes, "rows": rows}
+
+    def _each_once(self, spans: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+        """In their order; of what both the log and snapshots have, as that which knows more has it."""
+        end_zxid = self._end_zxid
+        in_order = sorted(spans, key=lambda span: (span[1], end_zxid if span[7] else span[2]))
+        return {span[1]: span for span in in_order}.values()
 
 
 def timeline_of(spans: Sequence[tuple[Row, Span]], facts: Facts, limits: ReportLimits) -> Timeline[Row]:
@@ -165,91 +166,20 @@ def ownerships(tables: ScreenTables, numbers: Mapping[Partition, int]) -> tuple[
     )
 
 
-class SeenSeries(NamedTuple):
-    """What a series proves beside the rows: each thing up to the last snapshot with it, no further."""
+def proved_times(series: Series) -> list[int]:
+    """By snapshot a time at which all stood that it has: a fuzzy one has some as they were when it began."""
+    times = []
+    for each in series.snapshots:
+        zxids, stamps = np.split(series.table.stats[series.files.at(each.number), :4], 2, axis=1)
+        times.append(each.time_ms if each.is_exact else int(stamps[zxids <= each.zxid].max(initial=0)))
+    return times
 
-    facts: SeriesFacts
-    logged: Facts
-    """Those of the rows: of a log, or of the last snapshot."""
-    times: Sequence[int]
-    """By snapshot a time at which all stood that it has, in ms."""
 
-    @classmethod
-    def of(cls, series: Series, logged: Facts) -> SeenSeries:
-        """All of a series. A fuzzy snapshot may have a znode as it was when the file was begun."""
-        times = []
-        for each in series.facts.snapshots:
-            zxids, stamps = np.split(series.table.stats[series.files.at(each.number), :4], 2, axis=1)
-            times.append(each.time_ms if each.is_exact else int(stamps[zxids <= each.zxid].max(initial=0)))
-        return cls(series.facts, logged, times)
-
-    def is_drawn(self, last: TreeSnapshot | None) -> bool:
-        """False for what is in the last snapshot of all, where the rows go on with that."""
-        goes_on = not self.logged.has_log or not self.facts.ends
-        return not (goes_on and last is self.facts.snapshots[-1])
-
-    def is_logged(self, zxid: int) -> bool:
-        """True if a log tells of a moment."""
-        return self.logged.has_log and self.logged.start_zxid - 1 <= zxid <= self.logged.end_zxid
-
-    def _since(self, zxid: int, time_ms: int) -> tuple[int, int]:
-        """The beginning of something, or the end of the log that draws it up to there."""
-        return (self.logged.end_zxid, self.logged.end_ms) if self.is_logged(zxid) else (zxid, time_ms)
-
-    def until(self, last: TreeSnapshot, zxid: int, time_ms: int) -> tuple[int, int]:
-        """The moment up to which the last snapshot with something proves it, at least its beginning."""
-        return max(last.zxid, zxid), max(self.times[last.number], time_ms)
-
-    def lives(self, *of_paths: Iterable[Seen]) -> Iterator[Life]:
-        """The existences of znodes."""
-        for (path, data, _, stat), last, _ in lives_in(of_paths, self.facts):
-            if self.is_drawn(last):
-                since = self._since(stat.czxid, stat.ctime)
-                yield Life(path, stat.ephemeral_owner, data, *since, *self.until(last, *since))
-
-    def owners(self, states: States) -> Iterator[Span]:
-        """The ownerships of a partition."""
-        lives = self.lives(*(runs for path, runs in states.items() if path_kind(path).kind == "owner"))
-        return (_of_life(life, thread_of(life), self.logged) for life in lives)
-
-    def offsets(self, states: States) -> Iterator[tuple[OffsetRow, int]]:
-        """The offsets of a partition, and up to when each is proved."""
-        for row in offsets_seen(states, self.facts):
-            if row.seen is None or self.is_drawn(row.seen):
-                yield row, self.until(row.seen, row.zxid, row.time_ms)[1] if row.seen else row.time_ms
-
-    def registered(self, facts: Facts) -> Facts:
-        """The facts, with the controllers and brokers of the series."""
-        brokers = {
-            name: (*facts.brokers.get(name, ()), *self.lives(runs))
-            for name, runs in self.facts.brokers.items()
-        }
-        controllers = (*facts.controllers, *self.lives(self.facts.controller))
-        return replace(facts, controllers=controllers, brokers={**facts.brokers, **brokers})
-
-    def faults(self, states: States) -> Iterator[tuple[tuple[str, int], Span]]:
-        """The times in which states of a topic's partitions were a fault, as `replica_faults`."""
-        for path, place in ((path, path_kind(path)) for path in states):
-            for seen in states[path] if place.kind == "partition_state" else ():
-                beside = (
-                    self.facts.topics.get(place.name, ()),
-                    states.get(TopicDeletion.path(place.name), ()),
-                )
-                topic, deletion = (
-                    next((each.state for each in runs if each.first <= seen.last <= each.last), None)
-                    for runs in beside
-                )
-                if seen.state is None or topic is None or deletion is not None:
-                    continue
-                of_topic = cluster.topic_of(topic.path, topic.data)
-                replicas = None if of_topic is None else of_topic.partitions.get(place.partition)
-                state = cluster.state_of(path, seen.state.data)
-                text = _fault(PartitionView(replicas, state, 0, is_moving=False, is_deleting=False))
-                if text is not None:
-                    stat = max(seen.state.stat, topic.stat, key=attrgetter("mzxid"))
-                    since = self._since(stat.mzxid, stat.mtime)
-                    until = ChangeStamp(*self.until(self.facts.snapshots[seen.last], *since))
-                    yield (place.name, place.partition), _span(ChangeStamp(*since), until, text, "seen")
+def seen_lives(series: Series, times: Sequence[int], *of_paths: Iterable[Seen]) -> Iterator[Life]:
+    """The existences of znodes, each up to the last snapshot with it; `times` are those of `proved_times`."""
+    for (path, data, _, stat), last, _ in lives_in(of_paths, series.facts):
+        to = max(last.zxid, stat.czxid), max(times[last.number], stat.ctime)
+        yield Life(path, stat.ephemeral_owner, data, stat.czxid, stat.ctime, *to)
 
 
 def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
@@ -263,7 +193,7 @@ def controllers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, A
         name = cluster.controller_name(life)
         if epoch is not None:
             name = f"{name}, epoch {epoch}"
-        spans.append(((row,), _of_life(life, name, facts)))
+        spans.append(((row,), span_of(life, name, facts)))
     epochs = []
     for change in facts.controller_epochs[-limits.marks :]:
         value_ = decoded(ControllerEpoch.decode, ControllerEpoch.path(), change.data)
@@ -285,7 +215,7 @@ def brokers(facts: Facts, names: Names, limits: ReportLimits) -> dict[str, Any]:
         for life in lives:
             value = decoded(BrokerRegistration.decode, life.path, life.data)
             address = "cannot be read" if value is None else f"{value.host}:{value.port}"
-            spans.append((key, _of_life(life, address, facts)))
+            spans.append((key, span_of(life, address, facts)))
     data = timeline_of(spans, facts, limits).data("broker", names)
     return {**data, "rows": [row[1:] for row in data["rows"]]}
 
@@ -315,7 +245,7 @@ def _fault(view: PartitionView) -> str | None:
     return f"not in sync {cluster.brokers_text(missing)}; leader {view.state.leader}"
 
 
-def _of_life(life: Life, name: str, facts: Facts) -> Span:
+def span_of(life: Life, name: str, facts: Facts) -> Span:
     is_seen = life.to_zxid is not None and life.ended_by is None
     ended = "seen" if is_seen else cluster.ending_text(facts, life)
     return _span(cluster.begin_of(life), cluster.end_of(life), name, ended)

@@ -31,11 +31,12 @@ function brokersSection() {
 }
 
 function replicationSection() {
+  if (!report.has_log && isSeen) return bodyOf("replication").append(empty("Only logs show them one by one; findings have what snapshots prove."));
   const rows = report.replication.rows.map(([topic, partition, spans]) => ({ label: partitionOf(topic, partition), spans }));
   const isLost = (span) => nameOf(span[2]).startsWith("no leader");
   lives("replication", {
     what: "partition", caption: "Partitions without leader or not fully in sync", title: "Partition", column: "What",
-    nothing: isSeen ? "No partition lacked a leader or a replica in sync." : "Every partition had a leader and all its replicas in sync, all the time.", rows,
+    nothing: "Every partition had a leader and all its replicas in sync, all the time.", rows,
     toneOf: (span) => ({ fill: colour(isLost(span) ? "error" : "warning"), hatched: isLost(span) }),
     legend: [
       key("no leader", svg("rect", { x: 0, y: 2, width: 22, height: 12, fill: "var(--error)" }), svg("path", { d: "M0,14 l12,-12 m-4,12 l12,-12", stroke: "var(--paper)" })),
