@@ -144,7 +144,9 @@ def is_true(world: World, one: Finding) -> bool:
             reset = int(one.detail.split()[-3].strip(","), 0)
             logged = world.logged.get("reset_overwritten", ())
             is_before = all(row.seed for row in history.events if row.zxid <= reset)
-            return is_before or any((each.topic, each.from_zxid) == (one.topic, reset) for each in logged)
+            return is_before or any(
+                each.topic == one.topic and f" {reset:#x}" in each.detail for each in logged
+            )
         case "offset_deleted":
             return any(row.path == offset and row.op == "delete" for row in rows)
         case "commit_rate":

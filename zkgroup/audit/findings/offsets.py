@@ -85,7 +85,7 @@ def reset_overwritten(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
     """An offset that an operator set, and that was overwritten by somebody who did not obey.
 
     A commit lower than what was set; or, of an offset that was set back, the first other one if that is as
-    high again as before. A row for each reset, from it to that commit.
+    high again as before. A row for each reset, at that commit.
     """
     acts = facts.operator_acts.get(key[0], ())
     reset: OffsetWrite | None = None
@@ -96,9 +96,9 @@ def reset_overwritten(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
         elif reset is not None and write is not None and write.is_commit and write.offset != reset.offset:
             how = overwritten_text(reset.offset, reset.previous, write.offset)
             if how is not None:
-                detail = f"{how}, by {client(facts, event.session, key[0])}"
-                ends = reset.event, event, detail, partition_of(key), event.session
-                yield Finding.between("reset_overwritten", "warning", *ends)
+                by, at = client(facts, event.session, key[0]), reset.event.zxid
+                detail = f"{how}, by {by}; the reset was at {at:#x}"
+                yield Finding.at("reset_overwritten", "warning", event, detail, partition_of(key))
             reset = None if how is not None else reset._replace(previous=None)
 
 

@@ -65,15 +65,17 @@ given reset40: done: multi 0xc & setting /consumers/g/offsets/t/0 40 & creation 
 given reset70: done: multi 0xc & setting /consumers/g/offsets/t/0 70 & creation /consumers/g/resets/t-0 '{}'
 As high again as before, or lower than what was set: a row for each reset.
     owned_at2; reset40; written: commit g t-0 51 0xa; commit g t-0 3 0xa
-    > warning g t-0 0xa done..written: reset to 40, and then written: 51, where it was 50 before, by member
-      g_a (session 0xa)
+    > warning g t-0 0xa written: reset to 40, and then written: 51, where it was 50 before, by member
+      g_a (session 0xa); the reset was at 0x7
     new; owned_at2; reset70; written: commit g t-0 51 0xa
-    > warning g t-0 0xa done..written: reset to 70, and then written: 51, by member g_a (session 0xa)
+    > warning g t-0 0xa written: reset to 70, and then written: 51, by member g_a (session 0xa); the reset was
+      at 0x7
 One that is obeyed goes on from there; later it may be lower, which is another thing than a high one.
     owned_at2; reset40; commit g t-0 41 0xa; commit g t-0 60 0xa
     > nothing
     written: commit g t-0 39 0xa
-    > warning g t-0 0xa done..written: reset to 40, and then written: 39, by member g_a (session 0xa)
+    > warning g t-0 0xa written: reset to 40, and then written: 39, by member g_a (session 0xa); the reset was
+      at 0x7
 An operator may set it again, and one that is deleted is not what it was.
     owned_at2; reset70; multi 0xc & setting /consumers/g/offsets/t/0 5 & creation /zkgroup/audit/g '{}'
     delete /consumers/g/offsets/t/0 0xa; commit g t-0 1 0xa
