@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from zkgroup.audit.findings.load import is_open
 from zkgroup.audit.findings.offsets import marked_offset
+from zkgroup.audit.findings.tables import offsets_in
 from zkgroup.audit.inputs.series import Seen
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.model import TopicPartition
@@ -21,7 +23,6 @@ from zkgroup.znodes.paths import path_kind, subtree_text
 
 CZXID, MZXID, VERSION, OWNER = map(StoredStat._fields.index, ("czxid", "mzxid", "version", "ephemeral_owner"))
 """Columns of `States.stats`."""
-_DIGITS: Final = 18
 
 
 class Steps(NamedTuple):
@@ -142,10 +143,8 @@ def without_quiet_offsets(series: Series, least: float) -> Series:
     marked = {path for each in table.paths if (path := marked_offset(each)) is not None}
     rows = np.flatnonzero(is_offset & (runs.state >= 0))
     value = np.full(len(runs.path), -1)
-    value[rows] = [
-        int(data) if data is not None and data.isdigit() and len(data) <= _DIGITS else -1
-        for data in table.data(runs.state[rows])
-    ]
+    known, is_number = offsets_in(pa.array(table.data(runs.state[rows]), pa.binary()))
+    value[rows] = np.where(is_number, known, -1)
     czxid = table.stats[runs.state, CZXID]
     is_next = runs.path[1:] == runs.path[:-1]
     falls = is_next & ((value[1:] < value[:-1]) | (czxid[1:] != czxid[:-1]))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import sub
 
-from zkgroup.audit.answers.partitions import members_named, offset_of
+from zkgroup.audit.answers.partitions import members_named, offset_of, thread_of
 from zkgroup.audit.findings import offsets, ownership, rebalances, sessions
 from zkgroup.audit.findings.membership import numbers_of, topics_wanted
 from zkgroup.audit.findings.rules import Bounds, Severity, StateRule
@@ -47,14 +47,10 @@ _ACT_MS = 60_000
 """An operator's change of many offsets takes several transactions, and no longer than this."""
 
 
-def _thread(state: ZnodeState) -> str:
-    return (state.data or b"").decode("utf-8", "replace")
-
-
 def _claim(state: ZnodeState) -> str:
     """An owner in words: the thread, and its session."""
     session = session_in(state)
-    return f"{_thread(state)!r}{f' (session {hex_session(session)})' if session else ''}"
+    return f"{thread_of(state)!r}{f' (session {hex_session(session)})' if session else ''}"
 
 
 @StateRule(
@@ -74,12 +70,12 @@ def owner_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
 def _claims(of: SeriesView) -> Iterator[tuple[ZnodeState, list[Stretch]]]:
     """The owners that a session holds, each with the registrations of the members that it names."""
     never = of.runs(consumers_path())
-    for life in (life for of_path in of.of_kind("owner").values() for life in lives(of_path)):
-        owner, found = state_in(life[-1].state), list[Stretch]()
+    for life, owner in (each for of_path in of.of_kind("owner").values() for each in lives(of_path)):
+        found = list[Stretch]()
         for seen in life if session_in(owner) else ():
             paths = (
                 Registration.path(path_kind(owner.path).name, member)
-                for member in members_named(_thread(state_in(seen.state)))
+                for member in members_named(thread_of(state_in(seen.state)))
             )
             members = [of_path for path in paths if (of_path := of.runs(path)) != never]
             found += stretches([seen], *(members or [never]))
@@ -164,7 +160,7 @@ def _certain(of: SeriesView, group: str, topic: str) -> set[int]:
     """The exact snapshots up to whose next one all owners of a topic that were made are in some snapshot."""
     parent, snapshots = owners_topic_path(group, topic), of.facts.snapshots
     owners = (runs for path, runs in of.of_kind("owner").items() if path.startswith(f"{parent}/"))
-    claims = sorted(state_in(life[0].state).stat.czxid for each in owners for life in lives(each))
+    claims = sorted(owner.stat.czxid for of_path in owners for _, owner in lives(of_path))
     found = {number for seen in of.runs(parent) if seen.state for number in range(seen.first, seen.last)}
     for change in changes(of.runs(parent)):
         last, first = change.between
@@ -209,8 +205,7 @@ def persistent_znode(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """A znode that belongs to a session and is persistent; `at_zxid` is its create."""
     kinds = (of.of_kind(kind) for kind in sessions.BY_SESSION_ZNODE.kinds or ())
     for path, of_path in (each for of_kind in kinds for each in of_kind.items()):
-        for life in lives(of_path) if effect_without_session(path) else ():
-            state = state_in(life[-1].state)
+        for life, state in lives(of_path) if effect_without_session(path) else ():
             if lacks_session(path, state.stat.ephemeral_owner, state.data):
                 between, detail = (life[0].first, life[-1].last), sessions.persistent_text(path)
                 yield Shown(between, detail, path, None, state.stat.czxid, lasts=True)
@@ -362,8 +357,7 @@ def _has_jvm_owner(of: SeriesView, path: str, before_zxid: int, number: int) -> 
     That is so where all that its session registered is of these.
     """
     group = path_kind(path).name
-    for life in lives(of.runs(owner_path(group, partition_of(path)))):
-        owner = state_in(life[-1].state)
+    for life, owner in lives(of.runs(owner_path(group, partition_of(path)))):
         if owner.stat.czxid < before_zxid and life[-1].last >= number and (session := session_in(owner)):
             members = (seen.state for of_path in of.facts.members.get(group, {}).values() for seen in of_path)
             mine = [each for each in members if session_in(each) == session]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import groupby, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -17,7 +16,6 @@ from zkgroup.audit.findings.rules import (
     AnyRule,
     Bounds,
     Finding,
-    Occurrence,
     Severity,
     StateRule,
     place_of,
@@ -54,11 +52,10 @@ class Shown(NamedTuple):
         """As a finding; without an end where it lasts in the last snapshot."""
         since, until = (facts.snapshots[number] for number in self.between)
         is_open = self.lasts and facts.ends and until is facts.snapshots[-1]
-        to = None if is_open else Occurrence(until.end_zxid, until.time_ms)
-        severity, place = self.severity or rule.severity, place_of(self.path)
-        found = Finding.between(rule.name, severity, since, to, self.detail, place, self.session or None)
-        from_ms, to_ms = found.from_ms or None, found.to_ms or None  # an empty tree has none
-        return replace(found, from_ms=from_ms, to_ms=to_ms, basis="snapshots", at_zxid=self.at_zxid)
+        zxid, time_ms = (None, None) if is_open else (until.end_zxid, until.time_ms)
+        ends = since.zxid, zxid, since.time_ms or None, time_ms or None  # an empty tree has no time
+        severity, session, place = self.severity or rule.severity, self.session or None, place_of(self.path)
+        return Finding(rule.name, severity, *place, session, *ends, self.detail, "snapshots", self.at_zxid)
 
 
 class StateChange(NamedTuple):
@@ -208,10 +205,12 @@ def changes(of_path: Sequence[Seen]) -> Iterator[StateChange]:
             yield StateChange((before.last, after.first), before.state, after.state)
 
 
-def lives(of_path: Sequence[Seen]) -> list[list[Seen]]:
-    """The existences of a znode, in order: of each its states."""
-    there = (seen for seen in of_path if seen.state is not None)
-    return [list(life) for _, life in groupby(there, lambda seen: state_in(seen.state).stat.czxid)]
+def lives(of_path: Sequence[Seen]) -> Iterator[tuple[list[Seen], ZnodeState]]:
+    """The existences of a znode, in order: the runs and the last state of each."""
+    there = [(seen, seen.state) for seen in of_path if seen.state is not None]
+    for _, life in groupby(there, lambda each: each[1].stat.czxid):
+        seen, states = zip(*life, strict=True)
+        yield [*seen], states[-1]
 
 
 def as_runs(numbers: Iterable[int]) -> list[Seen]:
