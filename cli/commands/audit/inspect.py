@@ -154,7 +154,7 @@ def _chosen(given: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 
 def _in_folder(path: Path) -> dict[Path, str]:
     content = folder_content(path)
-    for skipped in () if content.server is None else content.server.skipped:
+    for skipped in (each for server in content.servers for each in server.skipped):
         echo_err(f"note: left out: {skipped} is no regular file")
     return content.kinds
 

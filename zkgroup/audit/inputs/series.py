@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zkgroup.zkfiles.records import StoredZnode, is_below
 from zkgroup.zkfiles.snapshots import TreeSnapshot
@@ -44,12 +44,8 @@ class SeriesFacts:
     """By topic: `/brokers/topics/<topic>`."""
     controller: Sequence[Seen] = ()
     """`/controller`."""
-    controller_epoch: Sequence[Seen] = ()
-    """`/controller_epoch`."""
     ends: bool = True
     """False where logs go on behind the last snapshot."""
-    derived: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
-    """Results that rules computed of the other fields, kept for the next one that needs them."""
 
     def is_known(self, path: str, number: int) -> bool:
         """False where a snapshot, by its number, may lack this path or have it as it was later."""

@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -29,8 +28,6 @@ from zkgroup.zkfiles.states import ABSENT, OWNER, Runs, RunsBuilder, StatesReade
 from zkgroup.zkfiles.states import States as Table
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.paths import path_kind
-
-_RUNS_AT_ONCE: Final = 20_000
 
 
 class Series:
@@ -66,19 +63,12 @@ class Series:
         for path, seen in self.seen(codes).items():
             place = path_kind(path)
             found[place.kind][place.name][path] = seen
-        alone = {
-            kind: {name: next(iter(states.values())) for name, states in found[kind].items()}
-            for kind in ("broker", "topic", "controller", "controller_epoch")
-        }
-        return SeriesFacts(
-            self.snapshots,
-            found["member"],
-            alone["broker"],
-            alone["topic"],
-            alone["controller"].get("", ()),
-            alone["controller_epoch"].get("", ()),
-            self._ends,
+        brokers, topics, controllers = (
+            {name: next(iter(states.values())) for name, states in found[kind].items()}
+            for kind in ("broker", "topic", "controller")
         )
+        controller = controllers.get("", ())
+        return SeriesFacts(self.snapshots, found["member"], brokers, topics, controller, self._ends)
 
     @cached_property
     def _codes(self) -> Sequence[int]:
@@ -112,18 +102,8 @@ class Series:
                 key = keys.key(Event(0, SINGLE, 0, 0, 0, "create", path, seed=True))
                 if key is not None and (is_wanted is None or is_wanted(key)):
                     codes.setdefault(key, []).append(code)
-        some: list[Key] = []
         for key in sorted(codes):
-            some.append(key)
-            if sum(len(codes[each]) for each in some) * len(self.snapshots) >= _RUNS_AT_ONCE:
-                yield from self._of_keys(some, codes)
-                some = []
-        yield from self._of_keys(some, codes)
-
-    def _of_keys(self, keys: Sequence[Key], codes: dict[Key, list[int]]) -> Iterator[tuple[Key, States]]:
-        seen = self.seen([code for key in keys for code in codes[key]])
-        for key in keys:
-            yield key, {path: seen[path] for path in (self.table.paths[code] for code in codes[key])}
+            yield key, self.seen(codes[key])
 
     def seen(self, codes: Sequence[int]) -> States:
         """The runs of paths, by their codes."""
@@ -140,24 +120,23 @@ class Series:
     @cached_property
     def runs(self) -> Runs:
         """What each path was, without the snapshots that do not tell about it."""
-        runs, paths, kept = self.files, self.table.paths, np.ones(len(self.files.path), np.bool_)
-        parts = [np.stack(runs)]
+        if not self._unknown:
+            return self.files
+        paths = self.table.paths
         silent = {
             code: [self.silent(paths[code], is_there=is_there) for is_there in (False, True)]
-            for code in np.unique(runs.path).tolist()
-            if self._unknown
+            for code in np.unique(self.files.path).tolist()
         }
-        some = np.flatnonzero(np.isin(runs.path, [code for code, numbers in silent.items() if any(numbers)]))
-        for row in some.tolist():
-            code, state, first, last = (int(each[row]) for each in runs)
-            within = [number for number in silent[code][state != ABSENT] if first <= number <= last]
-            if within:
-                kept[row] = False
-                bounds = zip((first - 1, *within), (*within, last + 1), strict=True)
-                told = [(code, state, one + 1, other - 1) for one, other in bounds if one + 1 < other]
-                parts.append(np.array(told, np.int32).reshape(-1, 4).T)
-        parts[0] = parts[0][:, kept]
-        path, state, first, last = np.concatenate(parts, axis=1)
+        is_cut = np.isin(self.files.path, [code for code, numbers in silent.items() if any(numbers)])
+        told = [
+            (code, state, one + 1, other - 1)
+            for code, state, first, last in zip(*(each[is_cut].tolist() for each in self.files), strict=True)
+            for numbers in [[each for each in silent[code][state != ABSENT] if first <= each <= last]]
+            for one, other in pairwise((first - 1, *numbers, last + 1))
+            if one + 1 < other
+        ]
+        whole = np.stack(self.files)[:, ~is_cut]
+        path, state, first, last = np.append(whole, np.array(told, np.int32).reshape(-1, 4).T, axis=1)
         order = np.lexsort((first, path))
         return Runs(path[order], state[order], first[order], last[order])
 
@@ -184,8 +163,7 @@ class Series:
 def is_fact(path: str) -> bool:
     """True if the facts of a series have it."""
     kind = path_kind(path).kind
-    is_one = kind in ("member", "controller", "controller_epoch")
-    return is_one or (kind in ("broker", "topic") and path.count("/") == 3)
+    return kind in ("member", "controller") or (kind in ("broker", "topic") and path.count("/") == 3)
 
 
 class SeriesReader:
