@@ -101,7 +101,7 @@ CALLED: Mapping[str, str] = {
     "leadership_changed": "partition(s) with another leader or ISR",
     "topic_changed": "change(s) of topics",
     "config_changed": "change(s) of configurations",
-    "missing_session": "session(s) that no server knows",
+    "missing_session": "ephemeral(s) whose session no server knows",
 }
 """All findings, and the word for those of a name: `(s)` is for several, as is another word behind `|`."""
 _MODULES = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -14,12 +13,11 @@ from zkgroup.audit.findings.states import (
     Shown,
     StateChange,
     Stretch,
-    as_runs,
+    lives,
     session_in,
     state_in,
     stretches,
 )
-from zkgroup.audit.inputs.events import is_of_groups
 from zkgroup.audit.inputs.facts import decoded
 from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.model import TopicPartition
@@ -27,7 +25,6 @@ from zkgroup.model.text import counted, hex_session, named
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import config_path
-from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
 from zkgroup.znodes.json_fields import read_object
 from zkgroup.znodes.paths import partition_of, path_kind
@@ -284,28 +281,21 @@ def _settings(state: ZnodeState | None) -> dict[str, object]:
     is_whole=True,
 )
 def missing_session(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
-    """A session that holds ephemerals and is missing in the list of sessions of the same snapshot.
+    """An ephemeral whose session is missing in the list of sessions of the same snapshot.
 
     Of servers' snapshots: an export has no such list.
     """
     from zkgroup.audit.findings.series_columns import ephemerals_in
 
-    listing = [each for each in of.facts.snapshots if each.sessions is not None]
-    held: dict[int, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for path, seen in ((path, seen) for path, runs in ephemerals_in(of.series) for seen in runs if listing):
-        for place, each in enumerate(listing):
-            session = session_in(seen.state) if seen.first <= each.number <= seen.last else None
+    for path, of_path in ephemerals_in(of.series):
+        for life, state in lives(of_path):
+            session, some = session_in(state) or 0, of.facts.snapshots[life[0].first : life[-1].last + 1]
             # The list is written first: sessions that are younger than that are not in it.
-            is_older = session and state_in(seen.state).stat.czxid <= each.zxid
-            if session and is_older and session not in (each.sessions or ()):
-                held[session][place].append(path)
-    for session, paths_at in held.items():
-        for run in as_runs(sorted(paths_at)):
-            between, paths = (listing[run.first].number, listing[run.last].number), sorted(paths_at[run.last])
-            groups = {path_kind(path).name for path in paths if is_of_groups(path_kind(path))}
-            what = f"is in no list of sessions, and holds {counted(len(paths), 'znode')}: {named(paths)}"
-            path = group_path(groups.pop()) if len(groups) == 1 else ""
-            yield Shown(between, f"session {hex_session(session)} {what}", path, session, lasts=True)
+            lists = [each for each in some if each.sessions is not None and state.stat.czxid <= each.zxid]
+            missing = [each.number for each in lists if session and session not in (each.sessions or ())]
+            if missing:
+                detail = f"{path} is of session {hex_session(session)}, which is in no list of sessions"
+                yield Shown((missing[0], missing[-1]), detail, path, session, lasts=True)
 
 
 @StateRule.of(load.open_acl, is_beside=True, is_whole=True)
