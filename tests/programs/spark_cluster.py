@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from typing import Any
 
 from tests.waiting import eventually
 from tests.worlds.audit_folders import HEALTHY, INCIDENTS, folder
+from tests.worlds.cut_histories import cuts_of, history_of, write_series
 
 _HOST = "127.0.0.1"
 _WORKERS = 2
@@ -46,6 +48,8 @@ def main() -> int:
         place = Path(name)
         defaults = [f"{key} {value}\n" for key, value in _DEFAULTS.items()]
         (place / "spark-defaults.conf").write_text("".join(defaults))
+        world = history_of(5)
+        write_series(place / "series", world, cuts_of(5, world, 14), random.Random(5))
         url = stack.enter_context(_cluster(place))
         ways = {
             "local[*]": [sys.executable, "-m", "zkgroup_cli.commands.audit.submit", "--master", "local[*]"],
@@ -83,6 +87,7 @@ def _lines(value: Any) -> Counter[str]:
 
 def _answer(command: Sequence[str], output: Path, place: Path) -> Any:
     inputs = [word for name in (*HEALTHY, INCIDENTS) for word in ("--input", f"{name}={folder(name)}")]
+    inputs += ["--input", f"series={place}/series/*"]
     program, *options = command
     if options[-2:-1] == ["--master"]:
         words = [program, *options[:-2], "audit", "run", *options[-2:], *inputs]

@@ -21,6 +21,7 @@ from zkgroup.errors import ConfigError, MixedEnsembleError
 
 from ...app import Command, fail_check, output, shared
 from ...audit_rows import LastTransaction, document
+from ...param_types import duration
 from ...params import set_option
 from ...render import echo_err
 from ...schema import Document, Inline, NamedKeys, Shape
@@ -35,6 +36,7 @@ from .inputs import (
     opened,
     progress,
 )
+from .tree import MOST_KEPT_MS
 
 if TYPE_CHECKING:
     from zkgroup.audit.report.writing import AuditReport, ReportPlace
@@ -229,9 +231,10 @@ RUN = Document(
     "inputs",
     multiple=True,
     required=True,
-    metavar="[NAME=]DIR|URI",
+    metavar="[NAME=]PATH|URI",
     help="A server's version-2 folder or the folder above it, on a path that all workers have, or any Hadoop "
-    "URI; or what an earlier run wrote. Repeat it for more: one NAME is for the servers of one ensemble.",
+    "URI; tree snapshots on such paths, folders of them or globs; or what an earlier run wrote. Repeat it "
+    "for more: one NAME is for one ensemble.",
 )
 @click.option(
     "--output",
@@ -252,6 +255,13 @@ RUN = Document(
 )
 @group_option
 @between_options
+@click.option(
+    "--keep",
+    "keep_ms",
+    type=duration(1, MOST_KEPT_MS),
+    metavar="DURATION",
+    help="Leave out tree snapshots that are so much older than the last one; they are not read again.",
+)
 def run(
     inputs: Sequence[str],
     target: str,
@@ -263,8 +273,9 @@ def run(
     group: str | None,
     start: PointInTime | None,
     end: PointInTime | None,
+    keep_ms: int | None,
 ) -> None:
-    """Convert many folders to Parquet and find what went wrong.
+    """Convert logs or tree snapshots to Parquet and find what went wrong.
 
     With Spark, for days of logs of many ensembles, on this machine or on a cluster; a small folder is
     answered sooner by `audit findings`, with the same findings and incidents. With --since the
@@ -278,7 +289,7 @@ def run(
     out = output()
     chosen = bounds_given(bounds)
     require_spark()
-    require_inputs(inputs)
+    require_inputs(inputs, target)
     require_output(target, inputs)
     from zkgroup.audit.report.writing import JSON
     from zkgroup.audit.spark import job, results
@@ -294,6 +305,7 @@ def run(
             start=start,
             end=end,
             group=group,
+            keep_ms=keep_ms,
             progress=report,
         )
     if out.is_table:

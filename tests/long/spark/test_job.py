@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -13,10 +14,13 @@ import pytest
 from tests.long.spark.spark import NAMES
 from tests.worlds.audit_folders import INCIDENTS, findings, folder, source
 from tests.worlds.bucket_findings import assert_same
+from tests.worlds.cut_histories import cuts_of, history_of, write_series
 from tests.worlds.screened_findings import events_in
 from zkgroup.audit.findings.engine import ALL_RULES, RULES, audit
 from zkgroup.audit.findings.rules import WholeRule
 from zkgroup.audit.inputs.facts import facts_of
+from zkgroup.audit.inputs.manifest import Folder, OutputFolder
+from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import ConfigError
 
@@ -64,6 +68,48 @@ def test_any_filesystem_of_hadoop_has_inputs_and_the_output(spark: Any, tmp_path
     assert later.found.findings == audit(source(INCIDENTS), RULES, start=start).findings
     written = json.loads((tmp_path / "out" / "findings.json").read_text())
     assert len(written["findings"]) == len(later.found.findings)
+
+
+_TREE_AT = """
+    SELECT path, data FROM (
+        SELECT *, row_number() OVER (PARTITION BY path ORDER BY snapshot_zxid DESC) AS place
+        FROM znodes WHERE snapshot_zxid <= {zxid}
+    ) WHERE place = 1 AND is_there
+"""
+
+
+def test_a_series_on_any_filesystem_has_the_findings_of_the_laptop(spark: Any, tmp_path: Path) -> None:
+    """A glob of a name that only the JVM knows, in two jobs, with a damaged file; SQL has each tree."""
+    from zkgroup.audit.spark.job import run
+
+    world, data, out = history_of(5), tmp_path / "data", tmp_path / "out"
+    files = sorted(write_series(data, world, cuts_of(5, world, 14), random.Random(5)).iterdir())
+    out.mkdir()
+    whole = open_source([data])
+    expected = audit(whole, ALL_RULES).findings
+    configuration = spark._jsc.hadoopConfiguration()
+    for folder_ in (data, out):
+        configuration.set(f"fs.viewfs.mounttable.series.link./{folder_.name}", folder_.as_uri())
+    late = [shutil.move(file, tmp_path / file.name) for file in files[:2]]
+    (data / "damaged.zkexport").write_bytes(late[0].read_bytes()[:-20])
+    run(spark, ["x=viewfs://series/data"], "viewfs://series/out")
+    for file in late:
+        shutil.move(file, data)
+
+    (audited,) = run(spark, ["x=viewfs://series/data/*"], "viewfs://series/out")
+
+    assert audited.found.findings == expected
+    (damage,) = audited.damages
+    assert "series/data/damaged.zkexport: " in damage
+    stored = OutputFolder(Folder(str(out))).files("znodes", "x")
+    paths = [str(out / file.name) for file in stored]
+    spark.read.option("basePath", str(out / "znodes")).parquet(*paths).createOrReplaceTempView("znodes")
+    (series,) = whole.series
+    for snapshot in series.snapshots:
+        rows = spark.sql(_TREE_AT.format(zxid=snapshot.zxid)).collect()
+        assert {(path, data and bytes(data)) for path, data in rows} == {
+            (znode.path, znode.data) for znode in series.tree(snapshot.number)
+        }
 
 
 def test_a_random_history_has_the_findings_of_the_laptop(spark: Any, tmp_path: Path) -> None:

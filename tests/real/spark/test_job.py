@@ -226,8 +226,8 @@ def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ('{"version":1,"number":1,"ensembles":{"x":{}}}', "expected version 2, found 1"),
-        ('{"version"', "expected a manifest of converted logs, found another file .*"),
+        ('{"version":1,"number":1,"ensembles":{"x":{}}}', "expected version 3, found 1"),
+        ('{"version"', "expected a manifest of `audit run`, found another file .*"),
     ],
 )
 def test_a_folder_of_an_older_version_or_a_damaged_one_is_refused(

@@ -134,7 +134,7 @@ def test_trees_over_time_are_one_table(tmp_path: Path) -> None:
         (znode.path, znode.stat.mzxid, zxid) for zxid in cuts for znode in seen_znodes(world.at(zxid))
     }
     assert {(row["snapshot_path"], row["snapshot_time"].timestamp() * 1000) for row in rows} == {
-        (each.name, each.time_ms) for each in seen
+        (str(each.path), each.time_ms) for each in seen
     }
     shutil.rmtree(tmp_path / "series")
     world.log(tmp_path / "series")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from difflib import get_close_matches
@@ -145,6 +145,7 @@ def audit(
     start: PointInTime | None = None,
     end: PointInTime | None = None,
     group: str | None = None,
+    is_here: Callable[[StateRule], bool] = lambda rule: True,
 ) -> Found:
     """Runs every rule that the input is enough for.
 
@@ -152,6 +153,7 @@ def audit(
         start: the first moment of the range, which begins with the tree before it.
         end: the last moment, which counts as the end of the history.
         group: the findings are only those about this group.
+        is_here: False for a rule of series that another task runs.
 
     Raises ConfigError for a bound that no rule has and where numpy or pyarrow is not installed, NotFoundError
     where there was no such group, and what `Source.rows` raises.
@@ -161,7 +163,7 @@ def audit(
     from zkgroup.audit.findings.buckets import AuditedRows
 
     with closing(AuditedRows(source.rows(start, end), group)) as audited:
-        return audit_rows(source, audited, rules, bounds, start=start, end=end)
+        return audit_rows(source, audited, rules, bounds, start=start, end=end, is_here=is_here)
 
 
 def audit_rows(
@@ -172,6 +174,7 @@ def audit_rows(
     *,
     start: PointInTime | None = None,
     end: PointInTime | None = None,
+    is_here: Callable[[StateRule], bool] = lambda rule: True,
 ) -> Found:
     """Audits rows that are read already, and are to be used for more.
 
@@ -204,7 +207,8 @@ def audit_rows(
     found += audited.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
     found = based(found, facts)
     with without_collector():
-        found = joined(found, [one for each in series for one in find_states(of_states, each, chosen)], facts)
+        here = [*filter(is_here, of_states)]
+        found = joined(found, [one for each in series for one in find_states(here, each, chosen)], facts)
     if group is not None:
         found = [finding for finding in found if finding.group == group]
     return Found(sorted(found, key=order), skipped, facts, source.skipped)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.model.text import named
@@ -14,6 +14,11 @@ from zkgroup.zkfiles.exports import EXPORT, ExportHeader, ExportReader, begins_a
 from zkgroup.zkfiles.files import SNAPSHOT, ServerFile, ServerFiles, list_files
 from zkgroup.zkfiles.records import hole_between
 from zkgroup.zkfiles.tree import Tree
+
+if TYPE_CHECKING:
+    from zkgroup.zkfiles.arrow import Numbers
+    from zkgroup.zkfiles.snapshots import TreeSnapshot
+    from zkgroup.zkfiles.states import States
 
 _OF_SERVERS: Final = frozenset(
     ("acceptedEpoch", "currentEpoch", "initialize", "myid", "zookeeper_server.pid")
@@ -38,6 +43,8 @@ class SnapshotFile(NamedTuple):
     """That of an export; None for a server's snapshot."""
     tree: Tree | None = None
     """The tree itself, where that is no file but the end of logs, or a walked one."""
+    stored: Callable[[States], tuple[TreeSnapshot, Numbers]] | None = None
+    """Reads that in the output of `audit run` into a table."""
 
 
 @dataclass(slots=True)

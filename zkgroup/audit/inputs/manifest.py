@@ -4,6 +4,10 @@
     OUTPUT/facts/batch=N/ensemble=E/*.parquet                        the rows of facts and of sessions
     OUTPUT/seeds/batch=N/ensemble=E/bucket=B/*.parquet               the tree before the first operation
     OUTPUT/states/batch=N/ensemble=E/bucket=B/*.parquet              the tree at a later zxid
+    OUTPUT/znodes/batch=N/ensemble=E/bucket=B/*.parquet              what tree snapshots have otherwise
+    OUTPUT/znode_facts/batch=N/ensemble=E/*.parquet                  of these, what the facts of a series have
+    OUTPUT/snapshots/batch=N/ensemble=E/*.parquet                    the snapshots themselves
+    OUTPUT/trees/batch=N/ensemble=E/*.parquet                        the last tree of a series
     OUTPUT/batches/N.json                                            names, sizes and zxids of these files
     OUTPUT/manifest/N.json                                           the ensembles, and their batches
 
@@ -30,7 +34,12 @@ OPERATIONS: Final = "operations"
 FACTS: Final = "facts"
 SEEDS: Final = "seeds"
 STATES: Final = "states"
-_VERSION: Final = 2
+ZNODES: Final = "znodes"
+ZNODE_FACTS: Final = "znode_facts"
+SNAPSHOTS: Final = "snapshots"
+TREES: Final = "trees"
+OF_SERIES: Final = (ZNODES, ZNODE_FACTS, SNAPSHOTS, TREES)
+_VERSION: Final = 3
 _ANEW: Final = "convert the folders again, into another output"
 
 
@@ -45,7 +54,7 @@ class StoredFile:
     bucket: str
     """The bucket of its rows; empty for rows of all buckets."""
     log: int
-    """The zxid in the name of the log of its rows; -1 for the tree at a zxid."""
+    """The zxid in the name of the log of its rows; -1 for the tree at a zxid. Of a series its batch."""
     rows: int
     first_zxid: int
     last_zxid: int
@@ -105,6 +114,10 @@ class Converted:
     """The stored trees by zxid."""
     newest_snapshot: int = 0
     """The zxid in the name of the newest snapshot; 0 where there is none."""
+    series: tuple[int, ...] = ()
+    """The batches of its tree snapshots; it has no logs then."""
+    from_zxid: int = 0
+    """Tree snapshots before it are left out."""
 
     @property
     def last_record(self) -> int | None:
@@ -121,7 +134,8 @@ class Converted:
     def batches(self) -> set[int]:
         """The numbers of all batches that have rows of it."""
         seeds = set() if self.seed_batch is None else {self.seed_batch}
-        return seeds.union({state.batch for state in self.states}, *(log.batches for log in self.logs))
+        states = {state.batch for state in self.states}
+        return seeds.union(states, self.series, *(log.batches for log in self.logs))
 
 
 @dataclass(slots=True)
@@ -228,7 +242,7 @@ class OutputFolder:
 
     def clear(self) -> None:
         """Deletes the files that a killed job left of the next batch."""
-        for table in (OPERATIONS, FACTS, SEEDS, STATES):
+        for table in (OPERATIONS, FACTS, SEEDS, STATES, *OF_SERIES):
             self.folder.delete(f"{table}/batch={self.number + 1}")
 
     def _write(self, name: str, fields: Mapping[str, Any]) -> None:
@@ -268,7 +282,7 @@ def _read_manifest(place: str, content: bytes) -> tuple[int, dict[str, Converted
         ensembles = {key: _converted(value) for key, value in fields["ensembles"].items() if is_known}
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{place}: expected a manifest of converted logs, found another file ({error!r}): {_ANEW}"
+            f"{place}: expected a manifest of `audit run`, found another file ({error!r}): {_ANEW}"
         ) from error
     if not is_known:
         raise ConfigError(f"{place}: expected version {_VERSION}, found {version}: {_ANEW}")
@@ -281,4 +295,5 @@ def _converted(fields: Mapping[str, Any]) -> Converted:
         for each in fields["logs"]
     ]
     states = [StoredState(**each) for each in fields["states"]]
-    return Converted(**{**fields, "logs": tuple(logs), "states": tuple(states)})
+    series = tuple(fields["series"])
+    return Converted(**{**fields, "logs": tuple(logs), "states": tuple(states), "series": series})

@@ -75,7 +75,12 @@ def open_source(
         from zkgroup.audit.inputs.converted import ConvertedSource
 
         output = OutputFolder(Folder(str(tables[0])))
-        return ConvertedSource(output, output.named(ensemble), chroot, progress or quiet)
+        name = output.named(ensemble)
+        if output.ensembles[name].series:
+            from zkgroup.audit.inputs.stored_series import stored_series
+
+            return stored_series(output, name, chroot, progress or quiet)
+        return ConvertedSource(output, name, chroot, progress or quiet)
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
     found = find_files(paths)

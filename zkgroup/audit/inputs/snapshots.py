@@ -183,7 +183,7 @@ class SeriesReader:
         self.twins = 0
         """Snapshots that count with another one of their zxid."""
         self._files, self._progress = files, progress
-        self._reader = StatesReader(_chroot_of(files, chroot, is_whole))
+        self._reader = StatesReader(chroot_of(files, chroot, is_whole))
         self._builder = RunsBuilder(self._reader.states)
         self._kept: list[TreeSnapshot] = []
         self._cluster: tuple[str, Path] | None = None
@@ -208,7 +208,9 @@ class SeriesReader:
 
     def _read(self, file: SnapshotFile) -> tuple[TreeSnapshot, Numbers]:
         reader, path = self._reader, file.path
-        if file.tree is not None and file.header is not None:
+        if file.stored is not None:
+            found = file.stored(reader.states)
+        elif file.tree is not None and file.header is not None:
             found = reader.read_tree(path, file.header, file.tree)
         else:
             found = reader.read_snapshot(path) if file.header is None else reader.read_export(path)
@@ -249,7 +251,7 @@ def _mixed(one: Path, other: TreeSnapshot, why: str) -> MixedEnsembleError:
     return MixedEnsembleError(str(one), str(other.path), other.zxid, advice, why)
 
 
-def _chroot_of(files: Sequence[SnapshotFile], chroot: str, is_whole: bool) -> str:
+def chroot_of(files: Sequence[SnapshotFile], chroot: str, is_whole: bool) -> str:
     """The chroot of clients' paths. Raises ConfigError for an export that neither has it nor is of all."""
     headers = [each.header for each in files if each.header is not None]
     base = chroot or (headers[0].chroot if headers and not is_whole else "")

@@ -21,7 +21,7 @@ from zkgroup.audit.inputs.rows import (
 )
 from zkgroup.errors import ConfigError
 
-_AS_CODES: Final = ("op", "path", "parent", "ephemeral", "file")
+_AS_CODES: Final = ("op", "path", "parent", "ephemeral", "file", "acl")
 """The columns with few different values."""
 _IN_ORDER: Final = ("zxid", "time", "time_ms", "log")
 """Readers skip files by the bounds of these columns; bounds of all would take a third of the writing."""

@@ -69,29 +69,34 @@ class ZxidRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BucketTask:
+class FilesTask:
     """The files with the rows of a bucket, or of several together."""
 
     place: str
     """The output folder."""
-    ensemble: str
     bucket: str
     """The bucket; empty for several."""
-    seeds: tuple[StoredFile, ...]
-    seeds_zxid: int
-    """The zxid of the tree in the seeds."""
-    operations: tuple[StoredFile, ...]
-    part: ZxidRange
+    files: tuple[StoredFile, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(file.name for file in (*self.seeds, *self.operations))
+        return tuple(file.name for file in self.files)
 
     @property
     def cost(self) -> int:
         """The weighted number of rows: rules see most of those of the cluster, and few of those of groups."""
-        rows = sum(file.rows for file in (*self.seeds, *self.operations))
+        rows = sum(file.rows for file in self.files)
         return rows * (_COST_OF_CLUSTER if self.bucket == CLUSTER else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTask(FilesTask):
+    """Those of operations, behind those of the tree before them."""
+
+    ensemble: str
+    seeds_zxid: int
+    """The zxid of that tree."""
+    part: ZxidRange
 
     def columns(self, source: OpenFile, closes: Any = None) -> Columns:
         """The rows of the part behind its seeds, with the paths that servers have.
@@ -99,11 +104,12 @@ class BucketTask:
         Args:
             closes: the ends of sessions as a pyarrow.Table, for only the bucket of the cluster has them.
         """
-        logged = operations_in(self.operations, source, self.seeds_zxid, self.part.to_zxid)
+        seeds = [file for file in self.files if file.table != OPERATIONS]
+        logged = operations_in(self.files[len(seeds) :], source, self.seeds_zxid, self.part.to_zxid)
         if closes is not None and self.bucket != CLUSTER:
             ends = between(columns_of_rows(closes), self.seeds_zxid, self.part.to_zxid)
             logged = joined([logged, ends])
-        whole = with_ends([in_order(logged)], rows_in(self.seeds, source))
+        whole = with_ends([in_order(logged)], rows_in(seeds, source))
         return whole if self.part.after_zxid <= self.seeds_zxid else behind(whole, self.part.after_zxid)
 
 
@@ -191,17 +197,11 @@ class Audit:
         states = [each for each in self._stored(STATES) if each.last_zxid == zxid]
         seeds = states if zxid > self.converted.base_zxid else self._stored(SEEDS)
         operations = [each for each in self._stored(OPERATIONS) if each.has_any(zxid, self.part.to_zxid)]
+        files = (*seeds, *operations)
+        buckets = names_of(self.converted.buckets)
+        parts = [tuple(each for each in files if each.bucket == bucket) for bucket in buckets]
         return [
-            BucketTask(
-                place,
-                self.name,
-                bucket,
-                tuple(each for each in seeds if each.bucket == bucket),
-                zxid,
-                tuple(each for each in operations if each.bucket == bucket),
-                self.part,
-            )
-            for bucket in names_of(self.converted.buckets)
+            BucketTask(place, *part, self.name, zxid, self.part) for part in zip(buckets, parts, strict=True)
         ]
 
     def known(self, state: Sequence[Columns] | None) -> Columns:

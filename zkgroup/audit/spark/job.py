@@ -7,26 +7,30 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, find_in_sessions, find_in_tree
-from zkgroup.audit.findings.engine import ALL_RULES, bounds_of, within
+from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, bounds_of, within
 from zkgroup.audit.findings.rules import AnyRule, WholeRule
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.events import require_group
+from zkgroup.audit.inputs.found_files import SkippedFile
 from zkgroup.audit.inputs.manifest import OutputFolder, StoredFile, StoredState, newest_manifest
 from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.rows import Columns, closes_in, columns_of_rows, facts_in, table_of
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, without_collector
+from zkgroup.audit.inputs.stored_series import require_chroot
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.conversion import convert
 from zkgroup.audit.spark.evaluation import Asked, Audit, BucketTask, Question, evaluate, state_before
 from zkgroup.audit.spark.results import Audited, write_results
-from zkgroup.audit.spark.session import Given, given_of, inputs_of
+from zkgroup.audit.spark.series import convert_series, found_in, snapshots_at
+from zkgroup.audit.spark.session import EnsembleInput, Given, given_of, inputs_of, is_series
 from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
 from zkgroup.errors import ConfigError
 
@@ -43,16 +47,18 @@ def run(
     start: PointInTime | None = None,
     end: PointInTime | None = None,
     group: str | None = None,
+    keep_ms: int | None = None,
     progress: Progress = quiet,
 ) -> list[Audited]:
-    """Converts the new records of the inputs, runs the rules on all that was converted, and writes findings.
+    """Converts what is new in the inputs, runs the rules on all that was converted, and writes findings.
 
     Args:
-        inputs: `[NAME=]FOLDER|URI`: folders of servers, or outputs of earlier runs, of which NAME is one
-            ensemble; without a NAME all are meant.
+        inputs: `[NAME=]PATH|URI`: folders of servers, or tree snapshots, folders of them and globs, or
+            outputs of earlier runs, of which NAME is one ensemble; without a NAME all are meant.
         output: a folder of its own, on a path that all workers have, or any URI that Spark writes to.
         bounds: the values that the user set, by `finding.bound`.
         start, end, group: as of `engine.audit`.
+        keep_ms: tree snapshots that are so much older than the last one are left out from now on.
 
     Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders, and
     NotFoundError where there was no such group or time.
@@ -60,10 +66,25 @@ def run(
     asked = rules if len(rules) == len(ALL_RULES) else with_causes(rules)
     question = Question(asked, bounds_of(asked, bounds or {}), chroot, start, end, group)
     folder = folder_of(spark, output)
-    audits = _opened(spark, list(map(given_of, inputs)), output, question, progress)
+    audits, series = _opened(spark, list(map(given_of, inputs)), output, question, progress)
+    if keep_ms is not None and audits:
+        raise ConfigError(
+            f"ensemble {audits[0].name!r}: --keep is for tree snapshots, and this one has logs: leave --keep"
+            " out, or audit its logs in a job of their own"
+        )
+    audited = []
+    for one in series:
+        skipped: Sequence[SkippedFile] = ()
+        if one.files is not None:
+            skipped = convert_series(spark, one.output, one.files, chroot, keep_ms, progress)
+        require_chroot(one.output, one.name, chroot)
+        progress("searching for findings")
+        found = found_in(spark, one.output, one.name, question)._replace(files=skipped)
+        shown = KNOWN_RULES if len(rules) == len(ALL_RULES) else rules
+        damages = tuple(f"{each.path}: {each.reason}" for each in skipped)
+        audited.append(Audited(one.name, *only_of(shown, found, numbered(found)), damages))
     _find(spark, audits, progress)
     progress("writing incidents", len(audits))
-    audited = []
     for each in audits:
         found, incidents = only_of(rules, each.found, numbered(each.found))
         history, (after_zxid, to_zxid) = each.history, each.part
@@ -74,17 +95,34 @@ def run(
     return audited
 
 
+class _Opened(NamedTuple):
+    """An ensemble of the job."""
+
+    name: str
+    output: OutputFolder
+    files: EnsembleInput | None
+    """None where only its Parquet is given."""
+
+    def is_series(self, spark: SparkSession) -> bool:
+        """True if it has tree snapshots alone. Raises as `is_series`."""
+        before, files = self.output.ensembles.get(self.name), self.files
+        if before is not None or files is None:
+            return before is not None and bool(before.series)
+        return is_series(files) if files.is_local else bool(snapshots_at(spark, files.folders[0])[1])
+
+
 def _opened(
     spark: SparkSession, given: Sequence[Given], output: str, question: Question, progress: Progress
-) -> list[Audit]:
-    """Converts the new records of folders into `output`; outputs of `audit run` are taken as they are.
+) -> tuple[list[Audit], list[_Opened]]:
+    """The ensembles with logs, whose new records are converted into `output`, and those with snapshots alone.
 
-    Raises ConfigError for inputs and outputs that are wrong, NotZooKeeperFileError for folders.
+    Outputs of `audit run` are taken as they are. Raises ConfigError for inputs and outputs that are wrong,
+    NotZooKeeperFileError for folders.
     """
     if not given:
         raise ConfigError("expected at least one folder as input")
     inputs_of(given)  # wrong names are reported before any filesystem is read
-    found, folders = list[Audit](), list[Given]()
+    found, folders = list[_Opened](), list[Given]()
     for each in given:
         folder = folder_of(spark, each.place)
         if newest_manifest(folder) is None:
@@ -92,16 +130,20 @@ def _opened(
             continue
         before = OutputFolder(folder)
         names = list(before.ensembles) if each.name is None else [before.named(each.name)]
-        found += [Audit(name, question, before, None) for name in names]
+        found += [_Opened(name, before, None) for name in names]
     if folders:
-        files, converted = inputs_of(folders), OutputFolder(folder_of(spark, output))
-        convert(spark, converted, files, question.chroot, progress)
-        found += [Audit(one.name, question, converted, one) for one in files]
+        converted = OutputFolder(folder_of(spark, output))
+        found += [_Opened(one.name, converted, one) for one in inputs_of(folders)]
     names = [each.name for each in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"expected each ensemble once, found {', '.join(twice)} in several inputs")
-    return found
+    series = [each for each in found if each.is_series(spark)]
+    logs = [each for each in found if each not in series]
+    new = [(each.output, each.files) for each in logs if each.files is not None]
+    if new:
+        convert(spark, new[0][0], [files for _, files in new], question.chroot, progress)
+    return [Audit(each.name, question, each.output, each.files) for each in logs], series
 
 
 @without_collector()
@@ -158,9 +200,7 @@ def _tasks_of(audit: Audit) -> list[BucketTask]:
     if question.group is not None and question.chroot == audit.converted.chroot:
         buckets = (CLUSTER, bucket_of_group(question.group, audit.converted.buckets))
         tasks = [each for each in tasks if each.bucket in buckets]
-    seeds = tuple(file for each in tasks for file in each.seeds)
-    operations = tuple(file for each in tasks for file in each.operations)
-    return [replace(tasks[0], bucket="", seeds=seeds, operations=operations)]
+    return [replace(tasks[0], bucket="", files=tuple(file for each in tasks for file in each.files))]
 
 
 def _require_group(spark: SparkSession, audit: Audit) -> None:
@@ -245,7 +285,12 @@ def report(
     given = _of_one(spark, inputs, ensemble)
     with TemporaryDirectory(prefix="zkgroup-") as place:
         question = Question(chroot=chroot, start=start, end=end, group=group)
-        (audit,) = _opened(spark, given, place, question, progress)
+        audits, series = _opened(spark, given, place, question, progress)
+        if series:
+            raise ConfigError(
+                f"{inputs[0]}: expected logs for a report on Spark, found tree snapshots: leave --spark out"
+            )
+        (audit,) = audits
         source: Source = ConvertedSource(audit.output, audit.name, chroot, progress)
         paths: Sequence[Path] = ()
         if audit.history is not None and audit.files is not None:

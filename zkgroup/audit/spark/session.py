@@ -6,14 +6,15 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from zkgroup.audit.inputs.found_files import find_files
 from zkgroup.audit.inputs.opening import path_of, require_source
 from zkgroup.audit.inputs.source import is_converted, require_spark
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, NotZooKeeperFileError
 from zkgroup.zkfiles.files import list_files
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Given(NamedTuple):
 
 
 def given_of(text: str) -> Given:
-    """The input in `[NAME=]FOLDER|URI`. Raises ConfigError for a wrong name or folder."""
+    """The input in `[NAME=]PATH|URI`. Raises ConfigError for a wrong name or folder."""
     name, equals, place = text.partition("=")
     if _NAME.fullmatch(name) and place:
         return Given(name, _absolute(place))
@@ -75,11 +76,36 @@ def _absolute(place: str) -> str:
     return place.rstrip("/") if is_uri(str(path)) else str(path.absolute())
 
 
-def require_inputs(texts: Sequence[str]) -> None:
-    """Checks the inputs on paths before Spark is started for them. Raises NotZooKeeperFileError."""
+def _matching(path: Path) -> list[Path]:
+    """What a path matches as a glob, where there is no such file; the path alone where that is nothing."""
+    text = str(path)
+    is_glob = any(character in text for character in "*?[") and not path.exists()
+    return (sorted(Path(path.anchor).glob(text.removeprefix(path.anchor))) if is_glob else []) or [path]
+
+
+def is_series(given: EnsembleInput) -> bool:
+    """True if these are tree snapshots without logs. Raises NotZooKeeperFileError for others."""
+    if not given.is_local:
+        return False
+    found = find_files(given.paths)
+    exports = [str(each.path) for each in found.snapshots if each.header is not None]
+    if found.folders and exports:
+        raise ConfigError(
+            f"ensemble {given.name!r}: expected logs or exports, found both, {found.folders[0]} and "
+            f"{exports[0]}: give the exports a name of their own, or use `audit findings`"
+        )
+    return not found.folders
+
+
+def require_inputs(texts: Sequence[str], output: str | None = None) -> None:
+    """Checks the inputs on paths before Spark is started for them. Raises NotZooKeeperFileError.
+
+    Snapshots that are in the output already need not be there any more.
+    """
     for _, place in map(given_of, texts):
-        if not is_uri(place):
-            require_source(Path(place))
+        if not is_uri(place) and not (output is not None and is_converted(path_of(output))):
+            for path in _matching(Path(place)):
+                require_source(path)
 
 
 def require_output(output: str, texts: Sequence[str]) -> None:
@@ -98,8 +124,10 @@ def require_output(output: str, texts: Sequence[str]) -> None:
         path = Path(place)
         if is_uri(place) or is_converted(path):
             continue
-        files = list_files(path).folder.resolve()
-        if target in (path.resolve(), files) or files in target.parents:
+        folders = [path.resolve()]
+        with suppress(NotZooKeeperFileError):  # such as exports
+            folders.append(list_files(path).folder.resolve())
+        if target in folders or folders[-1] in target.parents:
             raise ConfigError(f"output {output} would lie among the files that are read: name another folder")
 
 
@@ -111,7 +139,8 @@ def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
     """
     folders: dict[str, list[str]] = {}
     for name, place in given:
-        folders.setdefault(name or "ensemble", []).append(place)
+        places = [place] if is_uri(place) else map(str, _matching(Path(place)))
+        folders.setdefault(name or "ensemble", []).extend(places)
     found = [EnsembleInput(name, tuple(places)) for name, places in folders.items()]
     for each in found:
         if not each.is_local and len(each.folders) > 1:

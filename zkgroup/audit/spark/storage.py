@@ -54,6 +54,11 @@ class HadoopFolder(Folder):
         with _refusals(self.path(name)), closing(self._files.open(self._path(name))) as stream:
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
 
+    def end(self, name: str, size: int, count: int) -> bytes:
+        with _refusals(self.path(name)), closing(self._files.open(self._path(name))) as stream:
+            stream.seek(max(size - count, 0))
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+
     def write(self, name: str, content: bytes) -> None:
         staged = f"{name}.staged"
         with _refusals(self.path(name)):
@@ -138,7 +143,8 @@ def _with_contents(context: Any, task: _Task, do: Callable[[_Task, OpenFile], _R
 
     def run(contents: Iterable[tuple[str, bytes]]) -> Iterator[_Result]:
         known = {
-            next(name for name in task.names if path.endswith(name)): content for path, content in contents
+            next(name for name in task.names if path.endswith(f"/{name}")): content
+            for path, content in contents
         }
         with without_collector():
             yield do(task, lambda name: pa.BufferReader(known[name]))

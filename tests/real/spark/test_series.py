@@ -1,0 +1,152 @@
+"""Tree snapshots on Spark give what one process gives, however they came. Tasks run here, without Spark."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worlds.bucket_findings import lists_of
+from tests.worlds.cut_histories import cuts_of, history_of, write_series
+from tests.worlds.history_files import PlayedSpark
+from zkgroup.audit.findings.engine import ALL_RULES, audit
+from zkgroup.audit.incidents.attribution import numbered
+from zkgroup.audit.incidents.incident import findings_document
+from zkgroup.audit.inputs.manifest import Folder, OutputFolder
+from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.spark import series
+from zkgroup.audit.spark.job import run
+from zkgroup.errors import ConfigError
+
+SEEDS = range(8)
+
+
+def _plain(*places: Path) -> Any:
+    found = audit(open_source([*places]), ALL_RULES)
+    return lists_of(findings_document(found, numbered(found)))
+
+
+def _ran(output: Path, *inputs: object, **asked: Any) -> Any:
+    run(PlayedSpark(), [f"x={each}" for each in inputs], str(output), **asked)
+    return lists_of(json.loads((output / "findings.json").read_text()))
+
+
+def _files(seed: int, folder: Path) -> list[Path]:
+    world = history_of(seed)
+    cuts = cuts_of(seed, world, most=14)
+    return sorted(write_series(folder, world, cuts, random.Random(seed)).iterdir())
+
+
+@pytest.fixture(params=SEEDS)
+def seed(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+def test_a_series_gives_what_one_process_gives_however_it_came(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once, in several tasks; or a few in each run, in any order, and gone before the next one."""
+    draw = random.Random(seed)
+    monkeypatch.setattr(series, "_AT_ONCE", draw.choice((1, 2, 3, 32)))
+    files = _files(seed, tmp_path / "all")
+    expected = _plain(tmp_path / "all")
+    if draw.random() < 0.5:
+        draw.shuffle(files)
+    came = tmp_path / "came"
+    came.mkdir()
+
+    assert _ran(tmp_path / "once", tmp_path / "all") == expected
+    while files:
+        for _ in range(min(draw.randrange(1, 4), len(files))):
+            shutil.copy(files.pop(), came)
+        found = _ran(tmp_path / "out", came)
+        for path in came.iterdir() if draw.random() < 0.5 else ():
+            path.unlink()
+
+    assert found == expected == _ran(tmp_path / "out", came) == _plain(tmp_path / "out")
+
+
+def test_what_is_kept_gives_what_a_run_over_it_gives(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is older than `keep_ms` is left out, its segments are deleted, and it is not read again."""
+    monkeypatch.setattr(series, "_AT_ONCE", 2)
+    files, output = _files(seed, tmp_path / "all"), tmp_path / "out"
+    snapshots = open_source([tmp_path / "all"]).series[0].facts.snapshots
+    since = snapshots[len(snapshots) // 2]
+    keep_ms = snapshots[-1].time_ms - since.time_ms
+    before = _ran(output, tmp_path / "all")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for each in snapshots[since.number :]:
+        shutil.copy(each.path, kept)
+
+    found = _ran(output, tmp_path / "all", keep_ms=keep_ms)
+
+    assert found == _plain(kept)
+    assert before == _plain(tmp_path / "all")
+    left = {path.name for path in (output / "znodes").rglob("*.parquet")}
+    assert len(left) <= len(files) - since.number // 2 * 2
+    for each in snapshots[: since.number]:
+        Path(each.path).write_bytes(b"")  # were they opened, they would be damaged
+    number = OutputFolder(Folder(str(output))).number
+    assert _ran(output, tmp_path / "all") == found
+    assert OutputFolder(Folder(str(output))).number == number
+
+
+def test_a_job_that_was_killed_goes_on(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At whatever file it was killed, the next one finds the same."""
+    monkeypatch.setattr(series, "_AT_ONCE", 2)
+    files, draw = _files(seed, tmp_path / "all"), random.Random(seed)
+    expected, write = _plain(tmp_path / "all"), Folder.write
+    came = tmp_path / "came"
+    came.mkdir()
+
+    class Killed(BaseException):
+        pass
+
+    def killing(folder: Folder, name: str, content: bytes) -> None:
+        if draw.random() < 0.1:
+            raise Killed
+        write(folder, name, content)
+
+    monkeypatch.setattr(Folder, "write", killing)
+    found = None
+    while files or found is None:
+        for _ in range(min(draw.randrange(1, 4), len(files))):
+            shutil.copy(files.pop(0), came)
+        try:
+            found = _ran(tmp_path / "out", came)
+        except Killed:
+            found = None
+
+    assert found == expected
+
+
+def test_a_damaged_snapshot_is_named_and_the_others_are_answered(tmp_path: Path) -> None:
+    """In each run while it is there."""
+    files = _files(3, tmp_path / "all")
+    files[1].write_bytes(files[1].read_bytes()[:-20])
+    expected = _plain(tmp_path / "all")
+
+    for _ in range(2):
+        (audited,) = run(PlayedSpark(), [f"x={tmp_path}/a*"], str(tmp_path / "out"))
+        assert [text.split(": ")[0] for text in audited.damages] == [str(files[1])]
+        assert lists_of(json.loads((tmp_path / "out" / "findings.json").read_text())) == expected
+
+
+def test_the_output_is_an_input_of_the_next_job(tmp_path: Path) -> None:
+    """The files are not needed for it; a chroot that it was not converted for is refused."""
+    _files(4, tmp_path / "all")
+    expected = _ran(tmp_path / "out", tmp_path / "all")
+    shutil.rmtree(tmp_path / "all")
+
+    assert _ran(tmp_path / "again", tmp_path / "out") == expected
+    with pytest.raises(ConfigError, match="expected the chroot / of its ensemble x, found /other"):
+        _ran(tmp_path / "out", tmp_path / "all", chroot="/other")
+    with pytest.raises(ConfigError, match="expected each ensemble once, found x in several inputs"):
+        _ran(tmp_path / "new", tmp_path / "out", tmp_path / "out")

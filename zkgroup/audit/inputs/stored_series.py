@@ -1,0 +1,214 @@
+"""Tree snapshots in the Parquet of `audit run`: what is otherwise in each. Needs pyarrow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from zkgroup.audit.inputs.manifest import SNAPSHOTS, ZNODES, OutputFolder, StoredFile
+from zkgroup.audit.inputs.series_source import SeriesSource
+from zkgroup.audit.inputs.snapshots import Series
+from zkgroup.audit.inputs.source import Progress, quiet
+from zkgroup.audit.inputs.stored_files import OpenFile, table_in
+from zkgroup.errors import ConfigError
+from zkgroup.zkfiles.arrow import Numbers
+from zkgroup.zkfiles.exports import ExportHeader
+from zkgroup.zkfiles.records import AclEntry
+from zkgroup.zkfiles.snapshots import TreeSnapshot
+from zkgroup.zkfiles.states import ABSENT, STAT, Runs, States, Znodes
+
+_TEXTS: Final = {"path": pa.string(), "is_there": pa.bool_(), "data": pa.binary(), "acl": pa.string()}
+_ZNODES: Final = pa.schema({"snapshot_zxid": pa.int64(), **_TEXTS, **dict.fromkeys(STAT, pa.int64())})
+"""What a path is from a snapshot on; all but `path` is null where it is not there any more."""
+_SNAPSHOTS: Final = pa.schema(
+    {"snapshot_zxid": pa.int64(), "time_ms": pa.int64(), "path": pa.string(), "more": pa.string()}
+)
+"""`more` has all that is known of a snapshot, in JSON."""
+
+
+class StoredSnapshot(NamedTuple):
+    """A tree snapshot, and the files that have its zxid."""
+
+    snapshot: TreeSnapshot
+    contents: Sequence[str]
+    """Of each file the bytes, and the CRC of its end, where its own checksum is."""
+
+
+def snapshot_table(stored: Iterable[StoredSnapshot]) -> Any:
+    """The rows of table `snapshots`, as a pyarrow.Table."""
+    rows = []
+    for each in stored:
+        of, more = each.snapshot, json.dumps((each.snapshot._asdict(), each.contents), default=_plain)
+        rows.append({"snapshot_zxid": of.zxid, "time_ms": of.time_ms, "path": str(of.path), "more": more})
+    return pa.Table.from_pylist(rows, schema=_SNAPSHOTS)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for."""
+    if isinstance(value, ExportHeader):
+        return asdict(value)
+    return sorted(value) if isinstance(value, frozenset) else str(value)
+
+
+def snapshots_in(output: OutputFolder, name: str) -> list[StoredSnapshot]:
+    """The tree snapshots of an ensemble, by zxid. Raises as `table_in`."""
+    table = table_in(output.files(SNAPSHOTS, name), output.folder.source, ["more"])
+    found = {}
+    for fields, contents in map(json.loads, table["more"].to_pylist()):
+        fields |= {
+            "path": Path(fields["path"]),
+            "header": fields["header"] and ExportHeader(**fields["header"]),
+        }
+        fields |= {each: frozenset(fields[each]) for each in ("unreadable", "unknown")}
+        if fields["sessions"] is not None:
+            fields["sessions"] = {int(session): timeout for session, timeout in fields["sessions"].items()}
+        found[fields["zxid"]] = StoredSnapshot(TreeSnapshot(**fields), contents)
+    return [found[zxid] for zxid in sorted(found)]
+
+
+def changes_in(series: Series, after_zxid: int, whole: Collection[int] = ()) -> Any:
+    """The rows of table `znodes` for the snapshots behind a zxid: what is otherwise than in the one before.
+
+    Args:
+        whole: the zxids of snapshots of which each path gets a row.
+    """
+    table = series.table
+    before = table.by_path(np.empty(0, np.int32))
+    changes: list[tuple[Numbers, ...]] = [(np.empty(0, np.int64), before[:0], before[:0])]
+    for number, snapshot in enumerate(series.snapshots):
+        now = table.by_path(series.files.at(number))
+        if snapshot.zxid > after_zxid:
+            codes = np.flatnonzero((now != before) | (snapshot.zxid in whole))
+            changes.append((np.full(len(codes), snapshot.zxid), codes, now[codes]))
+        before = now
+    return _rows(table, *(np.concatenate(parts) for parts in zip(*changes, strict=True)))
+
+
+def last_tree(series: Series) -> Any:
+    """Rows of table `znodes` for all that the last snapshot has."""
+    states = series.files.at(len(series.snapshots) - 1)
+    zxids = np.full(len(states), series.snapshots[-1].zxid)
+    return _rows(series.table, zxids, series.table.path[states], states)
+
+
+def _rows(table: States, zxids: Numbers, codes: Numbers, states: Numbers) -> Any:
+    there = states != ABSENT
+    znodes = list(table.znodes(states[there]))
+    acls = {acl: None if acl is None else json.dumps(acl) for acl in table.acls}
+    columns = [
+        pa.array([each.data for each in znodes], pa.binary()),
+        pa.array([acls[each.acl] for each in znodes], pa.string()),
+        *table.stats[states[there]].T,
+    ]
+    at = pa.array(np.cumsum(there) - 1, mask=~there)
+    stored = pa.table(columns, _ZNODES.names[3:]).take(at)
+    paths = pa.array(table.paths, pa.string()).take(pa.array(codes))
+    return pa.table([zxids, paths, there, *stored.columns], schema=_ZNODES)
+
+
+def znodes_in(files: Iterable[StoredFile], source: OpenFile) -> Any:
+    """The rows of such files as a pyarrow.Table, with codes for texts. Raises as `table_in`."""
+    table = table_in(files, source, _ZNODES.names, ("path", "acl"))
+    return _ZNODES.empty_table() if table is None else table.unify_dictionaries()
+
+
+def rows_from(rows: Any, zxid: int) -> Any:
+    """Rows by path and then by snapshot, of those that stand for one path and snapshot the last alone.
+
+    Those before a zxid count as of it.
+    """
+    codes, zxids = _codes(rows["path"]).indices.to_numpy(), rows["snapshot_zxid"].to_numpy()
+    order = np.lexsort((zxids, codes))
+    codes, zxids = codes[order], np.maximum(zxids[order], zxid)
+    is_last = np.append((codes[1:] != codes[:-1]) | (zxids[1:] != zxids[:-1]), np.True_)[: len(order)]
+    return rows.take(pa.array(order[is_last])).set_column(0, _ZNODES.field(0), pa.array(zxids[is_last]))
+
+
+def tree_in(rows: Any, zxid: int) -> Any:
+    """The rows of the znodes that are there at a zxid, each at that zxid."""
+    return rows_from(rows.filter(pc.field("snapshot_zxid") <= zxid), zxid).filter(pc.field("is_there"))
+
+
+class StoredTree(NamedTuple):
+    """A tree snapshot, and the rows of its znodes."""
+
+    snapshot: TreeSnapshot
+    rows: Any
+
+    def read(self, table: States) -> tuple[TreeSnapshot, Numbers]:
+        """The snapshot, and the states of its znodes in a table."""
+        znodes = _znodes(self.rows, table)._replace(paths=self.rows["path"].to_pylist())
+        return self.snapshot, table.intern(znodes)
+
+
+def _znodes(rows: Any, table: States) -> Znodes:
+    coded = _codes(rows["acl"])
+    texts = map(json.loads, coded.dictionary.to_pylist())
+    acls = [table.acl_code(tuple(AclEntry(*entry) for entry in acl)) for acl in texts]
+    of_rows = np.array([*acls, table.acl_code(None)], np.int32)[coded.indices.fill_null(len(acls)).to_numpy()]
+    stats = np.stack([rows[name].fill_null(0).to_numpy() for name in STAT], axis=1)
+    return Znodes((), rows["data"].to_numpy().tolist(), of_rows, stats)
+
+
+def _codes(column: Any) -> Any:
+    whole = column.combine_chunks()
+    return whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
+
+
+def series_in(rows: Any, snapshots: Sequence[TreeSnapshot]) -> Series:
+    """The series of these snapshots."""
+    rows = rows_from(rows, 0)
+    paths, there, table = _codes(rows["path"]), rows["is_there"].to_numpy(), States()
+    codes, znodes = paths.indices.to_numpy(), _znodes(rows, table)
+    table.fill(paths.dictionary.to_pylist(), codes, znodes)
+    is_next = np.append(np.False_, codes[1:] == codes[:-1])[: len(codes)]
+    # Behind a snapshot that came late another one has rows again, of which some say what was so before.
+    again = np.flatnonzero(is_next[1:] & (znodes.stats[1:] == znodes.stats[:-1]).all(axis=1)) + 1
+    again = again[(there[again] == there[again - 1]) & ~table.differ(again, again - 1)]
+    is_kept = np.ones(len(codes), np.bool_)
+    is_kept[again] = False
+    kept = np.flatnonzero(is_kept)
+    first = np.searchsorted([each.zxid for each in snapshots], rows["snapshot_zxid"].to_numpy())
+    first[~is_next & ~there] = 0
+    late = codes[~is_next & (first > 0)]  # not there before
+    path, state, first = (
+        np.append(*parts).astype(np.int32)
+        for parts in (
+            (late, codes[kept]),
+            (np.full(len(late), ABSENT), np.where(there, np.arange(len(codes)), ABSENT)[kept]),
+            (np.zeros(len(late)), first[kept]),
+        )
+    )
+    order = np.lexsort((first, path))
+    path, state, first = path[order], state[order], first[order]
+    last = np.append(first[1:], 0)[: len(first)] - 1
+    last[np.append(path[1:] != path[:-1], np.True_)[: len(path)]] = len(snapshots) - 1
+    return Series(snapshots, table, Runs(path, state, first, last))
+
+
+def stored_series(
+    output: OutputFolder, name: str, chroot: str = "", progress: Progress = quiet
+) -> SeriesSource:
+    """The tree snapshots of an ensemble that `audit run` converted. Raises ConfigError for another chroot."""
+    require_chroot(output, name, chroot)
+    stored = snapshots_in(output, name)
+    rows = znodes_in(output.files(ZNODES, name), output.folder.source)
+    twins = sum(len(each.contents) - 1 for each in stored)
+    return SeriesSource(series_in(rows, [each.snapshot for each in stored]), chroot, progress, twins=twins)
+
+
+def require_chroot(output: OutputFolder, name: str, chroot: str) -> None:
+    """Raises ConfigError for a chroot for which an ensemble was not converted."""
+    known = output.ensembles[name].chroot
+    if chroot and known != chroot:
+        raise ConfigError(
+            f"{output.folder.place}: expected the chroot {known or '/'} of its ensemble {name}, found"
+            f" {chroot}: convert the snapshots again, into another output"
+        )

@@ -1,0 +1,391 @@
+"""Tree snapshots over time on Spark: each file is read once, and all that was read is compared.
+
+A task reads some snapshots that follow each other, behind the one before them, and writes what is otherwise.
+That one is a file of the same job, or the last tree in the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, by_code, count_for, names_of, numbers_of
+from zkgroup.audit.findings.engine import KNOWN_RULES, Found, Skipped, audit, order, series_of, state_rules_of
+from zkgroup.audit.findings.rules import Finding
+from zkgroup.audit.findings.states import find_states
+from zkgroup.audit.inputs import manifest, stored_series
+from zkgroup.audit.inputs.facts import Facts
+from zkgroup.audit.inputs.found_files import FoundFiles, SkippedFile, SnapshotFile, find_files
+from zkgroup.audit.inputs.manifest import Converted, Folder, OutputFolder, StoredFile
+from zkgroup.audit.inputs.series_source import SeriesSource
+from zkgroup.audit.inputs.snapshots import Series, SeriesReader, chroot_of, is_fact
+from zkgroup.audit.inputs.source import Progress, quiet
+from zkgroup.audit.inputs.stored_files import OpenFile
+from zkgroup.audit.inputs.stored_series import StoredSnapshot, StoredTree, rows_from, snapshots_in, znodes_in
+from zkgroup.audit.spark.evaluation import FilesTask, Question
+from zkgroup.audit.spark.session import EnsembleInput
+from zkgroup.audit.spark.storage import HadoopFolder, TaskFile, in_tasks, reached_by_tasks, written
+from zkgroup.errors import ConfigError, DamagedFileError
+from zkgroup.zkfiles.files import LOG, ServerFile
+from zkgroup.zkfiles.snapshots import TreeSnapshot
+
+_AT_ONCE: Final = 32
+"""The snapshots of a task."""
+_MOST_FILES: Final = 64
+"""Rows in more files are brought into one for each bucket."""
+_END_BYTES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesTask:
+    """Some tree snapshots, with those beside them."""
+
+    ensemble: str
+    converted: Converted
+    place: str
+    """The URI of their folder; empty for files by their paths."""
+    files: tuple[SnapshotFile, ...]
+    stored: tuple[StoredTree, ...]
+    """Those that are in the output."""
+    after_zxid: int
+    """What is behind it is written; -1 for all."""
+    whole: frozenset[int]
+    """The zxids of those in the output that came again with another content."""
+    is_last: bool
+    batch: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(file.path.name for file in self.files) if self.place else ()
+
+    @property
+    def cost(self) -> int:
+        return len(self.files)
+
+
+class DecodedSeries(NamedTuple):
+    """The result of such a task."""
+
+    snapshots: Sequence[TreeSnapshot]
+    files: Sequence[TaskFile] | None
+    """None where the snapshot before them could not be read."""
+    skipped: Sequence[SkippedFile]
+
+
+def decode_series(output: Folder | None, task: SeriesTask, source: OpenFile) -> DecodedSeries:
+    """Reads tree snapshots one on top of the other, and writes what is otherwise in each.
+
+    Raises MixedEnsembleError, and ConfigError for an export of another chroot.
+    """
+    files = [
+        SnapshotFile(each[0].zxid, each[0].path, each[0].header, stored=each.read) for each in task.stored
+    ]
+    with TemporaryDirectory(prefix="zkgroup-") as place:
+        for name in task.names:
+            Path(place, name).write_bytes(source(name).read_buffer())
+        files += [each._replace(path=_named(each.path, task.place and place)) for each in task.files]
+        files.sort(key=lambda each: (each.zxid, each.header is None, each.path))
+        reader = SeriesReader(files, task.converted.chroot, quiet, is_whole=True)
+        made: list[TaskFile] | None = None
+        snapshots: Sequence[TreeSnapshot] = ()
+        with suppress(DamagedFileError):  # where none can be read
+            series = reader.series()
+            snapshots = [each for each in series.snapshots if each.zxid > task.after_zxid]
+            if task.after_zxid in (-1, series.snapshots[0].zxid):
+                made = [_file(*each, task.ensemble, task.batch, output) for each in _parts(task, series)]
+    of_files = [each._replace(path=_named(each.path, task.place)) for each in snapshots]
+    skipped = [each._replace(path=str(_named(Path(each.path), task.place))) for each in reader.skipped]
+    return DecodedSeries(of_files, made, skipped)
+
+
+def _named(path: Path, place: str) -> Path:
+    return Path(place, path.name) if place else path
+
+
+def _parts(task: SeriesTask, series: Series) -> Iterator[tuple[str, str, Any]]:
+    """Yields rows with their table and bucket."""
+    rows, count = stored_series.changes_in(series, task.after_zxid, task.whole), task.converted.buckets
+    paths = rows["path"].combine_chunks().dictionary_encode()
+    codes = paths.indices.to_numpy()
+    for number, some in by_code(rows, numbers_of(paths.dictionary, count)[codes]):
+        yield manifest.ZNODES, names_of(count)[number], some
+    of_facts = np.array([is_fact(path) for path in paths.dictionary.to_pylist()], np.bool_)[codes]
+    if of_facts.any():
+        yield manifest.ZNODE_FACTS, "", rows.filter(pa.array(of_facts))
+    if task.is_last:
+        yield manifest.TREES, "", stored_series.last_tree(series)
+
+
+def _file(table: str, bucket: str, rows: Any, ensemble: str, batch: int, output: Folder | None) -> TaskFile:
+    """Writes rows of a series, to a file that is named by the first snapshot in it."""
+    zxids = rows["snapshot_zxid"].to_numpy()
+    first, last = (int(zxids.min()), int(zxids.max())) if len(zxids) else (0, 0)
+    place = f"{table}/batch={batch}/ensemble={ensemble}" + (f"/bucket={bucket}" if bucket else "")
+    name = f"{place}/{first:x}.parquet"
+    return written(rows, StoredFile(name, table, ensemble, bucket, batch, len(rows), first, last), output)
+
+
+def convert_series(
+    spark: SparkSession,
+    output: OutputFolder,
+    given: EnsembleInput,
+    chroot: str = "",
+    keep_ms: int | None = None,
+    progress: Progress = quiet,
+) -> Sequence[SkippedFile]:
+    """Brings the tree snapshots of one ensemble up to date; returns the files that cannot be read.
+
+    Args:
+        keep_ms: those that are so much older than the last one are left out from now on.
+
+    Raises MixedEnsembleError, DamagedFileError where none can be read, and ConfigError for logs, for an
+    export of another chroot, and for another chroot than before.
+    """
+    stored: dict[int, StoredSnapshot] = {}
+    if given.name in output.ensembles:
+        stored_series.require_chroot(output, given.name, chroot)
+        stored = {each.snapshot.zxid: each for each in snapshots_in(output, given.name)}
+    with _there(spark, given, stored) as (found, place):
+        base = "" if stored else chroot_of(found.snapshots, chroot, is_whole=False)
+        converted = output.ensembles.get(given.name) or Converted(0, 1, buckets=count_for(0), chroot=base)
+        job = _Conversion(spark, output, given.name, converted, place, stored, found.snapshots)
+        progress("converting snapshots", len(job.files))
+        made = job.decoded()
+    skipped = {one.path: one for one in (*found.skipped, *(one for each in made for one in each.skipped))}
+    new = [
+        StoredSnapshot(one, job.contents(one.zxid, skipped))
+        for each in made
+        for one in each.snapshots
+        if one.zxid in job.files
+    ]
+    if new:
+        files = [one.placed(output.folder) for each in made for one in each.files or ()]
+        rows = stored_series.snapshot_table(new)
+        files.append(_file(manifest.SNAPSHOTS, "", rows, given.name, output.number + 1, output.folder).file)
+        converted = replace(converted, series=(*converted.series, output.number + 1))
+        output.enter({**output.ensembles, given.name: converted}, files)
+    elif not stored:
+        first = next(iter(skipped.values()))
+        raise DamagedFileError(first.path, 0, "a snapshot that can be read", first.reason)
+    _tidy(output, given.name, keep_ms)
+    return [*skipped.values()]
+
+
+@contextmanager
+def _there(
+    spark: SparkSession, given: EnsembleInput, stored: Mapping[int, StoredSnapshot]
+) -> Iterator[tuple[FoundFiles, str]]:
+    """The files that are there still, and the URI of their folder, from where new ones are fetched."""
+    with TemporaryDirectory(prefix="zkgroup-") as temporary:
+        paths, place = given.paths, ""
+        if not given.is_local:
+            paths, (folder, sizes) = (Path(temporary),), snapshots_at(spark, given.folders[0])
+            place, known = folder.place, {content for each in stored.values() for content in each.contents}
+            for name, size in sizes.items():
+                if _content(size, folder.end(name, size, _END_BYTES)) not in known:
+                    folder.fetch(name, Path(temporary, name))
+        is_there = (any(each.iterdir()) if each.is_dir() else each.exists() for each in paths)
+        found = find_files(path for path, there in zip(paths, is_there, strict=True) if there or not stored)
+        if found.folders:
+            raise ConfigError(f"{found.folders[0]}: expected snapshots without logs, as before, found logs")
+        yield found, place
+
+
+def snapshots_at(spark: SparkSession, place: str) -> tuple[HadoopFolder, Mapping[str, int]]:
+    """The files of a folder at a URI, or those that its last part names or matches, with their bytes.
+
+    None of them where it has logs. Raises ConfigError.
+    """
+    folder = HadoopFolder(spark, place)
+    sizes = folder.sizes()
+    if not sizes:
+        above, _, pattern = place.rpartition("/")
+        folder = HadoopFolder(spark, above)
+        sizes = {name: size for name, size in folder.sizes().items() if fnmatchcase(name, pattern)}
+    kinds = [ServerFile.of(Path(name)) for name in sizes]
+    return folder, {} if any(each is not None and each.kind == LOG for each in kinds) else sizes
+
+
+def _content(size: int, end: bytes) -> str:
+    return f"{size}-{crc32(end):08x}"
+
+
+def _content_of(path: Path) -> str:
+    with path.open("rb") as opened:
+        size = path.stat().st_size
+        opened.seek(max(size - _END_BYTES, 0))
+        return _content(size, opened.read())
+
+
+@dataclass
+class _Conversion:
+    """The new tree snapshots of an ensemble, among those that are stored."""
+
+    spark: SparkSession
+    output: OutputFolder
+    name: str
+    converted: Converted
+    place: str
+    stored: Mapping[int, StoredSnapshot]
+    found: Sequence[SnapshotFile]
+
+    def __post_init__(self) -> None:
+        self._content = {file.path: _content_of(file.path) for file in self.found}
+        self.files: dict[int, list[SnapshotFile]] = {}
+        """Those that are not converted yet, by zxid."""
+        for file in self.found:
+            is_known = self._content[file.path] in self._known(file.zxid)
+            if file.zxid >= self.converted.from_zxid and not is_known:
+                self.files.setdefault(file.zxid, []).append(file)
+        self._zxids = sorted({*self.stored, *self.files})
+
+    def _known(self, zxid: int) -> Sequence[str]:
+        return self.stored[zxid].contents if zxid in self.stored else ()
+
+    def contents(self, zxid: int, skipped: Collection[str]) -> Sequence[str]:
+        """Those of all files of a zxid, without such as could not be read."""
+        read = [file.path for file in self.files[zxid] if self._path(file) not in skipped]
+        return [*self._known(zxid), *map(self._content.__getitem__, read)]
+
+    def decoded(self) -> Sequence[DecodedSeries]:
+        """The results of all tasks; one whose first snapshot is damaged begins with an earlier one."""
+        if self.files:
+            self.output.clear()
+        parts = list(self._parts())
+        made = self._run(parts, self._zxids)
+        read = {*self.stored, *(one.zxid for each in made for one in each.snapshots)}
+        again = [number for number, each in enumerate(made) if each.files is None]
+        for number, each in zip(again, self._run([parts[number] for number in again], read), strict=True):
+            made[number] = each
+        return made
+
+    def _parts(self) -> Iterator[list[int]]:
+        """The zxids of each task: new ones that follow each other."""
+        part: list[int] = []
+        for zxid in self._zxids:
+            if part and (zxid not in self.files or len(part) == _AT_ONCE):
+                yield part
+                part = []
+            part += [zxid] if zxid in self.files else []
+        yield from [part] if part else []
+
+    def _run(self, parts: Sequence[Sequence[int]], known: Collection[int]) -> list[DecodedSeries]:
+        to, tasks = reached_by_tasks(self.output.folder), [self._task(part, known) for part in parts]
+        return in_tasks(self.spark, tasks, partial(decode_series, to))
+
+    def _task(self, part: Sequence[int], known: Collection[int]) -> SeriesTask:
+        """`known`: the zxids of snapshots that can be read, as far as is known."""
+        before = max((zxid for zxid in known if zxid < part[0]), default=-1)
+        behind = [zxid for zxid in self._zxids if zxid > part[-1]][:1]
+        zxids = [before, *part, *(zxid for zxid in behind if zxid not in self.files)]
+        return SeriesTask(
+            ensemble=self.name,
+            converted=self.converted,
+            place=self.place,
+            files=tuple(file for zxid in zxids for file in self.files.get(zxid, ())),
+            stored=tuple(self._tree(self.stored[zxid].snapshot) for zxid in zxids if zxid in self.stored),
+            after_zxid=before,
+            whole=frozenset(part).intersection(self.stored),
+            is_last=not behind,
+            batch=self.output.number + 1,
+        )
+
+    def _tree(self, snapshot: TreeSnapshot) -> StoredTree:
+        files = self.output.files(manifest.TREES, self.name)[-1:]
+        if files[0].last_zxid != snapshot.zxid:
+            files = self.output.files(manifest.ZNODES, self.name)
+        rows = znodes_in(files, self.output.folder.source)
+        return StoredTree(snapshot, stored_series.tree_in(rows, snapshot.zxid))
+
+    def _path(self, file: SnapshotFile) -> str:
+        return str(_named(file.path, self.place))
+
+
+def _tidy(output: OutputFolder, name: str, keep_ms: int | None) -> None:
+    """Brings the rows into one batch: from many files, without old ones where snapshots came again or are not
+    kept."""
+    converted, stored = output.ensembles[name], snapshots_in(output, name)
+    from_zxid = converted.from_zxid
+    if keep_ms is not None:
+        since_ms = max(each.snapshot.time_ms for each in stored) - keep_ms
+        first = next(each.snapshot.zxid for each in stored if each.snapshot.time_ms >= since_ms)
+        from_zxid = first if first > stored[0].snapshot.zxid else from_zxid
+    is_once = sum(file.rows for file in output.files(manifest.SNAPSHOTS, name)) == len(stored)
+    is_tidy = is_once and len(output.files(manifest.ZNODES, name)) <= _MOST_FILES
+    if from_zxid == converted.from_zxid and is_tidy:
+        return
+    batch, folder = output.number + 1, output.folder
+    output.clear()
+    kept = [each for each in stored if each.snapshot.zxid >= from_zxid]
+    parts = [(manifest.SNAPSHOTS, "", stored_series.snapshot_table(kept))]
+    by_part: dict[tuple[str, str], list[StoredFile]] = {}
+    for table in (manifest.ZNODES, manifest.ZNODE_FACTS, manifest.TREES):
+        for file in output.files(table, name)[-1 if table == manifest.TREES else 0 :]:
+            by_part.setdefault((table, file.bucket), []).append(file)
+    for part, some in by_part.items():
+        parts.append((*part, rows_from(znodes_in(some, folder.source), from_zxid)))
+    files = [_file(*part, name, batch, folder).file for part in parts]
+    output.enter({**output.ensembles, name: replace(converted, series=(batch,), from_zxid=from_zxid)}, files)
+    for old in converted.series:
+        for table in manifest.OF_SERIES:
+            folder.delete(f"{table}/batch={old}")
+
+
+_Left = Sequence[tuple[str, str]]
+"""The names of rules that were left out, with the reasons."""
+
+
+def find_in_series(shared: Any, task: FilesTask, source: OpenFile) -> tuple[list[Finding], _Left, Facts]:
+    """Runs the rules of series on a bucket; on all buckets the other rules, too.
+
+    Args:
+        shared: the broadcast of the names of rules, the rest of the question, all snapshots, and the number
+            of buckets.
+    """
+    names, question, snapshots, count = shared.value
+    rules = [rule for rule in KNOWN_RULES if rule.name in names]
+    whole = SeriesSource(stored_series.series_in(znodes_in(task.files, source), snapshots))
+    start, end, group = question.start, question.end, question.group
+    if not task.bucket:
+        bounds = {f"{rule}.{name}": one for rule, of in question.bounds.items() for name, one in of.items()}
+        found = audit(
+            whole, rules, bounds, start=start, end=end, group=group, is_here=lambda rule: rule.is_whole
+        )
+        return found.findings, [(each.rule.name, each.reason) for each in found.skipped], found.facts
+    asked = [rule for rule in state_rules_of(rules) if not rule.is_whole]
+    findings = [
+        one
+        for series in series_of(whole, start, end)
+        if len(series.snapshots) > 1
+        for one in find_states(asked, series, question.bounds)
+        if task.bucket == (CLUSTER if one.group is None else bucket_of_group(one.group, count))
+    ]
+    return [one for one in findings if group in (None, one.group)], (), Facts()
+
+
+def found_in(spark: SparkSession, output: OutputFolder, name: str, question: Question) -> Found:
+    """The findings of the tree snapshots of an ensemble. Raises as `audit`, and as `table_in`."""
+    files, facts = (output.files(table, name) for table in (manifest.ZNODES, manifest.ZNODE_FACTS))
+    count, place = output.ensembles[name].buckets, output.folder.place
+    tasks = [FilesTask(place, "", tuple(files))]
+    for bucket in names_of(count):
+        of_bucket = [file for file in files if file.bucket == bucket]
+        tasks += [FilesTask(place, bucket, (*of_bucket, *facts))] if of_bucket else []
+    names = frozenset(rule.name for rule in question.rules)
+    snapshots = [each.snapshot for each in snapshots_in(output, name)]
+    shared = spark.sparkContext.broadcast((names, question._replace(rules=()), snapshots, count))
+    (of_all, left, known), *others = in_tasks(spark, tasks, partial(find_in_series, shared))
+    rules = {rule.name: rule for rule in KNOWN_RULES}
+    findings = sorted((*of_all, *(one for found, _, _ in others for one in found)), key=order)
+    return Found(findings, [Skipped(rules[rule], reason) for rule, reason in left], known)
