@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from zkgroup.audit.answers.partitions import (
     GroupPartition,
+    OffsetKind,
     OffsetRow,
     OwnerLife,
     offset_of,
@@ -180,26 +181,25 @@ def offsets_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPar
 def offsets_seen(states: States, facts: SeriesFacts, _group: str = "") -> Iterator[OffsetRow]:
     """What changed in the offset of a partition from one snapshot to the next that tells of it."""
     runs = [each for path, seen in states.items() if path_kind(path).kind == "offset" for each in seen]
-    for before, now in zip([None, *runs], runs, strict=False):
+    before: Seen | None = None
+    value: int | None = None
+    for now in runs:
         old, new, at = before and before.state, now.state, facts.snapshots[now.first]
-        previous = old and offset_of(old.path, old.data)
-        row = OffsetRow(at.end_zxid, at.time_ms, 0, (), "deletion", None, previous, None, None, False, None)
+        previous, value = value, None if new is None else offset_of(new.path, new.data)
         if new is not None:
-            stat, offset = new.stat, offset_of(new.path, new.data)
-            seen = facts.snapshots[now.last]
-            row = row._replace(zxid=stat.mzxid, time_ms=stat.mtime, offset=offset, seen=seen)
-            if before is None:
-                row = row._replace(kind="snapshot")
-            elif old is None or old.stat.czxid != stat.czxid:
-                row = row._replace(kind="write", previous=None, writes=stat.version + 1)
-            elif old.stat.mzxid != stat.mzxid:
-                falls = offset is not None and previous is not None and offset < previous >= 0
-                writes = stat.version - old.stat.version
-                row = row._replace(kind="write", is_rewind=falls, writes=writes)
-            else:
-                continue
-        if old is not None or new is not None:
-            yield row
+            stat, same = new.stat, old if old is not None and old.stat.czxid == new.stat.czxid else None
+            if same is None or stat.mzxid != same.stat.mzxid:
+                previous = previous if same else None
+                falls = value is not None and previous is not None and value < previous >= 0
+                kind: OffsetKind = "write" if before else "snapshot"
+                writes = stat.version - (same.stat.version if same else -1) if before else None
+                known = stat.mzxid, stat.mtime, 0, (), kind, value, previous, None, None, falls, writes
+                yield OffsetRow(*known, facts.snapshots[now.last])
+        elif old is not None:
+            yield OffsetRow(
+                *(at.end_zxid, at.time_ms, 0, ()), "deletion", None, previous, None, None, False, None
+            )
+        before = now
 
 
 def sessions_in(
