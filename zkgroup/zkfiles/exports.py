@@ -204,11 +204,6 @@ class ExportReader:
             if _read(path, packed, at, 1):
                 raise DamagedFileError(str(path), at, "the end of the file", "more behind the last line")
 
-    def znodes(self) -> Iterator[StoredZnode]:
-        """Yields the znodes as in a snapshot. Raises as `exported`."""
-        for znode in self.exported():
-            yield znode.stored()
-
 
 @contextmanager
 def _opened(path: Path) -> Iterator[gzip.GzipFile]:
@@ -260,24 +255,19 @@ def begins_as_export(path: Path) -> bool:
 def inspect_export(path: Path) -> FileHealth:
     """The health of an export. Raises NotZooKeeperFileError where it is none, or may not be read."""
     header, records, notes = None, 0, []
-    is_healthy = False
     try:
         reader = ExportReader(path)
         header = reader.header
         for _ in reader.exported():
             records += 1
-        is_healthy = True
     except DamagedFileError as damage:
         notes.append(f"byte {damage.offset}: expected {damage.expected}, found {damage.found}")
+    is_healthy = not notes
     if header is not None:
-        if header.changed:
-            notes.append(
-                f"{len(header.changed)} paths changed while it was read, up to {header.zxid_after:#x}"
-            )
-        if header.unreadable:
-            notes.append(f"{len(header.unreadable)} paths could not be read")
-        if header.detail:
-            notes.append(header.detail)
+        changed, unreadable = len(header.changed), len(header.unreadable)
+        notes += [f"{changed} paths changed while it was read, up to {header.zxid_after:#x}"] * bool(changed)
+        notes += [f"{unreadable} paths could not be read"] * bool(unreadable)
+        notes += [header.detail] * bool(header.detail)
     return FileHealth(
         path=path,
         kind=EXPORT,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
-from operator import ne
+from operator import eq, ne
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -86,18 +86,13 @@ class States:
         self.acls += [acl] if code == len(self.acls) else []
         return code
 
-    def last_data(self, path: str) -> bytes | None:
-        """The data of a path's last state; None where there is none."""
-        code = self._codes.get(path)
-        return None if code is None else self._data[self._last[code]]
-
     def code(self, path: str) -> int | None:
         """The code of a path; None where no snapshot has it."""
         return self._codes.get(path)
 
     def data(self, states: Numbers) -> list[bytes | None]:
         """The data of some states."""
-        return [self._data[state] for state in states.tolist()]
+        return [*map(self._data.__getitem__, states.tolist())]
 
     def columns(self, znodes: Sequence[StoredZnode]) -> Znodes:
         """Znodes as columns."""
@@ -132,8 +127,8 @@ class States:
         numbers = self._last[codes]
         is_old = numbers != ABSENT
         is_old[is_old] = (self.stats[numbers[is_old]] == znodes.stats[is_old]).all(axis=1)
-        data = [znodes.data[row] for row in np.flatnonzero(is_old).tolist()]
-        is_old[is_old] = ~self._differ(numbers[is_old], data)
+        rows = np.flatnonzero(is_old)
+        is_old[rows] = [*map(eq, self.data(numbers[rows]), map(znodes.data.__getitem__, rows.tolist()))]
         new = np.flatnonzero(~is_old)
         start, end = len(self._data), len(self._data) + len(new)
         numbers[new] = np.arange(start, end, dtype=np.int32)
@@ -151,18 +146,14 @@ class States:
 
     def differ(self, some: Numbers, others: Numbers) -> Numbers:
         """Whether states differ in their data from others."""
-        return self._differ(some, self.data(others))
-
-    def _differ(self, states: Numbers, data: Sequence[bytes | None]) -> Numbers:
-        known = map(self._data.__getitem__, states.tolist())
-        return np.fromiter(map(ne, known, data), np.bool_, len(data))
+        return np.array([*map(ne, self.data(some), self.data(others))], np.bool_)
 
 
 def _grown(array: Numbers, count: int) -> Numbers:
-    """The same numbers with room for so many, half as many again where that has to be made."""
+    """The same numbers with room for so many, a quarter more where that has to be made."""
     if count <= len(array):
         return array
-    grown = np.full((max(count, len(array) * 3 // 2), *array.shape[1:]), ABSENT, array.dtype)
+    grown = np.full((max(count, len(array) * 5 // 4), *array.shape[1:]), ABSENT, array.dtype)
     grown[: len(array)] = array
     return grown
 

@@ -110,7 +110,7 @@ def export(data: bytes) -> None:
     raw = data if data.startswith(b"\x1f\x8b") else gzip.compress(data, 1, mtime=0)
     with _file("tree.export.gz", raw) as path:
         try:
-            found = list(ExportReader(path).znodes())
+            found = [each.stored() for each in ExportReader(path).exported()]
         except (DamagedFileError, NotZooKeeperFileError):
             found = []
         try:

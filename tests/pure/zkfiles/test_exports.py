@@ -70,7 +70,7 @@ def test_it_reads_as_a_snapshot_does(written: Path) -> None:
     """With cversion as a count of creates: of two creates and one delete one child is left."""
     reader = ExportReader(written)
 
-    root, child = reader.znodes()
+    root, child = (each.stored() for each in reader.exported())
 
     assert root == StoredZnode("/", b"", OPEN, StoredStat(0, 0, 0, 0, 0, 2, 0, 0, 5))
     assert child.stat == StoredStat(5, 7, 11, 12, 2, 0, 1, -(2**63), 5)

@@ -107,14 +107,11 @@ class SeriesSource(Source):
         if self._folders is not None:
             with suppress(NotFoundError):
                 logged = self._folders.zxid_at(time_ms)
-        if logged is not None and logged < self._last:
-            return logged
-        try:
+        if logged is None:
             return self._snapshot(PointInTime(time_ms=time_ms)).end_zxid
-        except NotFoundError:
-            if logged is None:
-                raise
-            return logged
+        with suppress(NotFoundError):
+            return logged if logged < self._last else self._snapshot(PointInTime(time_ms=time_ms)).end_zxid
+        return logged
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """What is known at both moments, and differs. Raises NotFoundError for those of one snapshot."""
@@ -126,12 +123,11 @@ class SeriesSource(Source):
             of = f"{told[0].path} is the last snapshot until both moments"
             raise NotFoundError(f"{of}, so nothing can be compared")
         before, after = self.tree(start), self.tree(end)
-        changes = []
-        for each in diff_trees(before.tree, after.tree, below):
-            path = each.path.removeprefix(self.chroot) or "/"
-            states = zip(told, (each.before, each.after), strict=True)
-            if not any(self._is_silent(snapshot, path, state is not None) for snapshot, state in states):
-                changes.append(each)
+        changes = [
+            each
+            for each in diff_trees(before.tree, after.tree, below)
+            if self._tells(told[0], each.path, each.before) and self._tells(told[1], each.path, each.after)
+        ]
         for moment in (before, after):
             if not moment.is_exact:
                 self._details[standing_text(moment.zxid, moment.detail)] = None
@@ -166,12 +162,10 @@ class SeriesSource(Source):
         if self._folders is None:
             return False
         at = at or PointInTime(self._ends().last_zxid)
-        zxid = self.zxid_of(at)
-        try:
-            is_later = self._snapshot(at).end_zxid > self._last
-        except NotFoundError:
-            return True
-        return self.covers(zxid) or not (zxid < self._first or is_later)
+        is_early = hole_between(self.zxid_of(at), self._first) is not None
+        with suppress(NotFoundError):
+            return not is_early and self._snapshot(at).end_zxid <= self._last
+        return True
 
     def _snapshot(self, at: PointInTime | None) -> TreeSnapshot:
         """The last one at or before a moment. Raises NotFoundError."""
@@ -201,9 +195,12 @@ class SeriesSource(Source):
         tree = Tree.from_znodes(znodes, zxid=zxid, sessions=one.sessions, digests=False)
         return SeenTree(tree, zxid, time_ms, not detail, False, detail, one.unreadable)
 
-    def _is_silent(self, snapshot: TreeSnapshot | None, path: str, is_there: bool) -> bool:
-        silent = () if snapshot is None else self._whole.silent(path, is_there=is_there)
-        return snapshot is not None and snapshot.number in silent
+    def _tells(self, snapshot: TreeSnapshot | None, path: str, state: object) -> bool:
+        """True if logs, or a snapshot, tell about a path that is so there."""
+        inside = path.removeprefix(self.chroot) or "/"
+        return snapshot is None or snapshot.number not in self._whole.silent(
+            inside, is_there=state is not None
+        )
 
 
 def _inconsistency(snapshot: TreeSnapshot) -> str:

@@ -142,8 +142,6 @@ class Series:
 
     def silent(self, path: str, *, is_there: bool) -> Sequence[int]:
         """The numbers of snapshots that tell nothing about a path, although they have it, or lack it."""
-        if not self._unknown:
-            return ()
         paths = (path,) if is_there else path_and_above(path)
         return sorted({number for each in paths for number in self._unknown.get(each, ())})
 
@@ -214,7 +212,7 @@ class SeriesReader:
             found = reader.read_tree(path, file.header, file.tree)
         else:
             found = reader.read_snapshot(path) if file.header is None else reader.read_export(path)
-        self._require_cluster(found[0])
+        self._require_cluster(*found)
         return found
 
     def _take(self, read: Sequence[tuple[TreeSnapshot, Numbers]]) -> None:
@@ -236,14 +234,15 @@ class SeriesReader:
         if why is not None:
             raise _mixed(one.path, other, why)
 
-    def _require_cluster(self, snapshot: TreeSnapshot) -> None:
+    def _require_cluster(self, snapshot: TreeSnapshot, states: Numbers) -> None:
         """Raises MixedEnsembleError for the id of another cluster than those before."""
-        path = ClusterId.path()
+        table, path = self._reader.states, ClusterId.path()
         with suppress(CorruptZnodeError):
-            found = ClusterId.decode(path, self._reader.states.last_data(path) or b"").id
-            known, other = self._cluster = self._cluster or (found, snapshot.path)
-            if known != found:
-                raise _mixed(other, snapshot, f"their clusters have the ids {known} and {found}")
+            for data in table.data(states[table.path[states] == table.code(path)]):
+                found = ClusterId.decode(path, data or b"").id
+                known, other = self._cluster = self._cluster or (found, snapshot.path)
+                if known != found:
+                    raise _mixed(other, snapshot, f"their clusters have the ids {known} and {found}")
 
 
 def _mixed(one: Path, other: TreeSnapshot, why: str) -> MixedEnsembleError:

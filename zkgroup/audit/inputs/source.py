@@ -229,9 +229,9 @@ class Source(ABC):
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """The changes at and below a path of the servers between two moments, in either order.
 
-        Raises ConfigError where there is one tree alone, and NotFoundError where the files begin later.
+        Raises NotFoundError where the files begin later, and NotImplementedError for Parquet of logs.
         """
-        raise ConfigError("one tree alone cannot be compared: name folders of servers, or several snapshots")
+        raise NotImplementedError
 
     def covers(self, zxid: int) -> bool:
         """True if logs tell of a moment of which snapshots do, too."""

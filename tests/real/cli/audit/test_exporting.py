@@ -34,7 +34,7 @@ def test_a_living_tree_is_written_and_read_back(shell: Shell, groups: ServerGrou
     assert document["zxid_before"] == document["zxid_after"] == document["as_of"]["zxid"]
     header = ExportReader(file).header
     assert f"{header.source}{header.chroot}" == address
-    assert {znode.acl for znode in ExportReader(file).znodes()} == {((31, "world", "anyone"),)}
+    assert {znode.acl for znode in ExportReader(file).exported()} == {((31, "world", "anyone"),)}
 
 
 def test_questions_of_a_living_ensemble_are_those_of_its_export(

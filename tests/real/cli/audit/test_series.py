@@ -71,6 +71,29 @@ def test_a_moment_has_the_last_snapshot_before_it(
     assert str(last) not in between.err
 
 
+def test_the_offsets_of_yesterday_are_those_of_its_last_snapshot(
+    lone_shell: Shell, world: ServerHistory, tmp_path: Path
+) -> None:
+    """Out of a folder, and out of all of its files as a shell gives them for `*`, with the group behind."""
+    files = _exports(world, tmp_path / "exports", 40, 60, 90)
+    words = ("offsets", "export", "--at", "89", "--input")
+    true = {
+        path: znode.data.decode()
+        for path in world.at(60).paths("/consumers/g/offsets")
+        if (znode := world.at(60).stored(path)) is not None and znode.data
+    }
+
+    of_folder = lone_shell.run(*words, str(tmp_path / "exports"), "g")
+    of_files = lone_shell.run(*words, *map(str, files), "g")
+    files[0].write_bytes(files[0].read_bytes()[:-30])
+    partly = lone_shell.run(*words, str(tmp_path / "exports"), "g")
+
+    assert (of_folder.code, of_files) == (0, of_folder)
+    assert dict(line.rsplit(":", 1) for line in of_folder.lines) == true
+    assert f"{files[1]} is the last snapshot until then" in of_folder.err
+    assert (partly.code, partly.out) == (3, of_folder.out)
+
+
 def test_a_damaged_file_is_named_and_the_rest_is_answered(
     lone_shell: Shell, world: ServerHistory, tmp_path: Path
 ) -> None:
