@@ -110,7 +110,7 @@ def show(group: str, source: str | None) -> None:
 
 
 @offsets.command(cls=InputCommand)
-@input_options(more=False, converted=False)
+@input_options(more=False, needs_trees=True)
 @click.option(
     "--at",
     type=MOMENT,

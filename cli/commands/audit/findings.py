@@ -121,7 +121,7 @@ group_option = click.option("--group", metavar="GROUP", help="Only what is about
 
 
 @command()
-@input_options(more=True, converted=True)
+@input_options(more=True)
 @click.option(
     "--only",
     type=RULES,

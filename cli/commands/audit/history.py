@@ -160,7 +160,7 @@ SESSIONS = document(
 
 
 @command()
-@input_options(more=True, converted=True)
+@input_options(more=True)
 @click.option("--group", required=True, metavar="GROUP", help="The consumer group.")
 @click.option(
     "--partition",
@@ -252,7 +252,7 @@ def show_owners(out: Output, lives: Sequence[OwnerLife], sessions: Iterable[int]
 
 
 @command()
-@input_options(more=True, converted=True)
+@input_options(more=True)
 @click.option("--group", metavar="GROUP", help="Only this consumer group.")
 @click.option(
     "--partition", type=ONE_PARTITION, metavar="TOPIC:P", help="Only this partition, for example orders:3."
@@ -297,7 +297,7 @@ def offsets(
 
 
 @command()
-@input_options(more=True, converted=True)
+@input_options(more=True)
 @click.option("--group", metavar="GROUP", help="Only sessions of members of this group.")
 @between_options
 def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: PointInTime | None) -> None:

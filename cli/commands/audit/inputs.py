@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from zkgroup.audit.inputs.found_files import FoundFiles, SnapshotFile, folder_content
+from zkgroup.audit.inputs.manifest import Folder, OutputFolder
 from zkgroup.audit.inputs.opening import open_source, path_of, require_source
 from zkgroup.audit.inputs.source import (
     PointInTime,
@@ -65,10 +66,11 @@ class Inputs:
     def require_trees(self) -> None:
         """Raises UsageError for what holds no trees, however many ensembles it has."""
         for path in filter(is_converted, self.paths):
-            raise click.UsageError(
-                f"{path} is Parquet of `audit run`, which holds operations and no trees: name the folders of "
-                "servers with --input"
-            )
+            if not any(each.series for each in OutputFolder(Folder(str(path))).ensembles.values()):
+                raise click.UsageError(
+                    f"{path} is Parquet of `audit run`, which holds operations and no trees: name the "
+                    "folders of servers with --input"
+                )
 
     def require_outside(self, file: Path) -> None:
         """Raises UsageError for a file among those that are read: evidence stays as it is."""
@@ -148,17 +150,17 @@ def _is_input(word: str) -> bool:
     return True
 
 
-def input_options(*, more: bool, converted: bool, needs_past: bool = False) -> Decorator:
+def input_options(*, more: bool, needs_trees: bool = False, needs_past: bool = False) -> Decorator:
     """`--input DIR...`, `--chroot` and `--ensemble`, as one argument `inputs`.
 
-    `more`: arguments are inputs too, for commands that have none of their own. `converted`: Parquet of
-    `audit run` is enough. `needs_past`: an export or a live ensemble is not.
+    `more`: arguments are inputs too, for commands that have none of their own. `needs_trees`: Parquet of
+    logs is not enough. `needs_past`: an export or a live ensemble is not.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def gathered(*args: Any, texts: Sequence[str], chroot: str, **values: Any) -> Any:
             inputs = Inputs((*texts, *values.pop("further", ())), chroot, values.pop("ensemble", None))
-            if not converted:
+            if needs_trees:
                 inputs.require_trees()
             return function(*args, inputs=inputs, **values)
 
@@ -175,9 +177,8 @@ def input_options(*, more: bool, converted: bool, needs_past: bool = False) -> D
             "Folders of the servers of one ensemble, each a version-2 or the one above it; its exports and "
             "snapshots, or folders of them"
         )
-        if not needs_past:
-            also = "; or one folder that `audit run` wrote" if converted else ""
-            text += f"{also}. Without it the live ensemble is read"
+        text += "; or one folder that `audit run` wrote" + (" for such" if needs_trees else "")
+        text += "" if needs_past else ". Without it the live ensemble is read"
         decorated = click.option(
             "--input",
             "texts",
@@ -186,12 +187,11 @@ def input_options(*, more: bool, converted: bool, needs_past: bool = False) -> D
             metavar="DIR...",
             help=f"{text}.",
         )(decorated)
-        if converted:
-            decorated = click.option(
-                "--ensemble",
-                metavar="NAME",
-                help="With a folder that `audit run` wrote for several ensembles: which one.",
-            )(decorated)
+        decorated = click.option(
+            "--ensemble",
+            metavar="NAME",
+            help="With a folder that `audit run` wrote for several ensembles: which one.",
+        )(decorated)
         if more:
             further = click.argument("further", metavar="[DIR...]", nargs=-1, type=click.Path())
             decorated = further(decorated)

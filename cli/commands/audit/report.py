@@ -69,7 +69,7 @@ REPORT = document(
 
 @command()
 @click.argument("page", metavar="OUTPUT.html", type=click.Path(path_type=Path, dir_okay=False))
-@input_options(more=False, converted=True)
+@input_options(more=False)
 @group_option
 @click.option(
     "--data-dir",

@@ -61,7 +61,7 @@ SUMMARY = document(
 
 
 @command()
-@input_options(more=True, converted=True)
+@input_options(more=True)
 @between_options
 def summary(inputs: Inputs, start: PointInTime | None, end: PointInTime | None) -> None:
     """Show a history on one screen: each group and its worst incident.

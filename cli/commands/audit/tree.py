@@ -115,7 +115,7 @@ EXPORTED = JsonEvent("exported", EXPORT.shape)
 
 
 @command()
-@input_options(more=False, converted=False)
+@input_options(more=False, needs_trees=True)
 @click.option(
     "--at",
     type=MOMENT,
@@ -194,7 +194,7 @@ def _nearest(tree: Tree, path: str) -> str:
 
 
 @command()
-@input_options(more=False, converted=False, needs_past=True)
+@input_options(more=False, needs_trees=True, needs_past=True)
 @click.argument("before", metavar="A", type=MOMENT)
 @click.argument("after", metavar="B", type=MOMENT)
 @click.argument("path", default="/")
@@ -260,7 +260,7 @@ MOST_KEPT_MS = 100 * 365 * 86_400_000
 
 
 @command()
-@input_options(more=False, converted=False)
+@input_options(more=False, needs_trees=True)
 @click.option(
     "--at",
     type=MOMENT,
