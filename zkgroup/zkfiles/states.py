@@ -301,18 +301,15 @@ class RunsBuilder:
         """The next one. Returns `States.by_path` of the one before, and of this."""
         now = self._states.by_path(states)
         before = np.append(self._last, np.full(len(now) - len(self._last), ABSENT, np.int32))
-        self._keep_same(before, now)
+        # Another snapshot of that zxid may have a state that stood between the two.
+        both = np.flatnonzero((before != now) & (before != ABSENT) & (now != ABSENT))
+        both = both[(self._states.stats[before[both]] == self._states.stats[now[both]]).all(axis=1)]
+        both = both[~self._states.differ(before[both], now[both])]
+        now[both] = before[both]
         codes = np.flatnonzero(before != now).astype(np.int32)
         self._changes.append(np.stack((codes, now[codes], np.full(len(codes), self._count, np.int32))))
         self._last, self._count = now, self._count + 1
         return before, now
-
-    def _keep_same(self, before: Numbers, now: Numbers) -> None:
-        """A state that is read anew, as another snapshot of that zxid is otherwise, is the one before."""
-        of, codes = self._states, np.flatnonzero((before != now) & (before != ABSENT) & (now != ABSENT))
-        codes = codes[(of.stats[before[codes]] == of.stats[now[codes]]).all(axis=1)]
-        codes = codes[~of.differ(before[codes], now[codes])]
-        now[codes] = before[codes]
 
     def runs(self) -> Runs:
         """Those of all that were added, as the files have them."""

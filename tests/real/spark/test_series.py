@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.bucket_findings import lists_of
-from tests.worlds.cut_histories import cuts_of, history_of, write_series
+from tests.worlds.cut_histories import cuts_of, history_of, write_fuzzy, write_series
 from tests.worlds.history_files import PlayedSpark
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.incidents.attribution import numbered
@@ -20,9 +22,9 @@ from zkgroup.audit.inputs.manifest import Folder, OutputFolder
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.spark import series
 from zkgroup.audit.spark.job import run
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, DamagedFileError
 
-SEEDS = range(8)
+SEEDS = range(12)
 
 
 def _plain(*places: Path) -> Any:
@@ -36,9 +38,13 @@ def _ran(output: Path, *inputs: object, **asked: Any) -> Any:
 
 
 def _files(seed: int, folder: Path) -> list[Path]:
-    world = history_of(seed)
+    """Exports and servers' snapshots; some are of one zxid, and some of a window."""
+    world, draw = history_of(seed), random.Random(seed)
     cuts = cuts_of(seed, world, most=14)
-    return sorted(write_series(folder, world, cuts, random.Random(seed)).iterdir())
+    folder.mkdir()
+    for zxid in draw.sample(cuts, len(cuts) // 2):
+        write_fuzzy(folder, world, zxid, draw)
+    return sorted(write_series(folder, world, cuts, draw).iterdir())
 
 
 @pytest.fixture(params=SEEDS)
@@ -49,10 +55,17 @@ def seed(request: pytest.FixtureRequest) -> int:
 def test_a_series_gives_what_one_process_gives_however_it_came(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All at once, in several tasks; or a few in each run, in any order, and gone before the next one."""
+    """All at once, in several tasks; or a few in each run, in any order, and gone before the next one.
+
+    Some are damaged, also those behind which tasks begin; rows are brought together now and then.
+    """
     draw = random.Random(seed)
     monkeypatch.setattr(series, "_AT_ONCE", draw.choice((1, 2, 3, 32)))
+    monkeypatch.setattr(series, "_MOST_FILES", draw.choice((1, 9, 64)))
+    monkeypatch.setattr(series, "_ROWS_AT_ONCE", draw.choice((1, 1 << 20)))
     files = _files(seed, tmp_path / "all")
+    for path in draw.sample(files[2:], len(files[2:]) // 3):
+        path.write_bytes(path.read_bytes()[:-20])
     expected = _plain(tmp_path / "all")
     if draw.random() < 0.5:
         draw.shuffle(files)
@@ -60,22 +73,28 @@ def test_a_series_gives_what_one_process_gives_however_it_came(
     came.mkdir()
 
     assert _ran(tmp_path / "once", tmp_path / "all") == expected
+    found = None
     while files:
         for _ in range(min(draw.randrange(1, 4), len(files))):
             shutil.copy(files.pop(), came)
-        found = _ran(tmp_path / "out", came)
-        for path in came.iterdir() if draw.random() < 0.5 else ():
-            path.unlink()
+        with suppress(DamagedFileError):  # before any that can be read
+            found = _ran(tmp_path / "out", came)
+            for path in came.iterdir() if draw.random() < 0.5 else ():
+                path.unlink()
 
     assert found == expected == _ran(tmp_path / "out", came) == _plain(tmp_path / "out")
+    plain, stored = (open_source([tmp_path / name]).series[0] for name in ("all", "out"))
+    for number in range(len(plain.snapshots)):
+        assert sorted(plain.tree(number)) == sorted(stored.tree(number))
 
 
 def test_what_is_kept_gives_what_a_run_over_it_gives(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is older than `keep_ms` is left out, its segments are deleted, and it is not read again."""
+    """What is older than `keep_ms` is left out, its rows are deleted, and it is not read again."""
     monkeypatch.setattr(series, "_AT_ONCE", 2)
-    files, output = _files(seed, tmp_path / "all"), tmp_path / "out"
+    output = tmp_path / "out"
+    _files(seed, tmp_path / "all")
     snapshots = open_source([tmp_path / "all"]).series[0].facts.snapshots
     since = snapshots[len(snapshots) // 2]
     keep_ms = snapshots[-1].time_ms - since.time_ms
@@ -89,8 +108,8 @@ def test_what_is_kept_gives_what_a_run_over_it_gives(
 
     assert found == _plain(kept)
     assert before == _plain(tmp_path / "all")
-    left = {path.name for path in (output / "znodes").rglob("*.parquet")}
-    assert len(left) <= len(files) - since.number // 2 * 2
+    (left,) = (path.name for path in (output / "znodes").iterdir())
+    assert int(left.removeprefix("batch=")) == OutputFolder(Folder(str(output))).number
     for each in snapshots[: since.number]:
         Path(each.path).write_bytes(b"")  # were they opened, they would be damaged
     number = OutputFolder(Folder(str(output))).number
@@ -150,3 +169,20 @@ def test_the_output_is_an_input_of_the_next_job(tmp_path: Path) -> None:
         _ran(tmp_path / "out", tmp_path / "all", chroot="/other")
     with pytest.raises(ConfigError, match="expected each ensemble once, found x in several inputs"):
         _ran(tmp_path / "new", tmp_path / "out", tmp_path / "out")
+
+
+def test_what_is_not_audited_together_is_refused(tmp_path: Path) -> None:
+    """Logs and exports of one ensemble, in one job or in two; and `--keep` for logs."""
+    logs = folder(INCIDENTS)
+    _files(4, tmp_path / "all")
+    (export,) = [*(tmp_path / "all").glob("*.zkexport")][:1]
+    refused = {
+        "expected logs or exports, found both": {"inputs": (logs, export)},
+        "--keep is for tree snapshots, and this one has logs": {"inputs": (logs,), "keep_ms": 1},
+    }
+    for told, asked in refused.items():
+        with pytest.raises(ConfigError, match=told):
+            _ran(tmp_path / "out", *asked["inputs"], keep_ms=asked.get("keep_ms"))
+    _ran(tmp_path / "series", export)
+    with pytest.raises(ConfigError, match="expected snapshots without logs, as before, found logs"):
+        _ran(tmp_path / "series", logs)

@@ -56,9 +56,10 @@ def facts_of_series(series: Series) -> Facts:
     """The ends of a series, and who was registered in it."""
     of, first, last = series.facts, series.snapshots[0], series.snapshots[-1]
     members = chain.from_iterable(states.values() for states in of.members.values())
+    lives = lives_in((*members, *of.brokers.values(), of.controller), of)
     facts = facts_of(
         Event(stat.czxid, SINGLE, stat.ctime, stat.ephemeral_owner, 0, "create", path, data)
-        for (path, data, _, stat), *_ in lives_in((*members, *of.brokers.values(), of.controller), of)
+        for (path, data, _, stat), *_ in sorted(lives, key=lambda life: (life[0].stat.czxid, life[0].path))
     )
     facts = replace(facts, start_zxid=first.zxid, start_ms=first.time_ms, has_log=False, sessions={})
     return replace(facts, end_zxid=last.end_zxid, end_ms=last.time_ms)

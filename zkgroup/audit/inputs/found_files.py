@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.model.text import named
@@ -16,7 +16,6 @@ from zkgroup.zkfiles.records import hole_between
 from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.arrow import Numbers
     from zkgroup.zkfiles.snapshots import TreeSnapshot
     from zkgroup.zkfiles.states import States
 
@@ -43,8 +42,8 @@ class SnapshotFile(NamedTuple):
     """That of an export; None for a server's snapshot."""
     tree: Tree | None = None
     """The tree itself, where that is no file but the end of logs, or a walked one."""
-    stored: Callable[[States], tuple[TreeSnapshot, Numbers]] | None = None
-    """Reads that in the output of `audit run` into a table."""
+    read: Callable[[States], tuple[TreeSnapshot, Any]] | None = None
+    """Reads that in the output of `audit run`, as readers of files do."""
 
 
 @dataclass(slots=True)

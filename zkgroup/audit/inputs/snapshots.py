@@ -206,8 +206,8 @@ class SeriesReader:
 
     def _read(self, file: SnapshotFile) -> tuple[TreeSnapshot, Numbers]:
         reader, path = self._reader, file.path
-        if file.stored is not None:
-            found = file.stored(reader.states)
+        if file.read is not None:
+            found = file.read(reader.states)
         elif file.tree is not None and file.header is not None:
             found = reader.read_tree(path, file.header, file.tree)
         else:

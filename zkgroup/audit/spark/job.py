@@ -29,8 +29,8 @@ from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.conversion import convert
 from zkgroup.audit.spark.evaluation import Asked, Audit, BucketTask, Question, evaluate, state_before
 from zkgroup.audit.spark.results import Audited, write_results
-from zkgroup.audit.spark.series import convert_series, found_in, snapshots_at
-from zkgroup.audit.spark.session import EnsembleInput, Given, given_of, inputs_of, is_series
+from zkgroup.audit.spark.series import convert_series, found_in, is_series
+from zkgroup.audit.spark.session import EnsembleInput, Given, given_of, inputs_of
 from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
 from zkgroup.errors import ConfigError
 
@@ -103,13 +103,6 @@ class _Opened(NamedTuple):
     files: EnsembleInput | None
     """None where only its Parquet is given."""
 
-    def is_series(self, spark: SparkSession) -> bool:
-        """True if it has tree snapshots alone. Raises as `is_series`."""
-        before, files = self.output.ensembles.get(self.name), self.files
-        if before is not None or files is None:
-            return before is not None and bool(before.series)
-        return is_series(files) if files.is_local else bool(snapshots_at(spark, files.folders[0])[1])
-
 
 def _opened(
     spark: SparkSession, given: Sequence[Given], output: str, question: Question, progress: Progress
@@ -138,7 +131,7 @@ def _opened(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"expected each ensemble once, found {', '.join(twice)} in several inputs")
-    series = [each for each in found if each.is_series(spark)]
+    series = [each for each in found if is_series(spark, *each)]
     logs = [each for each in found if each not in series]
     new = [(each.output, each.files) for each in logs if each.files is not None]
     if new:

@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
@@ -44,6 +45,8 @@ _AT_ONCE: Final = 32
 """The snapshots of a task."""
 _MOST_FILES: Final = 64
 """Rows in more files are brought into one for each bucket."""
+_ROWS_AT_ONCE: Final = 2_000_000
+"""Where there are no more, one task runs all rules; else one more for each bucket."""
 _END_BYTES: Final = 64
 
 
@@ -74,13 +77,8 @@ class SeriesTask:
         return len(self.files)
 
 
-class DecodedSeries(NamedTuple):
-    """The result of such a task."""
-
-    snapshots: Sequence[TreeSnapshot]
-    files: Sequence[TaskFile] | None
-    """None where the snapshot before them could not be read."""
-    skipped: Sequence[SkippedFile]
+DecodedSeries = tuple[Sequence[TreeSnapshot], Sequence[TaskFile] | None, Sequence[SkippedFile]]
+"""The result: files are None where the snapshot before could not be read."""
 
 
 def decode_series(output: Folder | None, task: SeriesTask, source: OpenFile) -> DecodedSeries:
@@ -89,7 +87,9 @@ def decode_series(output: Folder | None, task: SeriesTask, source: OpenFile) -> 
     Raises MixedEnsembleError, and ConfigError for an export of another chroot.
     """
     files = [
-        SnapshotFile(each[0].zxid, each[0].path, each[0].header, stored=each.read) for each in task.stored
+        SnapshotFile(of.zxid, of.path, of.header, read=tree.read)
+        for tree in task.stored
+        for of in (tree.snapshot,)
     ]
     with TemporaryDirectory(prefix="zkgroup-") as place:
         for name in task.names:
@@ -106,7 +106,7 @@ def decode_series(output: Folder | None, task: SeriesTask, source: OpenFile) -> 
                 made = [_file(*each, task.ensemble, task.batch, output) for each in _parts(task, series)]
     of_files = [each._replace(path=_named(each.path, task.place)) for each in snapshots]
     skipped = [each._replace(path=str(_named(Path(each.path), task.place))) for each in reader.skipped]
-    return DecodedSeries(of_files, made, skipped)
+    return of_files, made, skipped
 
 
 def _named(path: Path, place: str) -> Path:
@@ -136,6 +136,23 @@ def _file(table: str, bucket: str, rows: Any, ensemble: str, batch: int, output:
     return written(rows, StoredFile(name, table, ensemble, bucket, batch, len(rows), first, last), output)
 
 
+def is_series(spark: SparkSession, name: str, output: OutputFolder, files: EnsembleInput | None) -> bool:
+    """True if an ensemble has tree snapshots alone. Raises ConfigError for exports beside logs."""
+    before = output.ensembles.get(name)
+    if before is not None or files is None:
+        return before is not None and bool(before.series)
+    if not files.is_local:
+        return bool(snapshots_at(spark, files.folders[0])[1])
+    found = find_files(files.paths)
+    export = next((each.path for each in found.snapshots if each.header is not None), None)
+    if found.folders and export is not None:
+        raise ConfigError(
+            f"ensemble {name!r}: expected logs or exports, found both, {found.folders[0]} and {export}: give"
+            " the exports a name of their own, or use `audit findings`"
+        )
+    return not found.folders
+
+
 def convert_series(
     spark: SparkSession,
     output: OutputFolder,
@@ -161,16 +178,11 @@ def convert_series(
         converted = output.ensembles.get(given.name) or Converted(0, 1, buckets=count_for(0), chroot=base)
         job = _Conversion(spark, output, given.name, converted, place, stored, found.snapshots)
         progress("converting snapshots", len(job.files))
-        made = job.decoded()
-    skipped = {one.path: one for one in (*found.skipped, *(one for each in made for one in each.skipped))}
-    new = [
-        StoredSnapshot(one, job.contents(one.zxid, skipped))
-        for each in made
-        for one in each.snapshots
-        if one.zxid in job.files
-    ]
+        read, made, damaged = (list(chain.from_iterable(each)) for each in zip(*job.decoded(), strict=True))
+    skipped = {each.path: each for each in (*found.skipped, *damaged)}
+    new = [StoredSnapshot(each, job.contents(each.zxid, skipped)) for each in read if each.zxid in job.files]
     if new:
-        files = [one.placed(output.folder) for each in made for one in each.files or ()]
+        files = [each.placed(output.folder) for each in made]
         rows = stored_series.snapshot_table(new)
         files.append(_file(manifest.SNAPSHOTS, "", rows, given.name, output.number + 1, output.folder).file)
         converted = replace(converted, series=(*converted.series, output.number + 1))
@@ -241,13 +253,12 @@ class _Conversion:
     found: Sequence[SnapshotFile]
 
     def __post_init__(self) -> None:
-        self._content = {file.path: _content_of(file.path) for file in self.found}
-        self.files: dict[int, list[SnapshotFile]] = {}
-        """Those that are not converted yet, by zxid."""
+        self.files: dict[int, dict[str, SnapshotFile]] = {}
+        """Those that are not converted yet, by zxid and content."""
         for file in self.found:
-            is_known = self._content[file.path] in self._known(file.zxid)
-            if file.zxid >= self.converted.from_zxid and not is_known:
-                self.files.setdefault(file.zxid, []).append(file)
+            content = _content_of(file.path)
+            if file.zxid >= self.converted.from_zxid and content not in self._known(file.zxid):
+                self.files.setdefault(file.zxid, {})[content] = file
         self._zxids = sorted({*self.stored, *self.files})
 
     def _known(self, zxid: int) -> Sequence[str]:
@@ -255,20 +266,20 @@ class _Conversion:
 
     def contents(self, zxid: int, skipped: Collection[str]) -> Sequence[str]:
         """Those of all files of a zxid, without such as could not be read."""
-        read = [file.path for file in self.files[zxid] if self._path(file) not in skipped]
-        return [*self._known(zxid), *map(self._content.__getitem__, read)]
+        paths = ((content, _named(file.path, self.place)) for content, file in self.files[zxid].items())
+        return [*self._known(zxid), *(content for content, path in paths if str(path) not in skipped)]
 
-    def decoded(self) -> Sequence[DecodedSeries]:
+    def decoded(self) -> Sequence[tuple[Sequence[Any], ...]]:
         """The results of all tasks; one whose first snapshot is damaged begins with an earlier one."""
         if self.files:
             self.output.clear()
         parts = list(self._parts())
         made = self._run(parts, self._zxids)
-        read = {*self.stored, *(one.zxid for each in made for one in each.snapshots)}
-        again = [number for number, each in enumerate(made) if each.files is None]
+        read = {*self.stored, *(one.zxid for snapshots, _, _ in made for one in snapshots)}
+        again = [number for number, (_, files, _) in enumerate(made) if files is None]
         for number, each in zip(again, self._run([parts[number] for number in again], read), strict=True):
             made[number] = each
-        return made
+        return [(snapshots, files or (), skipped) for snapshots, files, skipped in made] or [((), (), ())]
 
     def _parts(self) -> Iterator[list[int]]:
         """The zxids of each task: new ones that follow each other."""
@@ -293,7 +304,7 @@ class _Conversion:
             ensemble=self.name,
             converted=self.converted,
             place=self.place,
-            files=tuple(file for zxid in zxids for file in self.files.get(zxid, ())),
+            files=tuple(file for zxid in zxids for file in self.files.get(zxid, {}).values()),
             stored=tuple(self._tree(self.stored[zxid].snapshot) for zxid in zxids if zxid in self.stored),
             after_zxid=before,
             whole=frozenset(part).intersection(self.stored),
@@ -307,9 +318,6 @@ class _Conversion:
             files = self.output.files(manifest.ZNODES, self.name)
         rows = znodes_in(files, self.output.folder.source)
         return StoredTree(snapshot, stored_series.tree_in(rows, snapshot.zxid))
-
-    def _path(self, file: SnapshotFile) -> str:
-        return str(_named(file.path, self.place))
 
 
 def _tidy(output: OutputFolder, name: str, keep_ms: int | None) -> None:
@@ -347,7 +355,7 @@ _Left = Sequence[tuple[str, str]]
 
 
 def find_in_series(shared: Any, task: FilesTask, source: OpenFile) -> tuple[list[Finding], _Left, Facts]:
-    """Runs the rules of series on a bucket; on all buckets the other rules, too.
+    """Runs the rules of series on a bucket; on all buckets the others, too, or all where these are not many.
 
     Args:
         shared: the broadcast of the names of rules, the rest of the question, all snapshots, and the number
@@ -358,9 +366,16 @@ def find_in_series(shared: Any, task: FilesTask, source: OpenFile) -> tuple[list
     whole = SeriesSource(stored_series.series_in(znodes_in(task.files, source), snapshots))
     start, end, group = question.start, question.end, question.group
     if not task.bucket:
+        is_alone = task.cost <= _ROWS_AT_ONCE
         bounds = {f"{rule}.{name}": one for rule, of in question.bounds.items() for name, one in of.items()}
         found = audit(
-            whole, rules, bounds, start=start, end=end, group=group, is_here=lambda rule: rule.is_whole
+            whole,
+            rules,
+            bounds,
+            start=start,
+            end=end,
+            group=group,
+            is_here=lambda rule: rule.is_whole or is_alone,
         )
         return found.findings, [(each.rule.name, each.reason) for each in found.skipped], found.facts
     asked = [rule for rule in state_rules_of(rules) if not rule.is_whole]
@@ -379,7 +394,7 @@ def found_in(spark: SparkSession, output: OutputFolder, name: str, question: Que
     files, facts = (output.files(table, name) for table in (manifest.ZNODES, manifest.ZNODE_FACTS))
     count, place = output.ensembles[name].buckets, output.folder.place
     tasks = [FilesTask(place, "", tuple(files))]
-    for bucket in names_of(count):
+    for bucket in names_of(count) if tasks[0].cost > _ROWS_AT_ONCE else ():
         of_bucket = [file for file in files if file.bucket == bucket]
         tasks += [FilesTask(place, bucket, (*of_bucket, *facts))] if of_bucket else []
     names = frozenset(rule.name for rule in question.rules)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from zkgroup.audit.inputs.found_files import find_files
 from zkgroup.audit.inputs.opening import path_of, require_source
 from zkgroup.audit.inputs.source import is_converted, require_spark
 from zkgroup.errors import ConfigError, NotZooKeeperFileError
@@ -81,20 +80,6 @@ def _matching(path: Path) -> list[Path]:
     text = str(path)
     is_glob = any(character in text for character in "*?[") and not path.exists()
     return (sorted(Path(path.anchor).glob(text.removeprefix(path.anchor))) if is_glob else []) or [path]
-
-
-def is_series(given: EnsembleInput) -> bool:
-    """True if these are tree snapshots without logs. Raises NotZooKeeperFileError for others."""
-    if not given.is_local:
-        return False
-    found = find_files(given.paths)
-    exports = [str(each.path) for each in found.snapshots if each.header is not None]
-    if found.folders and exports:
-        raise ConfigError(
-            f"ensemble {given.name!r}: expected logs or exports, found both, {found.folders[0]} and "
-            f"{exports[0]}: give the exports a name of their own, or use `audit findings`"
-        )
-    return not found.folders
 
 
 def require_inputs(texts: Sequence[str], output: str | None = None) -> None:
