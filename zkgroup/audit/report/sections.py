@@ -40,7 +40,7 @@ from zkgroup.audit.incidents.incident import (
 )
 from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.inputs.events import BY_MEMBERSHIP, BY_TOPIC
-from zkgroup.audit.inputs.facts import Facts, Life
+from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import Columns, Flags, first_places
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import Rows
@@ -100,8 +100,8 @@ class ColumnsDrawing:
         """The ends of the time of which the rows tell all."""
         self._snapshots: list[tuple[int, int]] = []
         """The zxids and times of those that no log covers."""
-        self._controllers: list[Life] = []
-        self._brokers = dict(facts.brokers)
+        self._registered = facts
+        """With the brokers and controllers that snapshots show."""
 
     def finish(self) -> None:
         """Completes the sections; tables that no rule has computed are computed here."""
@@ -142,8 +142,6 @@ class ColumnsDrawing:
             damage: texts about damaged or missing files.
         """
         facts, limits, seen, group = found.facts, self._limits, self.audited.rows.seen, self.audited.group
-        registered = replace(facts, controllers=(*facts.controllers, *self._controllers))
-        registered = replace(registered, brokers={**facts.brokers, **self._brokers})
         moments = [(facts.start_zxid, facts.start_ms), (facts.end_zxid, facts.end_ms)][not facts.has_log :]
         moments = sorted(moments + self._snapshots)
         (start_zxid, start_ms), (end_zxid, end_ms) = moments[0], moments[-1]
@@ -180,8 +178,8 @@ class ColumnsDrawing:
             "owners": self._owners.data("partition", names),
             "rebalances": _rebalances(self._rebalances, left_out, names, limits),
             "offsets": self._offsets.data(names),
-            "controllers": timelines.controllers(registered, names, limits),
-            "brokers": timelines.brokers(registered, names, limits),
+            "controllers": timelines.controllers(self._registered, names, limits),
+            "brokers": timelines.brokers(self._registered, names, limits),
             "replication": timelines.timeline_of(faults, facts, limits).data("partition", names),
             "sessions": _sessions(self._sessions, names, limits),
             "load": self._load.data(names),
@@ -220,9 +218,11 @@ class ColumnsDrawing:
             owned = lives(series, times, *owners)
             self._owners.draw((row, timelines.span_of(life, thread_of(life), facts)) for life in owned)
             self._offsets.add_seen(row, offsets_seen(states, series.facts), times)
-        self._controllers += lives(series, times, series.facts.controller)
+        controllers = (*self._registered.controllers, *lives(series, times, series.facts.controller))
+        brokers = dict(self._registered.brokers)
         for name, runs in series.facts.brokers.items():
-            self._brokers[name] = (*self._brokers.get(name, ()), *lives(series, times, runs))
+            brokers[name] = (*brokers.get(name, ()), *lives(series, times, runs))
+        self._registered = replace(self._registered, controllers=controllers, brokers=brokers)
         log = range(facts.start_zxid - 1, facts.end_zxid + 1) if facts.has_log else ()
         moments = ((each.end_zxid, each.time_ms) for each in series.snapshots if each.time_ms)
         self._snapshots += (each for each in moments if each[0] not in log)
