@@ -142,7 +142,7 @@ class AuditRun(GroupRun):
 
     def judge(self) -> Iterator[CheckResult]:
         """Stops the server, and audits its files. The report is kept, in a new folder if no files are."""
-        from zkgroup.audit.answers.snapshots import Asked, owners_in
+        from zkgroup.audit.answers.snapshots import OfPartitions, owners_in
         from zkgroup.audit.report.writing import ReportPlace, drafts, report_of, write_report
 
         shared = [*super().judge()]
@@ -160,7 +160,7 @@ class AuditRun(GroupRun):
         self.as_of = AsOf(found.facts.end_zxid, found.facts.end_ms)
         self.severities = Counter(one.severity for one in found.findings)
         self.incidents = tuple(one.title for one in report.incidents.incidents if one.severity != "info")
-        for at, life in owners_in(source, Asked(self.group))[1]:
+        for at, life in owners_in(source, OfPartitions(self.group))[1]:
             self.lives.setdefault(at.topic_partition.partition, []).append(life)
         errors = [one for one in found.findings if one.severity == "error"]
         yield _check_files(source, inputs)
@@ -195,11 +195,11 @@ class AuditRun(GroupRun):
 
     def _check_exports(self, errors: Iterable[Finding]) -> CheckResult:
         """Compares the errors and the owners that exports prove with those of the files."""
-        from zkgroup.audit.answers.snapshots import Asked, owners_in
+        from zkgroup.audit.answers.snapshots import OfPartitions, owners_in
 
         source, owner = open_source([self.folder / "exports"]), "owner since {:#x}".format
         shown = [one for one in audit(source, ALL_RULES).findings if one.severity == "error"]
-        lives = owners_in(source, Asked(self.group))[1]
+        lives = owners_in(source, OfPartitions(self.group))[1]
         found = {(one.finding, one.partition) for one in shown}
         found |= {(owner(life.from_zxid), at.topic_partition.partition) for at, life in lives}
         known = {(one.finding, one.partition) for one in errors}

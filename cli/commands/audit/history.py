@@ -202,9 +202,9 @@ def owners(
             raise click.UsageError("--between A B is --since A --until B: give one or the other")
         start, end = between
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.snapshots import Asked, owners_in
+        from zkgroup.audit.answers.snapshots import OfPartitions, owners_in
 
-        facts, found = owners_in(source, Asked(group, partition, start, end))
+        facts, found = owners_in(source, OfPartitions(group, partition, start, end))
     lives = [PartitionOwner(at.topic_partition, life) for at, life in found]
     if not OWNERS.print(
         out,
@@ -280,9 +280,9 @@ def offsets(
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.snapshots import Asked, offsets_in
+        from zkgroup.audit.answers.snapshots import OfPartitions, offsets_in
 
-        facts, rows = offsets_in(source, Asked(group, partition, start, end))
+        facts, rows = offsets_in(source, OfPartitions(group, partition, start, end))
     found = [PartitionOffset(*each) for each in rows if each[1].is_rewind or not rewinds]
     last = LastTransaction.of(facts.end_zxid, facts.end_ms)
     if not OFFSETS.print(out, last, group=group, offsets=found, skipped=source.skipped):

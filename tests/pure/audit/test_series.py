@@ -12,7 +12,7 @@ import pytest
 from tests.worlds.cut_histories import GROUPS, cuts_of, history_of, write_fuzzy, write_series, write_tree
 from tests.worlds.server_history import ServerHistory, seen_znodes
 from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife
-from zkgroup.audit.answers.snapshots import Asked, offsets_in, owners_in, sessions_in
+from zkgroup.audit.answers.snapshots import OfPartitions, offsets_in, owners_in, sessions_in
 from zkgroup.audit.inputs.events import BY_SUBTREE
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime, Source
@@ -24,13 +24,13 @@ SEEDS: Final = range(12)
 
 
 def _owners(source: Source, group: str) -> dict[tuple[TopicPartition, int], OwnerLife]:
-    _, lives = owners_in(source, Asked(group))
+    _, lives = owners_in(source, OfPartitions(group))
     return {(where.topic_partition, life.from_zxid): life for where, life in lives}
 
 
 def _offsets(source: Source) -> dict[GroupPartition, list[OffsetRow]]:
     found: dict[GroupPartition, list[OffsetRow]] = {}
-    for where, row in offsets_in(source, Asked())[1]:
+    for where, row in offsets_in(source, OfPartitions())[1]:
         found.setdefault(where, []).append(row)
     return found
 

@@ -111,7 +111,7 @@ def _joined(parts: Iterable[Mapping[Any, Any]], ended: str) -> dict[Any, Any]:
     return found
 
 
-class Asked(NamedTuple):
+class OfPartitions(NamedTuple):
     """What owners or offsets are asked of; None for all."""
 
     group: str | None = None
@@ -142,7 +142,7 @@ class Asked(NamedTuple):
         return _parts(parts_of(source), part)
 
 
-def owners_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPartition, OwnerLife]]]:
+def owners_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[GroupPartition, OwnerLife]]]:
     """The ownerships within a range, and the facts of what was read. Raises NotFoundError."""
     zxids, known = source.zxids(asked.start, asked.end), []
     facts, parts = asked.within(source, None)
@@ -164,7 +164,7 @@ def _owners_of(states: States, facts: SeriesFacts) -> Iterator[OwnerLife]:
             yield life._replace(ended_by="open" if is_open else None, is_ephemeral=is_of_session)
 
 
-def offsets_in(source: Source, asked: Asked) -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
+def offsets_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
     """The writes of offsets within a range, and the facts of what was read. Raises NotFoundError."""
     zxids, found, shown = source.zxids(asked.start, asked.end), [], set[GroupPartition]()
     facts, parts = asked.within(source, asked.end)

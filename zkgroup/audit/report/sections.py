@@ -96,8 +96,11 @@ class ColumnsDrawing:
         self._rebalance_tables: list[Any] = []
         self._replica_faults: list[tuple[tuple[str, int], timelines.Span]] = []
         self._load = WriteLoad(facts, limits)
-        self._proved = [facts.start_ms if facts.has_log else facts.end_ms, facts.end_ms]
-        """The ends of the time of which the rows tell all."""
+        ends = [(facts.start_zxid, facts.start_ms), (facts.end_zxid, facts.end_ms)]
+        self._moments = ends if facts.has_log else ends[1:]
+        """The ends of the rows."""
+        self._proved = [self._moments[0][1], facts.end_ms]
+        """The ends of the time of which they tell all."""
         self._snapshots: list[tuple[int, int]] = []
         """The zxids and times of those that no log covers."""
         self._registered = facts
@@ -142,8 +145,7 @@ class ColumnsDrawing:
             damage: texts about damaged or missing files.
         """
         facts, limits, seen, group = found.facts, self._limits, self.audited.rows.seen, self.audited.group
-        moments = [(facts.start_zxid, facts.start_ms), (facts.end_zxid, facts.end_ms)][not facts.has_log :]
-        moments = sorted(moments + self._snapshots)
+        moments = sorted(self._moments + self._snapshots)
         (start_zxid, start_ms), (end_zxid, end_ms) = moments[0], moments[-1]
         names = Names(limits.text, start_ms, start_zxid)
         left_out = sum(map(len, self._rebalance_tables)) - len(self._rebalances)

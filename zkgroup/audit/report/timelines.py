@@ -246,6 +246,7 @@ def _fault(view: PartitionView) -> str | None:
 
 
 def span_of(life: Life, name: str, facts: Facts) -> Span:
+    """The span of a life; what no transaction ended is up to the last snapshot with it."""
     is_seen = life.to_zxid is not None and life.ended_by is None
     ended = "seen" if is_seen else cluster.ending_text(facts, life)
     return _span(cluster.begin_of(life), cluster.end_of(life), name, ended)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.worlds.cut_histories import cuts_of, history_of, write_fuzzy, write_series
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.answers.snapshots import Asked, offsets_in, owners_in
+from zkgroup.audit.answers.snapshots import OfPartitions, offsets_in, owners_in
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.report.writing import report_of
 
@@ -53,13 +53,13 @@ def _check(world: ServerHistory, data: dict[str, Any], folder: Path) -> None:
     world.log(folder)
     log = open_source([folder])
     lives: dict[Place, list[tuple[str, int, float]]] = {}
-    for (group, at), life in owners_in(log, Asked())[1]:
+    for (group, at), life in owners_in(log, OfPartitions())[1]:
         end = float("inf") if life.to_ms is None else life.to_ms
         lives.setdefault((group, at.topic, at.partition), []).append((life.thread, life.from_ms, end))
     for place, owner, begin, end in _owners(data):
         assert any(owner == name and since <= begin <= end <= to for name, since, to in lives[place])
     writes: dict[Place, list[tuple[int, int | None]]] = {}
-    for (group, at), row in offsets_in(log, Asked())[1]:
+    for (group, at), row in offsets_in(log, OfPartitions())[1]:
         writes.setdefault((group, at.topic, at.partition), []).append((row.time_ms, row.offset))
     for place, offset, begin, end in _curves(data):
         assert (begin, offset) in writes[place]
@@ -91,5 +91,5 @@ def test_nothing_is_drawn_that_is_not_known(seed: int, tmp_path: Path) -> None:
     met = {(place, owner) for place, owner, *_ in _owners(whole)}
     assert met == {
         ((group, at.topic, at.partition), life.thread)
-        for (group, at), life in owners_in(open_source([series]), Asked())[1]
+        for (group, at), life in owners_in(open_source([series]), OfPartitions())[1]
     }
