@@ -7,7 +7,6 @@ their zxids. Paths are those that clients of the chroot see.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkgroup.zkfiles.records import StoredZnode, is_below
@@ -28,23 +27,21 @@ class Seen(NamedTuple):
 
 
 States = Mapping[str, Sequence[Seen]]
-"""Of one key: each of its paths that any snapshot has, with its runs in order."""
+"""By path, or by a name in it, the runs in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesFacts:
-    """The small things of a series, which each rule may know beside the states of its key."""
+class SeriesFacts(NamedTuple):
+    """The small things of a series, which each rule may know beside the states of its paths."""
 
     snapshots: Sequence[TreeSnapshot]
-    members: Mapping[str, States] = field(default_factory=dict)
+    members: Mapping[str, States]
     """By group: the registrations `/consumers/<group>/ids/<member>`."""
-    brokers: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
+    brokers: States
     """By id: `/brokers/ids/<id>`."""
-    topics: Mapping[str, Sequence[Seen]] = field(default_factory=dict)
+    topics: States
     """By topic: `/brokers/topics/<topic>`."""
-    controller: Sequence[Seen] = ()
-    """`/controller`."""
-    ends: bool = True
+    controller: Sequence[Seen]
+    ends: bool
     """False where logs go on behind the last snapshot."""
 
     def is_known(self, path: str, number: int) -> bool:

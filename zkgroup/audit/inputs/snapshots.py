@@ -219,20 +219,16 @@ class SeriesReader:
         """The snapshots of one zxid, the best one first."""
         (best, states), *others = read
         before, now = self._builder.add(states)
+        table = self._reader.states
         for other, of_other in others:
-            self._require_one(best, other, now, self._reader.states.by_path(of_other))
-        if self._kept:
-            self._require_one(self._kept[-1], best, before, now)
+            _require(best.path, other, why_apart(table, best, other, now, table.by_path(of_other)))
+        for last in self._kept[-1:]:
+            _require(last.path, best, why_apart(table, last, best, before, now))
         if best.is_exact and best.sessions is None:
             sessions = (each.sessions for each, _ in others if each.sessions is not None)
             best = best._replace(sessions=next(sessions, None))
         self.twins += len(others)
         self._kept.append(best)
-
-    def _require_one(self, one: TreeSnapshot, other: TreeSnapshot, before: Numbers, now: Numbers) -> None:
-        why = why_apart(self._reader.states, one, other, before, now)
-        if why is not None:
-            raise _mixed(one.path, other, why)
 
     def _require_cluster(self, snapshot: TreeSnapshot, states: Numbers) -> None:
         """Raises MixedEnsembleError for the id of another cluster than those before."""
@@ -241,13 +237,15 @@ class SeriesReader:
             for data in table.data(states[table.path[states] == table.code(path)]):
                 found = ClusterId.decode(path, data or b"").id
                 known, other = self._cluster = self._cluster or (found, snapshot.path)
-                if known != found:
-                    raise _mixed(other, snapshot, f"their clusters have the ids {known} and {found}")
+                why = f"their clusters have the ids {known} and {found}"
+                _require(other, snapshot, why if known != found else None)
 
 
-def _mixed(one: Path, other: TreeSnapshot, why: str) -> MixedEnsembleError:
-    advice = "read each with the snapshots of its own"
-    return MixedEnsembleError(str(one), str(other.path), other.zxid, advice, why)
+def _require(one: Path, other: TreeSnapshot, why: str | None) -> None:
+    """Raises MixedEnsembleError for a reason."""
+    if why is not None:
+        advice = "read each with the snapshots of its own"
+        raise MixedEnsembleError(str(one), str(other.path), other.zxid, advice, why)
 
 
 def chroot_of(files: Sequence[SnapshotFile], chroot: str, is_whole: bool) -> str:
