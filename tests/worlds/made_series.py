@@ -22,7 +22,6 @@ from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.zkfiles.records import AclEntry, StoredStat, is_below
 from zkgroup.zkfiles.snapshots import TreeSnapshot
-from zkgroup.zkfiles.states import RunsBuilder
 from zkgroup.zkfiles.states import States as Table
 from zkgroup.znodes.paths import path_kind
 
@@ -134,15 +133,14 @@ class History:
     def series(self, cuts: Sequence[Cut], draw: random.Random | None = None) -> Series:
         """The snapshots; `draw` gives the moments of fuzzy ones."""
         draw, table = draw or random.Random(0), Table()
-        builder, trees = RunsBuilder(table), list[list[ZnodeState]]([] for _ in cuts)
+        trees = list[list[ZnodeState]]([] for _ in cuts)
         for path in sorted(self.of_path):
             for cut, tree in zip(cuts, trees, strict=True):
                 if not is_below(path, cut.unknown):
                     state = self.at(path, draw.randint(cut.zxid, cut.end_zxid))
                     tree += [] if state is None else [state]
-        for there in trees:
-            builder.add(table.intern(table.columns(there)))
-        return Series([self._snapshot(cut) for cut in cuts], table, builder.runs())
+        states = [table.intern(table.columns(there)) for there in trees]
+        return Series([self._snapshot(cut) for cut in cuts], table, states)
 
     def _snapshot(self, cut: Cut) -> TreeSnapshot:
         place = bisect_right(self.times, cut.zxid, key=lambda each: each[0])

@@ -11,7 +11,7 @@ Sources: zookeeper.jute, DataTree.java and FileTxnLog.java of ZooKeeper 3.4 to 3
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
@@ -260,14 +260,8 @@ def inside_path(path: str, chroot: str) -> str | None:
     return "/" if path == chroot else None
 
 
-def path_and_above(path: str) -> Iterator[str]:
-    """Yields a path, and those above it up to the root."""
-    while path != "/":
-        yield path
-        path = path.rpartition("/")[0] or "/"
-    yield path
-
-
 def is_below(path: str, some: Collection[str]) -> bool:
     """True if a path, or one above it, is among some."""
-    return any(each in some for each in path_and_above(path))
+    while path not in some and path != "/":
+        path = path.rpartition("/")[0] or "/"
+    return path in some

@@ -30,6 +30,7 @@ from zkgroup.zkfiles.znode_columns import znode_batches
 
 ABSENT: Final = -1
 """In place of a state: the path was not there."""
+_UNKNOWN: Final = -2
 STAT: Final = ("czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "pzxid")
 """The columns of `States.stats`, which are the numbers of StoredStat."""
 _CZXID, _MZXID, _CTIME, _MTIME = range(4)
@@ -274,81 +275,62 @@ class Runs(NamedTuple):
     last: Numbers
     """Numbers of snapshots, both included."""
 
-    def of(self, numbers: Sequence[int]) -> Runs:
-        """Those of some of the snapshots, whose numbers begin at 0 then."""
-        first = np.searchsorted(numbers, self.first, "left")
-        last = np.searchsorted(numbers, self.last, "right") - 1
-        rows = np.flatnonzero(first <= last)
-        return Runs(self.path[rows], self.state[rows], first[rows], last[rows])
 
-    def at(self, number: int) -> Numbers:
-        """The states in a snapshot."""
-        found: Numbers = self.state[(self.first <= number) & (number <= self.last) & (self.state != ABSENT)]
-        return found
+def runs_of(states: States, snapshots: Sequence[TreeSnapshot], trees: Sequence[Numbers]) -> Runs:
+    """The runs of all paths in snapshots that follow each other, without those that do not tell about them.
 
-
-class RunsBuilder:
-    """Takes the states of snapshots in their order."""
-
-    def __init__(self, states: States) -> None:
-        self._states = states
-        self._count = 0
-        self._last = np.empty(0, np.int32)
-        self._changes: list[Numbers] = []
-        """Of each snapshot the paths that are otherwise than before, what they are, and its number."""
-
-    def add(self, states: Numbers) -> tuple[Numbers, Numbers]:
-        """The next one. Returns `States.by_path` of the one before, and of this."""
-        now = self._states.by_path(states)
-        before = np.append(self._last, np.full(len(now) - len(self._last), ABSENT, np.int32))
-        # Another snapshot of that zxid may have a state that stood between the two.
-        both = np.flatnonzero((before != now) & (before != ABSENT) & (now != ABSENT))
-        both = both[(self._states.stats[before[both]] == self._states.stats[now[both]]).all(axis=1)]
-        both = both[~self._states.differ(before[both], now[both])]
-        now[both] = before[both]
-        codes = np.flatnonzero(before != now).astype(np.int32)
-        self._changes.append(np.stack((codes, now[codes], np.full(len(codes), self._count, np.int32))))
-        self._last, self._count = now, self._count + 1
-        return before, now
-
-    def runs(self) -> Runs:
-        """Those of all that were added, as the files have them."""
-        codes = np.arange(len(self._last), dtype=np.int32)
-        at_first = np.stack((codes, np.full_like(codes, ABSENT), np.zeros_like(codes)))
-        changes = np.concatenate((at_first, *self._changes), axis=1)
-        path, state, first = changes[:, np.lexsort((changes[2], changes[0]))]
-        last = np.append(first[1:] - 1, self._count - 1)
-        last[np.flatnonzero(path[1:] != path[:-1])] = self._count - 1
-        return Runs(*(each[first <= last] for each in (path, state, first, last)))
+    Args:
+        trees: the states in each snapshot.
+    """
+    last, changes = np.full(len(states.paths), _UNKNOWN, np.int32), [np.empty((3, 0), np.int32)]
+    for number, (snapshot, tree) in enumerate(zip(snapshots, trees, strict=True)):
+        now, unknown = states.by_path(tree), snapshot.unknown
+        if unknown:
+            below = tuple(f"{path.rstrip('/')}/" for path in unknown)
+            absent = np.flatnonzero(now == ABSENT).tolist()
+            now[[code for code in absent if states.paths[code].startswith(below)]] = _UNKNOWN
+            now[[code for path in unknown if (code := states.code(path)) is not None]] = _UNKNOWN
+        # A state that is read anew, as another snapshot came between, is the one before.
+        again = np.flatnonzero((now != last) & (now >= 0) & (last >= 0))
+        again = again[(states.stats[now[again]] == states.stats[last[again]]).all(axis=1)]
+        again = again[~states.differ(now[again], last[again])]
+        now[again] = last[again]
+        codes = np.flatnonzero(now != last).astype(np.int32)
+        changes.append(np.stack((codes, now[codes], np.full_like(codes, number))))
+        last = now
+    whole = np.concatenate(changes, axis=1)
+    path, state, first = whole[:, np.lexsort((whole[2], whole[0]))]
+    ends = np.append(first[1:] - 1, 0)[: len(first)]
+    ends[np.append(path[1:] != path[:-1], np.True_)[: len(path)]] = len(snapshots) - 1
+    return Runs(*(each[state != _UNKNOWN] for each in (path, state, first, ends)))
 
 
 def why_apart(
-    states: States, one: TreeSnapshot, other: TreeSnapshot, before: Numbers, now: Numbers
+    states: States, one: tuple[TreeSnapshot, Numbers], other: tuple[TreeSnapshot, Numbers]
 ) -> str | None:
     """The reason why two snapshots are not of one history, the earlier one first; None where they may be.
 
-    Args:
-        before: the `States.by_path` of the earlier one.
-        now: that of the later one.
+    Each comes with its states.
 
     A transaction has one time, and what the earlier one holds at its zxid the later one holds or has changed
     since. A znode of a persistent path that goes and comes back is made anew.
     """
-    path = _contradiction(states, one, other, before, now)
+    path = _contradiction(states, one, other)
     if path is not None:
         return f"{path} cannot be in both as it is; zxids may have begun anew"
-    headers = [each.header for each in (one, other) if each.header is not None]
+    headers = [each.header for each, _ in (one, other) if each.header is not None]
     if len(headers) == 2 and not any(each.time_ms is None or each.detail for each in headers):
         apart = _CLOCK_MS if headers[0].source == headers[1].source else 60 * _CLOCK_MS
-        if one.time_ms > other.time_ms + apart:
-            return f"the later one has the lower zxid, {one.zxid:#x}; zxids began anew"
+        if one[0].time_ms > other[0].time_ms + apart:
+            return f"the later one has the lower zxid, {one[0].zxid:#x}; zxids began anew"
     return None
 
 
 def _contradiction(
-    states: States, one: TreeSnapshot, other: TreeSnapshot, before: Numbers, now: Numbers
+    states: States, first: tuple[TreeSnapshot, Numbers], second: tuple[TreeSnapshot, Numbers]
 ) -> str | None:
     """The path of a znode that shows it."""
+    (one, before), (other, now) = ((each, states.by_path(tree)) for each, tree in (first, second))
     unknown = one.unknown | other.unknown
     untold = [code for path in unknown if (code := states.code(path)) is not None]
     codes = np.setdiff1d(np.flatnonzero((now != ABSENT) & (before != now)), untold)

@@ -147,17 +147,17 @@ def growth(history: History, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     on, so a few changes around them may be counted on the other side.
     """
     from zkgroup.audit.findings.series_columns import growth_in
-    from zkgroup.zkfiles.states import RunsBuilder, StatesReader
+    from zkgroup.zkfiles.states import StatesReader, runs_of
 
     reader = StatesReader()
-    builder, snapshots = RunsBuilder(reader.states), []
+    read = []
     files = {each.zxid: each for server in history.ensemble.servers for each in server.files.snapshots}
     for _, file in sorted(files.items()):
         with suppress(DamagedFileError, NotZooKeeperFileError):  # see `digest_mismatch` and `audit inspect`
-            snapshot, states = reader.read_snapshot(file.path)
-            builder.add(states)
-            snapshots.append(snapshot)
-    rows = growth_in(reader.states, builder.runs(), int(bounds["depth"])) if snapshots else ()
+            read.append(reader.read_snapshot(file.path))
+    snapshots, trees = zip(*read, strict=True) if read else ((), ())
+    runs = runs_of(reader.states, snapshots, trees)
+    rows = growth_in(reader.states, runs, int(bounds["depth"])) if read else ()
     for number, detail in sorted(rows):
         ends = [Occurrence(each.zxid, each.time_ms) for each in snapshots[number - 1 : number + 1]]
         found = Finding.between("growth", "info", ends[0], ends[1], detail)

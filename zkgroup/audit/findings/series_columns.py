@@ -127,8 +127,8 @@ def ephemerals_in(series: Series) -> Iterable[tuple[str, Sequence[Seen]]]:
     return series.seen(np.unique(series.runs.path[owned]).tolist()).items()
 
 
-def without_quiet_offsets(series: Series, least: float) -> Series:
-    """The same series, with the first state alone of each offset that only grew.
+def without_quiet_offsets(series: Series, least: float) -> Runs:
+    """The runs of a series, with the first state alone of each offset that only grew.
 
     One that had an owner is whole if it stood in `least` snapshots, and one with a marker is whole, too.
     """
@@ -153,4 +153,4 @@ def without_quiet_offsets(series: Series, least: float) -> Series:
     is_owned = np.array([path in owned for path in table.paths], np.bool_)[runs.path]
     is_loud[runs.path[is_owned & (runs.last - runs.first + 1 >= least)]] = True
     kept = is_loud[runs.path] | ~is_offset | ~np.append([False], is_next)
-    return Series(series.snapshots, table, Runs(*(each[kept] for each in runs)))
+    return Runs(*(each[kept] for each in runs))

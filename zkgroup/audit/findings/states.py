@@ -127,12 +127,12 @@ class SeriesView:
     def of_kind(self, kind: Kind) -> States:
         """The paths of a kind, with their runs."""
         if kind not in self._of_kind:
-            series = self.series
+            among = None
             if kind == "offset":
                 from zkgroup.audit.findings.series_columns import without_quiet_offsets
 
-                series = without_quiet_offsets(series, self._least)
-            self._of_kind[kind] = series.seen(self._codes[kind])
+                among = without_quiet_offsets(self.series, self._least)
+            self._of_kind[kind] = self.series.seen(self._codes[kind], among)
         return self._of_kind[kind]
 
     def runs(self, path: str) -> Sequence[Seen]:

@@ -24,7 +24,7 @@ from zkgroup.audit.inputs.source import (
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import counted, time_text
 from zkgroup.zkfiles.history import diff_trees
-from zkgroup.zkfiles.records import hole_between
+from zkgroup.zkfiles.records import hole_between, is_below
 from zkgroup.zkfiles.snapshots import TreeSnapshot
 from zkgroup.zkfiles.tree import Tree
 
@@ -197,10 +197,8 @@ class SeriesSource(Source):
 
     def _tells(self, snapshot: TreeSnapshot | None, path: str, state: object) -> bool:
         """True if logs, or a snapshot, tell about a path that is so there."""
-        inside = path.removeprefix(self.chroot) or "/"
-        return snapshot is None or snapshot.number not in self._whole.silent(
-            inside, is_there=state is not None
-        )
+        inside, unknown = path.removeprefix(self.chroot) or "/", snapshot.unknown if snapshot else ()
+        return inside not in unknown and (state is not None or not is_below(inside, unknown))
 
 
 def _inconsistency(snapshot: TreeSnapshot) -> str:

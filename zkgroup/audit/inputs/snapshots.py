@@ -22,9 +22,9 @@ from zkgroup.errors import (
     NotZooKeeperFileError,
 )
 from zkgroup.zkfiles.arrow import Numbers
-from zkgroup.zkfiles.records import StoredZnode, path_and_above
+from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.snapshots import TreeSnapshot
-from zkgroup.zkfiles.states import ABSENT, OWNER, Runs, RunsBuilder, StatesReader, why_apart
+from zkgroup.zkfiles.states import ABSENT, OWNER, Runs, StatesReader, runs_of, why_apart
 from zkgroup.zkfiles.states import States as Table
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.paths import path_kind
@@ -34,11 +34,21 @@ class Series:
     """Snapshots of one ensemble that follow each other, and what each path was in which of them."""
 
     def __init__(
-        self, snapshots: Sequence[TreeSnapshot], table: Table, runs: Runs, *, ends: bool = True
+        self,
+        snapshots: Sequence[TreeSnapshot],
+        table: Table,
+        trees: Sequence[Numbers],
+        *,
+        ends: bool = True,
     ) -> None:
-        """`runs`: as the files have them, or told ones. `ends`: no log goes on behind it."""
+        """`trees` are the states in each snapshot. `ends`: no log goes on behind it."""
         self.snapshots = [each._replace(number=number) for number, each in enumerate(snapshots)]
-        self.table, self.files, self._ends = table, runs, ends
+        self.table, self.trees, self._ends = table, trees, ends
+
+    @cached_property
+    def runs(self) -> Runs:
+        """What each path was, without the snapshots that do not tell about it."""
+        return runs_of(self.table, self.snapshots, self.trees)
 
     def within(self, first: int, last: int, *, ends: bool = True) -> Series:
         """Some of its snapshots, both included."""
@@ -52,8 +62,8 @@ class Series:
         return self if len(numbers) == len(self.snapshots) else self._of(numbers, self._ends)
 
     def _of(self, numbers: Sequence[int], ends: bool) -> Series:
-        snapshots = [self.snapshots[number] for number in numbers]
-        return Series(snapshots, self.table, self.files.of(numbers), ends=ends)
+        trees = [self.trees[number] for number in numbers]
+        return Series([self.snapshots[number] for number in numbers], self.table, trees, ends=ends)
 
     @cached_property
     def facts(self) -> SeriesFacts:
@@ -89,7 +99,7 @@ class Series:
 
     def ephemerals(self, number: int) -> Mapping[int, int]:
         """How many ephemerals each session has in a snapshot."""
-        owners, counts = np.unique(self.table.stats[self.files.at(number), OWNER], return_counts=True)
+        owners, counts = np.unique(self.table.stats[self.trees[number], OWNER], return_counts=True)
         return dict(zip(owners.tolist(), counts.tolist(), strict=True))
 
     def keyed(
@@ -105,9 +115,9 @@ class Series:
         for key in sorted(codes):
             yield key, self.seen(codes[key])
 
-    def seen(self, codes: Sequence[int]) -> States:
-        """The runs of paths, by their codes."""
-        runs, paths = self.runs, self.table.paths
+    def seen(self, codes: Sequence[int], among: Runs | None = None) -> States:
+        """The runs of paths, by their codes; `among` are those that are wanted."""
+        runs, paths = among or self.runs, self.table.paths
         bounds = (np.searchsorted(runs.path, codes, side).tolist() for side in ("left", "right"))
         rows = np.concatenate([np.arange(0), *(np.arange(*each) for each in zip(*bounds, strict=True))])
         states = np.unique(runs.state[rows][runs.state[rows] != ABSENT])
@@ -117,45 +127,9 @@ class Series:
             found[paths[code]].append(Seen(znodes.get(state), first, last))
         return found
 
-    @cached_property
-    def runs(self) -> Runs:
-        """What each path was, without the snapshots that do not tell about it."""
-        if not self._unknown:
-            return self.files
-        paths = self.table.paths
-        silent = {
-            code: [self.silent(paths[code], is_there=is_there) for is_there in (False, True)]
-            for code in np.unique(self.files.path).tolist()
-        }
-        is_cut = np.isin(self.files.path, [code for code, numbers in silent.items() if any(numbers)])
-        told = [
-            (code, state, one + 1, other - 1)
-            for code, state, first, last in zip(*(each[is_cut].tolist() for each in self.files), strict=True)
-            for numbers in [[each for each in silent[code][state != ABSENT] if first <= each <= last]]
-            for one, other in pairwise((first - 1, *numbers, last + 1))
-            if one + 1 < other
-        ]
-        whole = np.stack(self.files)[:, ~is_cut]
-        path, state, first, last = np.append(whole, np.array(told, np.int32).reshape(-1, 4).T, axis=1)
-        order = np.lexsort((first, path))
-        return Runs(path[order], state[order], first[order], last[order])
-
-    def silent(self, path: str, *, is_there: bool) -> Sequence[int]:
-        """The numbers of snapshots that tell nothing about a path, although they have it, or lack it."""
-        paths = (path,) if is_there else path_and_above(path)
-        return sorted({number for each in paths for number in self._unknown.get(each, ())})
-
-    @cached_property
-    def _unknown(self) -> Mapping[str, Sequence[int]]:
-        found: dict[str, list[int]] = {}
-        for snapshot in self.snapshots:
-            for path in snapshot.unknown:
-                found.setdefault(path, []).append(snapshot.number)
-        return found
-
     def tree(self, number: int) -> list[StoredZnode]:
         """All that a snapshot has, also what is of another moment; parents first."""
-        return sorted(self.table.znodes(self.files.at(number)), key=lambda znode: znode.path.split("/"))
+        return sorted(self.table.znodes(self.trees[number]), key=lambda znode: znode.path.split("/"))
 
 
 def is_fact(path: str) -> bool:
@@ -182,8 +156,7 @@ class SeriesReader:
         """Snapshots that count with another one of their zxid."""
         self._files, self._progress = files, progress
         self._reader = StatesReader(chroot_of(files, chroot, is_whole))
-        self._builder = RunsBuilder(self._reader.states)
-        self._kept: list[TreeSnapshot] = []
+        self._kept: list[tuple[TreeSnapshot, Numbers]] = []
         self._cluster: tuple[str, Path] | None = None
         """The id of the cluster, and the snapshot that has it."""
 
@@ -202,7 +175,8 @@ class SeriesReader:
         if not self._kept:
             first = self.skipped[0]
             raise DamagedFileError(first.path, 0, "a snapshot that can be read", first.reason)
-        return Series(self._kept, self._reader.states, self._builder.runs())
+        snapshots, trees = zip(*self._kept, strict=True)
+        return Series(snapshots, self._reader.states, trees)
 
     def _read(self, file: SnapshotFile) -> tuple[TreeSnapshot, Numbers]:
         reader, path = self._reader, file.path
@@ -217,18 +191,15 @@ class SeriesReader:
 
     def _take(self, read: Sequence[tuple[TreeSnapshot, Numbers]]) -> None:
         """The snapshots of one zxid, the best one first."""
-        (best, states), *others = read
-        before, now = self._builder.add(states)
-        table = self._reader.states
-        for other, of_other in others:
-            _require(best.path, other, why_apart(table, best, other, now, table.by_path(of_other)))
-        for last in self._kept[-1:]:
-            _require(last.path, best, why_apart(table, last, best, before, now))
-        if best.is_exact and best.sessions is None:
+        best, *others = read
+        for one, other in (*((best, each) for each in others), *((each, best) for each in self._kept[-1:])):
+            _require(one[0].path, other[0], why_apart(self._reader.states, one, other))
+        snapshot, states = best
+        if snapshot.is_exact and snapshot.sessions is None:
             sessions = (each.sessions for each, _ in others if each.sessions is not None)
-            best = best._replace(sessions=next(sessions, None))
+            snapshot = snapshot._replace(sessions=next(sessions, None))
         self.twins += len(others)
-        self._kept.append(best)
+        self._kept.append((snapshot, states))
 
     def _require_cluster(self, snapshot: TreeSnapshot, states: Numbers) -> None:
         """Raises MixedEnsembleError for the id of another cluster than those before."""

@@ -22,7 +22,7 @@ from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.exports import ExportHeader
 from zkgroup.zkfiles.records import AclEntry
 from zkgroup.zkfiles.snapshots import TreeSnapshot
-from zkgroup.zkfiles.states import ABSENT, STAT, Runs, States, Znodes
+from zkgroup.zkfiles.states import ABSENT, STAT, States, Znodes
 
 _TEXTS: Final = {"path": pa.string(), "is_there": pa.bool_(), "data": pa.binary(), "acl": pa.string()}
 _ZNODES: Final = pa.schema({"snapshot_zxid": pa.int64(), **_TEXTS, **dict.fromkeys(STAT, pa.int64())})
@@ -83,7 +83,7 @@ def changes_in(series: Series, after_zxid: int, whole: Collection[int] = ()) -> 
     before = table.by_path(np.empty(0, np.int32))
     changes: list[tuple[Numbers, ...]] = [(np.empty(0, np.int64), before[:0], before[:0])]
     for number, snapshot in enumerate(series.snapshots):
-        now = table.by_path(series.files.at(number))
+        now = table.by_path(series.trees[number])
         if snapshot.zxid > after_zxid:
             codes = np.flatnonzero((now != before) | (snapshot.zxid in whole))
             changes.append((np.full(len(codes), snapshot.zxid), codes, now[codes]))
@@ -93,7 +93,7 @@ def changes_in(series: Series, after_zxid: int, whole: Collection[int] = ()) -> 
 
 def last_tree(series: Series) -> Any:
     """Rows of table `znodes` for all that the last snapshot has."""
-    states = series.files.at(len(series.snapshots) - 1)
+    states = series.trees[-1]
     zxids = np.full(len(states), series.snapshots[-1].zxid)
     return _rows(series.table, zxids, series.table.path[states], states)
 
@@ -168,29 +168,14 @@ def series_in(rows: Any, snapshots: Sequence[TreeSnapshot]) -> Series:
     paths, there, table = _codes(rows["path"]), rows["is_there"].to_numpy(), States()
     codes, znodes = paths.indices.to_numpy(), _znodes(rows, table)
     table.fill(paths.dictionary.to_pylist(), codes, znodes)
-    is_next = np.append(np.False_, codes[1:] == codes[:-1])[: len(codes)]
-    # Behind a snapshot that came late another one has rows again, of which some say what was so before.
-    again = np.flatnonzero(is_next[1:] & (znodes.stats[1:] == znodes.stats[:-1]).all(axis=1)) + 1
-    again = again[(there[again] == there[again - 1]) & ~table.differ(again, again - 1)]
-    is_kept = np.ones(len(codes), np.bool_)
-    is_kept[again] = False
-    kept = np.flatnonzero(is_kept)
-    first = np.searchsorted([each.zxid for each in snapshots], rows["snapshot_zxid"].to_numpy())
-    first[~is_next & ~there] = 0
-    late = codes[~is_next & (first > 0)]  # not there before
-    path, state, first = (
-        np.append(*parts).astype(np.int32)
-        for parts in (
-            (late, codes[kept]),
-            (np.full(len(late), ABSENT), np.where(there, np.arange(len(codes)), ABSENT)[kept]),
-            (np.zeros(len(late)), first[kept]),
-        )
-    )
-    order = np.lexsort((first, path))
-    path, state, first = path[order], state[order], first[order]
-    last = np.append(first[1:], 0)[: len(first)] - 1
-    last[np.append(path[1:] != path[:-1], np.True_)[: len(path)]] = len(snapshots) - 1
-    return Series(snapshots, table, Runs(path, state, first, last))
+    numbers = np.where(there, np.arange(len(codes), dtype=np.int32), ABSENT)
+    zxids = rows["snapshot_zxid"].to_numpy()
+    order, now, trees = np.argsort(zxids, kind="stable"), table.by_path(numbers[:0]), []
+    ends = np.searchsorted(zxids[order], [each.zxid for each in snapshots], "right")
+    for some in np.split(order, ends)[: len(snapshots)]:
+        now[codes[some]] = numbers[some]
+        trees.append(now[now != ABSENT])
+    return Series(snapshots, table, trees)
 
 
 def stored_series(

@@ -170,7 +170,7 @@ def proved_times(series: Series) -> list[int]:
     """By snapshot a time at which all stood that it has: a fuzzy one has some as they were when it began."""
     times = []
     for each in series.snapshots:
-        zxids, stamps = np.split(series.table.stats[series.files.at(each.number), :4], 2, axis=1)
+        zxids, stamps = np.split(series.table.stats[series.trees[each.number], :4], 2, axis=1)
         times.append(each.time_ms if each.is_exact else int(stamps[zxids <= each.zxid].max(initial=0)))
     return times
 

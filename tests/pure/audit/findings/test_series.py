@@ -302,7 +302,7 @@ def test_sessions_that_no_list_has() -> None:
     ):
         series = history.series(cuts)
         lists = [each._replace(sessions=each.sessions and {}) for each in series.snapshots]
-        found = found_in(Series(lists, series.table, series.runs))
+        found = found_in(Series(lists, series.table, series.trees))
         names = [(one.finding, one.session, one.from_zxid, one.to_zxid) for one in found]
         assert (("missing_session", 1, 2, None) in names) == is_found
 
