@@ -136,16 +136,9 @@ def tree_in(rows: Any, zxid: int) -> Any:
     return rows_from(rows.filter(pc.field("snapshot_zxid") <= zxid), zxid).filter(pc.field("is_there"))
 
 
-class StoredTree(NamedTuple):
-    """A tree snapshot, and the rows of its znodes."""
-
-    snapshot: TreeSnapshot
-    rows: Any
-
-    def read(self, table: States) -> tuple[TreeSnapshot, Numbers]:
-        """The snapshot, and the states of its znodes in a table."""
-        znodes = _znodes(self.rows, table)._replace(paths=self.rows["path"].to_pylist())
-        return self.snapshot, table.intern(znodes)
+def read_stored(snapshot: TreeSnapshot, rows: Any, table: States) -> tuple[TreeSnapshot, Numbers]:
+    """A snapshot, and the states of the znodes in its rows, as readers of files give them."""
+    return snapshot, table.intern(_znodes(rows, table)._replace(paths=rows["path"].to_pylist()))
 
 
 def _znodes(rows: Any, table: States) -> Znodes:

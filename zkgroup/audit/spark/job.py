@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -73,16 +72,16 @@ def run(
             " out, or audit its logs in a job of their own"
         )
     audited = []
-    for one in series:
+    for name, converted, files in series:
         skipped: Sequence[SkippedFile] = ()
-        if one.files is not None:
-            skipped = convert_series(spark, one.output, one.files, chroot, keep_ms, progress)
-        require_chroot(one.output, one.name, chroot)
+        if files is not None:
+            skipped = convert_series(spark, converted, files, chroot, keep_ms, progress)
+        require_chroot(converted, name, chroot)
         progress("searching for findings")
-        found = found_in(spark, one.output, one.name, question)._replace(files=skipped)
+        found = found_in(spark, converted, name, question)._replace(files=skipped)
         shown = KNOWN_RULES if len(rules) == len(ALL_RULES) else rules
         damages = tuple(f"{each.path}: {each.reason}" for each in skipped)
-        audited.append(Audited(one.name, *only_of(shown, found, numbered(found)), damages))
+        audited.append(Audited(name, *only_of(shown, found, numbered(found)), damages))
     _find(spark, audits, progress)
     progress("writing incidents", len(audits))
     for each in audits:
@@ -95,13 +94,8 @@ def run(
     return audited
 
 
-class _Opened(NamedTuple):
-    """An ensemble of the job."""
-
-    name: str
-    output: OutputFolder
-    files: EnsembleInput | None
-    """None where only its Parquet is given."""
+_Opened = tuple[str, OutputFolder, EnsembleInput | None]
+"""An ensemble: its name, the output that has or gets it, and its files, where not only Parquet is given."""
 
 
 def _opened(
@@ -123,20 +117,20 @@ def _opened(
             continue
         before = OutputFolder(folder)
         names = list(before.ensembles) if each.name is None else [before.named(each.name)]
-        found += [_Opened(name, before, None) for name in names]
+        found += [(name, before, None) for name in names]
     if folders:
         converted = OutputFolder(folder_of(spark, output))
-        found += [_Opened(one.name, converted, one) for one in inputs_of(folders)]
-    names = [each.name for each in found]
+        found += [(one.name, converted, one) for one in inputs_of(folders)]
+    names = [name for name, _, _ in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"expected each ensemble once, found {', '.join(twice)} in several inputs")
     series = [each for each in found if is_series(spark, *each)]
     logs = [each for each in found if each not in series]
-    new = [(each.output, each.files) for each in logs if each.files is not None]
+    new = [(into, files) for _, into, files in logs if files is not None]
     if new:
         convert(spark, new[0][0], [files for _, files in new], question.chroot, progress)
-    return [Audit(each.name, question, each.output, each.files) for each in logs], series
+    return [Audit(name, question, where, files) for name, where, files in logs], series
 
 
 @without_collector()

@@ -36,6 +36,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from zkgroup.audit.spark.session import matching
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.arrow import Column, ColumnType, select
 
@@ -199,11 +200,7 @@ def _paths(given: Mapping[str, str], source: str) -> tuple[Path, ...]:
         raise ConfigError(f"{source}: expected a file or folder, as load(path) or option path")
     found: list[Path] = []
     for text in texts:
-        plain = re.sub("^file:/+", "/", text)
-        # A name with these characters is a path if there is such a file.
-        is_glob = any(character in plain for character in "*?[") and not Path(plain).exists()
-        root = Path(Path(plain).anchor or ".")
-        matched = sorted(root.glob(plain.removeprefix(root.anchor))) if is_glob else [Path(plain)]
+        matched = matching(Path(re.sub("^file:/+", "/", text)))
         if not matched:
             raise ConfigError(f"{source}: no file or folder matches {text}")
         found += matched

@@ -33,7 +33,7 @@ from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series, SeriesReader, chroot_of, is_fact
 from zkgroup.audit.inputs.source import Progress, quiet
 from zkgroup.audit.inputs.stored_files import OpenFile
-from zkgroup.audit.inputs.stored_series import StoredSnapshot, StoredTree, rows_from, snapshots_in, znodes_in
+from zkgroup.audit.inputs.stored_series import StoredSnapshot, read_stored, rows_from, snapshots_in, znodes_in
 from zkgroup.audit.spark.evaluation import FilesTask, Question
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import HadoopFolder, TaskFile, in_tasks, reached_by_tasks, written
@@ -59,8 +59,8 @@ class SeriesTask:
     place: str
     """The URI of their folder; empty for files by their paths."""
     files: tuple[SnapshotFile, ...]
-    stored: tuple[StoredTree, ...]
-    """Those that are in the output."""
+    stored: tuple[tuple[TreeSnapshot, Any], ...]
+    """Those that are in the output, with their rows."""
     after_zxid: int
     """What is behind it is written; -1 for all."""
     whole: frozenset[int]
@@ -87,9 +87,8 @@ def decode_series(output: Folder | None, task: SeriesTask, source: OpenFile) -> 
     Raises MixedEnsembleError, and ConfigError for an export of another chroot.
     """
     files = [
-        SnapshotFile(of.zxid, of.path, of.header, read=tree.read)
-        for tree in task.stored
-        for of in (tree.snapshot,)
+        SnapshotFile(of.zxid, of.path, of.header, read=partial(read_stored, of, rows))
+        for of, rows in task.stored
     ]
     with TemporaryDirectory(prefix="zkgroup-") as place:
         for name in task.names:
@@ -305,19 +304,20 @@ class _Conversion:
             converted=self.converted,
             place=self.place,
             files=tuple(file for zxid in zxids for file in self.files.get(zxid, {}).values()),
-            stored=tuple(self._tree(self.stored[zxid].snapshot) for zxid in zxids if zxid in self.stored),
+            stored=tuple(
+                (self.stored[zxid].snapshot, self._tree(zxid)) for zxid in zxids if zxid in self.stored
+            ),
             after_zxid=before,
             whole=frozenset(part).intersection(self.stored),
             is_last=not behind,
             batch=self.output.number + 1,
         )
 
-    def _tree(self, snapshot: TreeSnapshot) -> StoredTree:
+    def _tree(self, zxid: int) -> Any:
         files = self.output.files(manifest.TREES, self.name)[-1:]
-        if files[0].last_zxid != snapshot.zxid:
+        if files[0].last_zxid != zxid:
             files = self.output.files(manifest.ZNODES, self.name)
-        rows = znodes_in(files, self.output.folder.source)
-        return StoredTree(snapshot, stored_series.tree_in(rows, snapshot.zxid))
+        return stored_series.tree_in(znodes_in(files, self.output.folder.source), zxid)
 
 
 def _tidy(output: OutputFolder, name: str, keep_ms: int | None) -> None:

@@ -75,11 +75,12 @@ def _absolute(place: str) -> str:
     return place.rstrip("/") if is_uri(str(path)) else str(path.absolute())
 
 
-def _matching(path: Path) -> list[Path]:
-    """What a path matches as a glob, where there is no such file; the path alone where that is nothing."""
-    text = str(path)
-    is_glob = any(character in text for character in "*?[") and not path.exists()
-    return (sorted(Path(path.anchor).glob(text.removeprefix(path.anchor))) if is_glob else []) or [path]
+def matching(path: Path) -> list[Path]:
+    """The paths that a glob matches, in order; the path itself where there is such a file, or it is none."""
+    if path.exists() or not any(character in str(path) for character in "*?["):
+        return [path]
+    root = Path(path.anchor or ".")
+    return sorted(root.glob(str(path).removeprefix(path.anchor)))
 
 
 def require_inputs(texts: Sequence[str], output: str | None = None) -> None:
@@ -89,7 +90,7 @@ def require_inputs(texts: Sequence[str], output: str | None = None) -> None:
     """
     for _, place in map(given_of, texts):
         if not is_uri(place) and not (output is not None and is_converted(path_of(output))):
-            for path in _matching(Path(place)):
+            for path in matching(Path(place)) or [Path(place)]:
                 require_source(path)
 
 
@@ -124,7 +125,7 @@ def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
     """
     folders: dict[str, list[str]] = {}
     for name, place in given:
-        places = [place] if is_uri(place) else map(str, _matching(Path(place)))
+        places = [place] if is_uri(place) else map(str, matching(Path(place)) or [Path(place)])
         folders.setdefault(name or "ensemble", []).extend(places)
     found = [EnsembleInput(name, tuple(places)) for name, places in folders.items()]
     for each in found:
