@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from zkgroup.model.values import TopicPartition
 
@@ -20,6 +20,16 @@ class ZkGroupError(Exception):
     """Base class of all errors of zkgroup; never raised itself."""
 
     exit_code: ClassVar[int] = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Their constructors do not take what they are made of, where they come from another process."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[ZkGroupError], args: tuple[Any, ...], fields: Mapping[str, Any]) -> ZkGroupError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class ConfigError(ZkGroupError):

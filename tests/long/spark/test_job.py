@@ -22,7 +22,7 @@ from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.manifest import Folder, OutputFolder
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, NotFoundError
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,6 +97,8 @@ def test_a_series_on_any_filesystem_has_the_findings_of_the_laptop(spark: Any, t
         shutil.move(file, data)
 
     (audited,) = run(spark, ["x=viewfs://series/data/*"], "viewfs://series/out")
+    with pytest.raises(NotFoundError, match="no such group; those that were: g, h"):
+        run(spark, ["x=viewfs://series/data"], "viewfs://series/out", group="k")
 
     assert audited.found.findings == expected
     (damage,) = audited.damages

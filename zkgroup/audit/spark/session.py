@@ -140,9 +140,6 @@ def inputs_of(given: Sequence[Given]) -> list[EnsembleInput]:
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 """True if readers may filter. Off by default, and then each query with a reader that can fails."""
 
-_ERROR_OF_TASK: Final = re.compile(r"^zkgroup\.errors\.\w+: (.+)$", re.MULTILINE)
-"""The text of an error of zkgroup in the Python traceback in Spark's error."""
-
 _LOOPBACK: Final = "127.0.0.1"
 
 _ALWAYS: Final[Mapping[str, str]] = {
@@ -174,8 +171,7 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
         master: as `spark-submit` takes it; None for the one that `spark-submit` gave, else `local[*]`.
 
     A session that is open already is returned with the settings that can still be changed, and stays
-    open. Raises ConfigError where a package is not installed, or no Java is found, and with its text for an
-    error of zkgroup that ended a task.
+    open. Raises ConfigError where a package is not installed, or no Java is found.
     """
     require_spark()
     from py4j.protocol import Py4JJavaError
@@ -204,11 +200,6 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
         raise ConfigError(f"Spark did not start with master {master}: {text}") from error
     try:
         yield spark
-    except (PySparkException, Py4JJavaError) as error:
-        texts = _ERROR_OF_TASK.findall(str(error))
-        if not texts:
-            raise
-        raise ConfigError(texts[-1]) from error
     finally:
         if not was_open:
             spark.stop()

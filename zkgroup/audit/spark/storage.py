@@ -21,7 +21,7 @@ from zkgroup.audit.inputs.manifest import Folder, StoredFile
 from zkgroup.audit.inputs.source import without_collector
 from zkgroup.audit.inputs.stored_files import OpenFile, parquet_of
 from zkgroup.audit.spark.session import is_uri
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, ZkGroupError
 
 
 def folder_of(spark: SparkSession, place: str) -> Folder:
@@ -116,7 +116,10 @@ _Result = TypeVar("_Result")
 def in_tasks(
     spark: SparkSession, tasks: Sequence[_Task], do: Callable[[_Task, OpenFile], _Result]
 ) -> list[_Result]:
-    """The results of `do` for each task, in a task of Spark each; the longest begins first."""
+    """The results of `do` for each task, in a task of Spark each; the longest begins first.
+
+    Raises the first error of zkgroup that ended one of them.
+    """
     if not tasks:
         return []
     context = spark.sparkContext
@@ -128,12 +131,23 @@ def in_tasks(
         paths = context.parallelize([tasks[number] for number in local], len(local))
         parts.insert(0, paths.map(partial(_by_path, do)))
     results = dict(zip([*local, *remote], context.union(parts).collect(), strict=True))
+    for result in results.values():
+        if isinstance(result, ZkGroupError):
+            raise result
     return [results[number] for number in range(len(tasks))]
 
 
-def _by_path(do: Callable[[_Task, OpenFile], _Result], task: _Task) -> _Result:
-    with without_collector():
-        return do(task, Folder(task.place).source)
+def _by_path(do: Callable[[_Task, OpenFile], _Result], task: _Task) -> _Result | ZkGroupError:
+    return _tried(do, task, Folder(task.place).source)
+
+
+def _tried(do: Callable[[_Task, OpenFile], _Result], task: _Task, source: OpenFile) -> _Result | ZkGroupError:
+    """The result of a task, or the error that ends the job: raised there, it would be one of Java."""
+    try:
+        with without_collector():
+            return do(task, source)
+    except ZkGroupError as error:
+        return error
 
 
 def _with_contents(context: Any, task: _Task, do: Callable[[_Task, OpenFile], _Result]) -> Any:
@@ -141,13 +155,12 @@ def _with_contents(context: Any, task: _Task, do: Callable[[_Task, OpenFile], _R
     if not task.names:
         return context.parallelize([task], 1).map(partial(_by_path, do))
 
-    def run(contents: Iterable[tuple[str, bytes]]) -> Iterator[_Result]:
+    def run(contents: Iterable[tuple[str, bytes]]) -> Iterator[_Result | ZkGroupError]:
         known = {
             next(name for name in task.names if path.endswith(f"/{name}")): content
             for path, content in contents
         }
-        with without_collector():
-            yield do(task, lambda name: pa.BufferReader(known[name]))
+        yield _tried(do, task, lambda name: pa.BufferReader(known[name]))
 
     places = ",".join(f"{task.place}/{name}" for name in task.names)
     return context.binaryFiles(places).coalesce(1).mapPartitions(run)
