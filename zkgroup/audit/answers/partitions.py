@@ -51,17 +51,15 @@ def rows_by_partition(events: Iterable[Event]) -> Mapping[GroupPartition, list[E
     return dict(sorted(found.items()))
 
 
-def require_partition(
-    partition: TopicPartition, shown: Collection[GroupPartition], topics: Iterable[bytes | None]
-) -> None:
-    """Raises NotFoundError for a partition that neither a group shows nor its topic, by the data it had."""
+def require_partition(partition: TopicPartition, shown: Collection[GroupPartition], facts: Facts) -> None:
+    """Raises NotFoundError for a partition that neither the rows of a group nor the topic show."""
     known = {
         where.topic_partition.partition for where in shown if where.topic_partition.topic == partition.topic
     }
-    for data in topics:
-        if data is not None:
+    for change in facts.topics.get(partition.topic, ()):
+        if change.data is not None:
             with suppress(CorruptZnodeError):
-                known |= set(Topic.decode(Topic.path(partition.topic), data).partitions)
+                known |= set(Topic.decode(Topic.path(partition.topic), change.data).partitions)
     if partition.partition not in known:
         numbers = named(sorted(known), most=8) or "none"
         raise NotFoundError(f"{partition}: no such partition; those of {partition.topic}: {numbers}")

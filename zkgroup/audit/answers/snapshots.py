@@ -53,13 +53,14 @@ def lives_in(of_paths: Iterable[Iterable[Seen]], facts: SeriesFacts) -> Iterator
 
 
 def facts_of_series(series: Series) -> Facts:
-    """The ends of a series, and who was registered in it."""
+    """The ends of a series, its topics, and who was registered in it."""
     of, first, last = series.facts, series.snapshots[0], series.snapshots[-1]
     members = chain.from_iterable(states.values() for states in of.members.values())
-    lives = lives_in((*members, *of.brokers.values(), of.controller), of)
+    paths = chain(members, of.brokers.values(), of.topics.values(), [of.controller])
+    states = [seen.state for seen in chain.from_iterable(paths) if seen.state is not None]
     facts = facts_of(
-        Event(stat.czxid, SINGLE, stat.ctime, stat.ephemeral_owner, 0, "create", path, data)
-        for (path, data, _, stat), *_ in sorted(lives, key=lambda life: (life[0].stat.czxid, life[0].path))
+        Event(stat.mzxid, SINGLE, stat.mtime, stat.ephemeral_owner, 0, "create", path, data)
+        for path, data, _, stat in sorted(states, key=lambda state: (state.stat.mzxid, state.path))
     )
     facts = replace(facts, start_zxid=first.zxid, start_ms=first.time_ms, has_log=False, sessions={})
     return replace(facts, end_zxid=last.end_zxid, end_ms=last.time_ms)
@@ -121,21 +122,19 @@ class OfPartitions(NamedTuple):
 
     def within(self, source: Source, until: PointInTime | None) -> tuple[Facts, list[_Part]]:
         """Events of the log up to a moment, and states of each series, by partition, with their facts."""
-        group, partition, topic = self.group, self.partition, self.partition and self.partition.topic
+        group, partition = self.group, self.partition
 
         def part(series: Series | None) -> _Part:
             found: Mapping[GroupPartition, Any]
             if series is None:
                 facts, found = partition_rows(source.rows(self.start or source.logged_from, until), group)
                 of: Any = facts
-                topics = [each.data for each in facts.topics.get(topic or "", ())]
             else:
                 require_group(group, groups_in(series))
                 facts, of = facts_of_series(series), series.in_order.facts
                 found = partitions_in(series.in_order, group)
-                topics = [each.state and each.state.data for each in of.topics.get(topic or "", ())]
             if partition is not None:
-                require_partition(partition, found, topics)
+                require_partition(partition, found, facts)
                 found = {at: rows for at, rows in found.items() if at.topic_partition == partition}
             return facts, of, found
 
