@@ -31,7 +31,10 @@ audit = make_group(
             ".commands.audit.report:report",
             "Write what happened and the findings as one HTML file",
         ),
-        "run": (".commands.audit.report:run", "Convert logs or tree snapshots to Parquet and find what went wrong"),
+        "run": (
+            ".commands.audit.report:run",
+            "Convert logs or tree snapshots to Parquet and find what went wrong",
+        ),
         "export": (".commands.audit.tree:export", "Write the whole tree into the file or folder OUTPUT"),
     },
     help="""Reconstruct what happened from ZooKeeper's own files.
