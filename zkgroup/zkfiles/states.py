@@ -34,8 +34,7 @@ _UNKNOWN: Final = -2
 STAT: Final = ("czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aversion", "owner", "pzxid")
 """The columns of `States.stats`, which are the numbers of StoredStat."""
 _CZXID, _MZXID, _CTIME, _MTIME = range(4)
-OWNER: Final = STAT.index("owner")
-_PZXID: Final = STAT.index("pzxid")
+OWNER, _PZXID = STAT.index("owner"), STAT.index("pzxid")
 _VERSIONS: Final = [STAT.index("version"), STAT.index("aversion")]
 """They never fall while a znode stands."""
 _LINE: Final = re.compile(
@@ -306,30 +305,13 @@ def runs_of(states: States, snapshots: Sequence[TreeSnapshot], trees: Sequence[N
 
 
 def why_apart(
-    states: States, one: tuple[TreeSnapshot, Numbers], other: tuple[TreeSnapshot, Numbers]
-) -> str | None:
-    """The reason why two snapshots are not of one history, the earlier one first; None where they may be.
-
-    Each comes with its states.
-
-    A transaction has one time, and what the earlier one holds at its zxid the later one holds or has changed
-    since. A znode of a persistent path that goes and comes back is made anew.
-    """
-    path = _contradiction(states, one, other)
-    if path is not None:
-        return f"{path} cannot be in both as it is; zxids may have begun anew"
-    headers = [each.header for each, _ in (one, other) if each.header is not None]
-    if len(headers) == 2 and not any(each.time_ms is None or each.detail for each in headers):
-        apart = _CLOCK_MS if headers[0].source == headers[1].source else 60 * _CLOCK_MS
-        if one[0].time_ms > other[0].time_ms + apart:
-            return f"the later one has the lower zxid, {one[0].zxid:#x}; zxids began anew"
-    return None
-
-
-def _contradiction(
     states: States, first: tuple[TreeSnapshot, Numbers], second: tuple[TreeSnapshot, Numbers]
 ) -> str | None:
-    """The path of a znode that shows it."""
+    """The reason why two snapshots with their states are not of one history; None where they may be.
+
+    A transaction has one time, and what the first one holds at its zxid the second one holds or has changed
+    since. A znode of a persistent path that goes and comes back is made anew.
+    """
     (one, before), (other, now) = ((each, states.by_path(tree)) for each, tree in (first, second))
     unknown = one.unknown | other.unknown
     untold = [code for path in unknown if (code := states.code(path)) is not None]
@@ -360,5 +342,10 @@ def _contradiction(
         path: str = states.paths[codes[row]]
         # Each server keeps quotas and the configuration by itself.
         if not path.startswith("/zookeeper/") and (was_there[row] or not is_below(path, unknown)):
-            return path
+            return f"{path} cannot be in both as it is; zxids may have begun anew"
+    headers = [each.header for each in (one, other) if each.header is not None]
+    if len(headers) == 2 and not any(each.time_ms is None or each.detail for each in headers):
+        apart = _CLOCK_MS if headers[0].source == headers[1].source else 60 * _CLOCK_MS
+        if one.time_ms > other.time_ms + apart:
+            return f"the later one has the lower zxid, {one.zxid:#x}; zxids began anew"
     return None

@@ -254,7 +254,10 @@ def _live(inputs: Inputs, report: Progress) -> Source:
     from zkgroup.audit.inputs.series_source import read_series
 
     znodes = Tree.from_znodes((znode.stored() for znode in tree.znodes), digests=False)
-    one = SnapshotFile(header.zxid_before, Path(asked.zookeeper), header, znodes)
+    path = Path(asked.zookeeper)
+    one = SnapshotFile(
+        header.zxid_before, path, header, lambda reader: reader.read_tree(path, header, znodes)
+    )
     return read_series(FoundFiles(snapshots=[one]))
 
 

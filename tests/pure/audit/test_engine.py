@@ -103,7 +103,8 @@ def test_findings_come_by_zxid_whatever_rule_found_them() -> None:
 def _one_tree(time_ms: int | None) -> SeriesSource:
     header = ExportHeader(time_ms=time_ms, source="", zxid_before=5, zxid_after=5)
     tree = Tree.from_znodes((), digests=False)
-    return read_series(FoundFiles(snapshots=[SnapshotFile(5, Path(), header, tree)]))
+    one = SnapshotFile(5, Path(), header, lambda reader: reader.read_tree(Path(), header, tree))
+    return read_series(FoundFiles(snapshots=[one]))
 
 
 def test_what_the_input_is_not_enough_for_is_named() -> None:

@@ -13,11 +13,10 @@ from zkgroup.model.text import named
 from zkgroup.zkfiles.exports import EXPORT, ExportHeader, ExportReader, begins_as_export
 from zkgroup.zkfiles.files import SNAPSHOT, ServerFile, ServerFiles, list_files
 from zkgroup.zkfiles.records import hole_between
-from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
     from zkgroup.zkfiles.snapshots import TreeSnapshot
-    from zkgroup.zkfiles.states import States
+    from zkgroup.zkfiles.states import StatesReader
 
 _OF_SERVERS: Final = frozenset(
     ("acceptedEpoch", "currentEpoch", "initialize", "myid", "zookeeper_server.pid")
@@ -40,10 +39,8 @@ class SnapshotFile(NamedTuple):
     path: Path
     header: ExportHeader | None
     """That of an export; None for a server's snapshot."""
-    tree: Tree | None = None
-    """The tree itself, where that is no file but the end of logs, or a walked one."""
-    read: Callable[[States], tuple[TreeSnapshot, Any]] | None = None
-    """Reads that in the output of `audit run`, as readers of files do."""
+    read: Callable[[StatesReader], tuple[TreeSnapshot, Any]] | None = None
+    """Reads what is no file: the end of logs, a walked tree, and what `audit run` stored."""
 
 
 @dataclass(slots=True)

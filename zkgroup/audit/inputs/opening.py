@@ -96,7 +96,9 @@ def open_source(
         header = ExportHeader(
             time_ms=seen.time_ms, source="", zxid_before=last, zxid_after=last, detail=seen.detail
         )
-        found.covered.append(SnapshotFile(last, found.folders[0], header, seen.tree))
+        path = found.folders[0]
+        tail = SnapshotFile(last, path, header, lambda reader: reader.read_tree(path, header, seen.tree))
+        found.covered.append(tail)
     return read_series(found, chroot, progress or quiet, folders)
 
 

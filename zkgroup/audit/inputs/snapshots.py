@@ -181,9 +181,7 @@ class SeriesReader:
     def _read(self, file: SnapshotFile) -> tuple[TreeSnapshot, Numbers]:
         reader, path = self._reader, file.path
         if file.read is not None:
-            found = file.read(reader.states)
-        elif file.tree is not None and file.header is not None:
-            found = reader.read_tree(path, file.header, file.tree)
+            found = file.read(reader)
         else:
             found = reader.read_snapshot(path) if file.header is None else reader.read_export(path)
         self._require_cluster(*found)

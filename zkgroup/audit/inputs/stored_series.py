@@ -22,7 +22,7 @@ from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.exports import ExportHeader
 from zkgroup.zkfiles.records import AclEntry
 from zkgroup.zkfiles.snapshots import TreeSnapshot
-from zkgroup.zkfiles.states import ABSENT, STAT, States, Znodes
+from zkgroup.zkfiles.states import ABSENT, STAT, States, StatesReader, Znodes
 
 _TEXTS: Final = {"path": pa.string(), "is_there": pa.bool_(), "data": pa.binary(), "acl": pa.string()}
 _ZNODES: Final = pa.schema({"snapshot_zxid": pa.int64(), **_TEXTS, **dict.fromkeys(STAT, pa.int64())})
@@ -136,9 +136,10 @@ def tree_in(rows: Any, zxid: int) -> Any:
     return rows_from(rows.filter(pc.field("snapshot_zxid") <= zxid), zxid).filter(pc.field("is_there"))
 
 
-def read_stored(snapshot: TreeSnapshot, rows: Any, table: States) -> tuple[TreeSnapshot, Numbers]:
+def read_stored(snapshot: TreeSnapshot, rows: Any, reader: StatesReader) -> tuple[TreeSnapshot, Numbers]:
     """A snapshot, and the states of the znodes in its rows, as readers of files give them."""
-    return snapshot, table.intern(_znodes(rows, table)._replace(paths=rows["path"].to_pylist()))
+    znodes = _znodes(rows, reader.states)._replace(paths=rows["path"].to_pylist())
+    return snapshot, reader.states.intern(znodes)
 
 
 def _znodes(rows: Any, table: States) -> Znodes:
