@@ -301,6 +301,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "files": file_measurements.files,
     "replay": replay_measurements.replay,
     "series": series_measurements.series,
+    "series-spark": series_measurements.series_on_spark,
     "tree-at": tree_measurements.tree_at,
     "audit": audit_measurements.audit,
     "spark": spark_measurements.spark,

@@ -56,7 +56,7 @@ def _paths(znodes: int) -> Iterator[str]:
 
 
 def _znode(path: str, zxid: int) -> StoredZnode:
-    data = b"%d" % (zxid * 1000) if path.count("/") == 5 else None
+    data = b"%d" % zxid if path.count("/") == 5 else None
     return StoredZnode(path, data, OPEN_ACL, StoredStat(zxid, zxid, FIRST_MS, FIRST_MS, 0, 0, 0, 0, zxid))
 
 

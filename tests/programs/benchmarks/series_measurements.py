@@ -7,9 +7,11 @@ counts, in a process of its own, and its memory.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,6 +19,7 @@ from typing import Final
 from tests.programs.benchmarks.calls import calls_of
 from tests.programs.benchmarks.report import Line, Plan, Report, median, spread
 from tests.programs.benchmarks.series_files import write_series
+from tests.worlds.history_files import PlayedSpark
 from zkgroup.audit.inputs.opening import open_source
 
 MOST: Final = {
@@ -66,3 +69,39 @@ def series(plan: Plan, report: Report) -> None:
         report.at_most(f"{what}: of a znode", most_us, cost_us, "\N{MICRO SIGN}s", limit)
         report.at_most(f"{what}: of a znode", most_calls, calls / (count * ZNODES), "calls")
         report.at_most(f"{what}: memory", MOST_MB, peak_mb, "MiB")
+
+
+def series_on_spark(plan: Plan, report: Report) -> None:
+    """A line and a goal for `audit run`: all exports, and in the note one more behind them.
+
+    Tasks run one after the other in this process, so CPU is that of their work, without Spark's own. The cost
+    of a job over two exports is taken off that of one more.
+    """
+    from zkgroup.audit.spark.job import run
+
+    count, znodes = (60, 500) if plan.short else (1_000, 1_000)
+    with tempfile.TemporaryDirectory(prefix="zkgroup-series-") as place:
+        data, few = Path(place, "data"), Path(place, "few")
+        *others, last = write_series("exports", data, count + 1, znodes, 0.05)
+        few.mkdir()
+        for path in others[:2]:
+            shutil.copy(path, few)
+        shutil.move(last, place)
+
+        def cpu_s(folder: Path) -> float:
+            began = time.process_time()
+            run(PlayedSpark(), [f"x={folder}"], f"{folder}-out")  # type: ignore[arg-type]
+            return time.process_time() - began
+
+        imports_s = cpu_s(few)
+        shutil.rmtree(f"{few}-out")
+        fixed_s, all_s = cpu_s(few), cpu_s(data)
+        shutil.move(Path(place, last.name), data)
+        more_s = max(cpu_s(data) - fixed_s, 0)
+    what = f"audit run over {count} exports of {znodes} znodes"
+    cost_us = (all_s - fixed_s) / (count * znodes) * 1e6
+    note = f"{cost_us:.2f} \N{MICRO SIGN}s a znode; one more: {more_s:.2f} s; imports: {imports_s:.1f} s"
+    report.lines.append(Line(what, "zkgroup", seconds=all_s, note=note))
+    report.at_most(
+        f"{what}: of a znode", 4.0, cost_us, "\N{MICRO SIGN}s", "CPU: reading, and rows of changes"
+    )

@@ -27,8 +27,8 @@ from zkgroup.errors import ConfigError, DamagedFileError
 SEEDS = range(12)
 
 
-def _plain(*places: Path) -> Any:
-    found = audit(open_source([*places]), ALL_RULES)
+def _plain(place: Path, chroot: str = "") -> Any:
+    found = audit(open_source([place], chroot), ALL_RULES)
     return lists_of(findings_document(found, numbered(found)))
 
 
@@ -169,6 +169,18 @@ def test_the_output_is_an_input_of_the_next_job(tmp_path: Path) -> None:
         _ran(tmp_path / "out", tmp_path / "all", chroot="/other")
     with pytest.raises(ConfigError, match="expected each ensemble once, found x in several inputs"):
         _ran(tmp_path / "new", tmp_path / "out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("chroot", ["/consumers", "/none"])
+def test_a_chroot_is_that_of_all_snapshots(tmp_path: Path, chroot: str) -> None:
+    """Also one in which there is nothing; the output answers for it alone."""
+    _files(6, tmp_path / "all")
+    expected = _plain(tmp_path / "all", chroot)
+
+    assert _ran(tmp_path / "out", tmp_path / "all", chroot=chroot) == expected
+    assert _plain(tmp_path / "out", chroot) == expected
+    with pytest.raises(ConfigError, match=f"expected the chroot {chroot} of its ensemble x, found /other"):
+        _plain(tmp_path / "out", "/other")
 
 
 def test_what_is_not_audited_together_is_refused(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str
 
     A path is left out where one of the two snapshots does not know it.
     """
+    if not len(runs.path):
+        return
     names, of_path = np.unique([subtree_text(path, depth) for path in states.paths], return_inverse=True)
     there = runs.state >= 0
     size, mzxid = np.zeros(len(there), np.int64), np.where(there, states.stats[runs.state, MZXID], 0)
