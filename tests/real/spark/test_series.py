@@ -22,7 +22,7 @@ from zkgroup.audit.inputs.manifest import Folder, OutputFolder
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.spark import series
 from zkgroup.audit.spark.job import run
-from zkgroup.errors import ConfigError, DamagedFileError
+from zkgroup.errors import ConfigError, DamagedFileError, MixedEnsembleError
 
 SEEDS = range(12)
 
@@ -181,6 +181,27 @@ def test_a_chroot_is_that_of_all_snapshots(tmp_path: Path, chroot: str) -> None:
     assert _plain(tmp_path / "out", chroot) == expected
     with pytest.raises(ConfigError, match=f"expected the chroot {chroot} of its ensemble x, found /other"):
         _plain(tmp_path / "out", "/other")
+
+
+@pytest.mark.parametrize("at_once", [1, 32])
+def test_two_ensembles_are_refused_before_anything_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Whether one task reads both or two, and whether the first one was converted by this job."""
+    monkeypatch.setattr(series, "_AT_ONCE", at_once)
+    _files(6, tmp_path / "one")
+    other = history_of(77)
+    for place, inputs in (("new", ()), ("known", (tmp_path / "one",))):
+        if inputs:
+            _ran(tmp_path / place, *inputs)
+        both = shutil.copytree(tmp_path / "one", tmp_path / f"both-{place}")
+        write_series(both, other, [other.zxid], random.Random(1))
+        number = OutputFolder(Folder(str(tmp_path / place))).number
+
+        with pytest.raises(MixedEnsembleError, match="are not of one ensemble"):
+            _ran(tmp_path / place, both)
+
+        assert OutputFolder(Folder(str(tmp_path / place))).number == number
 
 
 def test_what_is_not_audited_together_is_refused(tmp_path: Path) -> None:
