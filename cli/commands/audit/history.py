@@ -232,7 +232,7 @@ def owners(
 def _is_of_past(facts: Facts, source: Source) -> bool:
     """Returns whether transactions were read; says where none were: no row then is no proof of the past."""
     if not facts.has_log:
-        count = sum(len(each.facts.snapshots) for each in source.series)
+        count = sum(len(each.snapshots) for each in source.series)
         what = "this is what stands in the tree; what was before is not known"
         if count > 1:
             what = f"this is what {count} snapshots show; what came and went between them is not known"
@@ -327,7 +327,7 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
             if group is None or any(of == group for of, _ in row.members)
             if is_within(row.from_zxid, row.to_zxid, zxids)
         ]
-        lists = [one.sessions is not None for each in source.series for one in each.facts.snapshots]
+        lists = [one.sessions is not None for each in source.series for one in each.snapshots]
         if lists:
             of = f"the lists in {sum(lists)} of {len(lists)} snapshots; exports have none"
             echo_err(f"note: sessions {'outside the logs ' if source.history else ''}are those of {of}")

@@ -172,7 +172,7 @@ def test_an_export_of_a_later_moment_makes_no_other_ensemble(tmp_path: Path) -> 
 
     series = open_source([tmp_path]).series[0]
 
-    assert [each.end_zxid for each in series.facts.snapshots] == [zxids[0] - 1, *zxids]
+    assert [each.end_zxid for each in series.snapshots] == [zxids[0] - 1, *zxids]
 
 
 def _differing(one: Tree, other: Tree) -> Iterator[str]:

@@ -95,7 +95,7 @@ def test_what_is_kept_gives_what_a_run_over_it_gives(
     monkeypatch.setattr(series, "_AT_ONCE", 2)
     output = tmp_path / "out"
     _files(seed, tmp_path / "all")
-    snapshots = open_source([tmp_path / "all"]).series[0].facts.snapshots
+    snapshots = open_source([tmp_path / "all"]).series[0].snapshots
     since = snapshots[len(snapshots) // 2]
     keep_ms = snapshots[-1].time_ms - since.time_ms
     before = _ran(output, tmp_path / "all")

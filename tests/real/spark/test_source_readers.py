@@ -122,7 +122,7 @@ def test_trees_over_time_are_one_table(tmp_path: Path) -> None:
     world = history_of(3)
     cuts = cuts_of(3, world)
     write_series(tmp_path / "series", world, cuts, random.Random(3))
-    seen = open_source([tmp_path / "series"]).series[0].facts.snapshots
+    seen = open_source([tmp_path / "series"]).series[0].snapshots
 
     reader = _reader(
         TreeSource, tmp_path / "ser*", columns="path,mzxid,snapshot_zxid,snapshot_time,snapshot_path"

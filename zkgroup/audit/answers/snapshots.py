@@ -23,7 +23,7 @@ from zkgroup.audit.answers.reading import partition_rows
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
 from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, SINGLE, Event, is_of_groups, require_group
 from zkgroup.audit.inputs.facts import Facts, SessionLife, facts_of
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, States, ZnodeState
+from zkgroup.audit.inputs.series import Seen, States, ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import PointInTime, Source, is_within
 from zkgroup.errors import NotFoundError
@@ -41,23 +41,21 @@ SeenLife = tuple[ZnodeState, TreeSnapshot, TreeSnapshot | None]
 without it."""
 
 
-def lives_in(of_paths: Iterable[Iterable[Seen]], facts: SeriesFacts) -> Iterator[SeenLife]:
+def lives_in(of_paths: Iterable[Iterable[Seen]], series: Series) -> Iterator[SeenLife]:
     """The existences of znodes, those of one in order; each has a czxid of its own."""
     for of_path in of_paths:
         of_czxid = groupby(of_path, lambda seen: seen.state and seen.state.stat.czxid)
         found = [list(runs) for _, runs in of_czxid]
         for runs, behind in zip_longest(found, found[1:]):
             if (state := runs[0].state) is not None:
-                end = facts.snapshots[behind[0].first] if behind else None
-                yield state, facts.snapshots[runs[-1].last], end
+                end = series.snapshots[behind[0].first] if behind else None
+                yield state, series.snapshots[runs[-1].last], end
 
 
 def facts_of_series(series: Series) -> Facts:
     """The ends of a series, its topics, and who was registered in it."""
-    of, first, last = series.facts, series.snapshots[0], series.snapshots[-1]
-    members = chain.from_iterable(states.values() for states in of.members.values())
-    paths = chain(members, of.brokers.values(), of.topics.values(), [of.controller])
-    states = [seen.state for seen in chain.from_iterable(paths) if seen.state is not None]
+    first, last = series.snapshots[0], series.snapshots[-1]
+    states = [seen.state for seen in chain.from_iterable(series.facts.values()) if seen.state is not None]
     facts = facts_of(
         Event(stat.mzxid, SINGLE, stat.mtime, stat.ephemeral_owner, 0, "create", path, data)
         for path, data, _, stat in sorted(states, key=lambda state: (state.stat.mzxid, state.path))
@@ -131,8 +129,8 @@ class OfPartitions(NamedTuple):
                 of: Any = facts
             else:
                 require_group(group, groups_in(series))
-                facts, of = facts_of_series(series), series.in_order.facts
-                found = partitions_in(series.in_order, group)
+                facts, of = facts_of_series(series), series.in_order
+                found = partitions_in(of, group)
             if partition is not None:
                 require_partition(partition, found, facts)
                 found = {at: rows for at, rows in found.items() if at.topic_partition == partition}
@@ -152,14 +150,14 @@ def owners_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[Gr
     return facts, [each for each in in_order if is_within(each[1].from_zxid, each[1].to_zxid, zxids)]
 
 
-def _owners_of(states: States, facts: SeriesFacts) -> Iterator[OwnerLife]:
+def _owners_of(states: States, series: Series) -> Iterator[OwnerLife]:
     for of_path in (runs for path, runs in states.items() if path_kind(path).kind == "owner"):
-        for state, last, end in lives_in([of_path], facts):
+        for state, last, end in lives_in([of_path], series):
             owner, stat = state.stat.ephemeral_owner, state.stat
             is_of_session = lifetime_of(owner) == "session"
             to = (None, None) if end is None else (end.end_zxid, end.time_ms)
             life = OwnerLife(thread_of(state), owner if is_of_session else 0, stat.czxid, stat.ctime, *to)
-            is_open = end is None and facts.ends and last is facts.snapshots[-1]
+            is_open = end is None and series.ends and last is series.snapshots[-1]
             yield life._replace(ended_by="open" if is_open else None, is_ephemeral=is_of_session)
 
 
@@ -178,13 +176,13 @@ def offsets_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[G
     return facts, sorted(found, key=lambda each: each[1].zxid)
 
 
-def offsets_seen(states: States, facts: SeriesFacts, _group: str = "") -> Iterator[OffsetRow]:
+def offsets_seen(states: States, series: Series, _group: str = "") -> Iterator[OffsetRow]:
     """What changed in the offset of a partition from one snapshot to the next that tells of it."""
     runs = [each for path, seen in states.items() if path_kind(path).kind == "offset" for each in seen]
     before: Seen | None = None
     value: int | None = None
     for now in runs:
-        old, new, at = before and before.state, now.state, facts.snapshots[now.first]
+        old, new, at = before and before.state, now.state, series.snapshots[now.first]
         previous, value = value, None if new is None else offset_of(new.path, new.data)
         if new is not None:
             stat, same = new.stat, old if old is not None and old.stat.czxid == new.stat.czxid else None
@@ -194,7 +192,7 @@ def offsets_seen(states: States, facts: SeriesFacts, _group: str = "") -> Iterat
                 kind: OffsetKind = "write" if before else "snapshot"
                 writes = stat.version - (same.stat.version if same else -1) if before else None
                 known = stat.mzxid, stat.mtime, 0, (), kind, value, previous, None, None, falls, writes
-                yield OffsetRow(*known, facts.snapshots[now.last])
+                yield OffsetRow(*known, series.snapshots[now.last])
         elif old is not None:
             yield OffsetRow(
                 *(at.end_zxid, at.time_ms, 0, ()), "deletion", None, previous, None, None, False, None
@@ -220,7 +218,7 @@ def sessions_in(
 
 def _sessions(series: Series, facts: Facts) -> Iterator[SessionRow]:
     """The sessions that servers' snapshots list: from the first list with it to the first one without it."""
-    lists = [each for each in series.facts.snapshots if each.sessions is not None]
+    lists = [each for each in series.snapshots if each.sessions is not None]
     moments = [(None, None), *((each.zxid, each.time_ms) for each in lists[1:]), (None, None)]
     numbers: dict[int, list[int]] = {}
     for number, snapshot in enumerate(lists):
@@ -231,5 +229,5 @@ def _sessions(series: Series, facts: Facts) -> Iterator[SessionRow]:
         life = SessionLife(session, series.timeouts.get(session), *moment, *end)
         count = series.ephemerals(lists[within[-1]].number).get(session, 0)
         row = session_row(life, facts, writes=0, last_ms=None, created=0, ephemerals=count)
-        is_open = end[0] is None and series.facts.ends
+        is_open = end[0] is None and series.ends
         yield row._replace(ended="open" if is_open else None, writes=None, created=None)

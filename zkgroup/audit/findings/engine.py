@@ -218,12 +218,12 @@ def series_of(source: Source, start: PointInTime | None, end: PointInTime | None
     """The snapshots of a range, from the last one before it on."""
     from_zxid, to_zxid = source.zxid_range(start, end) if source.series else (0, None)
     for series in source.series:
-        ends = [each.end_zxid for each in series.facts.snapshots]
+        ends = [each.end_zxid for each in series.snapshots]
         first = max(bisect_right(ends, from_zxid) - 1, 0)
         last = len(ends) if to_zxid is None else bisect_right(ends, to_zxid)
         if last > first:
             is_all = last - first == len(ends)
-            yield series if is_all else series.within(first, last - 1, ends=series.facts.ends)
+            yield series if is_all else series.within(first, last - 1, ends=series.ends)
 
 
 def joined(found: Sequence[Finding], shown: Iterable[Finding], facts: Facts) -> list[Finding]:

@@ -171,8 +171,7 @@ def offline_partition(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         deletion = of.runs(TopicDeletion.path(partition_of(path).topic))
         for seen in of_path:
             if (state := _state(seen.state)) is not None:
-                broker = of.facts.brokers.get(str(state.leader))
-                broker = broker or of.runs(BrokerRegistration.path(state.leader))
+                broker = of.runs(BrokerRegistration.path(state.leader))
                 gone = [[each for each in broker if each.state is None]]
                 known += stretches([seen], deletion, *([] if state.leader == NO_LEADER else gone))
         for between, times, leaders in of.lasting(known, _missing_leader, bounds["snapshots"]):
@@ -289,7 +288,7 @@ def missing_session(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
 
     for path, of_path in ephemerals_in(of.series):
         for life, state in lives(of_path):
-            session, some = session_in(state) or 0, of.facts.snapshots[life[0].first : life[-1].last + 1]
+            session, some = session_in(state) or 0, of.series.snapshots[life[0].first : life[-1].last + 1]
             # The list is written first: sessions that are younger than that are not in it.
             lists = [each for each in some if each.sessions is not None and state.stat.czxid <= each.zxid]
             missing = [each.number for each in lists if session and session not in (each.sessions or ())]

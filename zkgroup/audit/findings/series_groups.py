@@ -29,6 +29,7 @@ from zkgroup.audit.inputs.facts import decoded, registration_of
 from zkgroup.audit.inputs.series import Seen, ZnodeState
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, hex_session
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import (
     Registration,
     consumers_path,
@@ -92,7 +93,7 @@ def orphan_owner(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     for owner, known in _claims(of):
         was_registered = any(any(each.states[1:]) for each in known)
         for between, times, claims in of.lasting(known, lambda owner, *there: None if any(there) else owner):
-            since_ms, until_ms = (of.facts.snapshots[number].time_ms for number in between)
+            since_ms, until_ms = (of.series.snapshots[number].time_ms for number in between)
             lasted_ms = until_ms - (since_ms if was_registered else owner.stat.ctime)
             severity: Severity = "error" if lasted_ms > bounds["grace_ms"] else "info"
             detail = f"owner {_claim(claims[-1])} stands without a registration of its member{times}"
@@ -126,7 +127,7 @@ def unowned_interval(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """
     for group, topic, wanted in _wanted(of):
         certain = _certain(of, group, topic)
-        of_topic = [(seen, numbers_of(seen.state and seen.state.data)) for seen in of.facts.topics[topic]]
+        of_topic = [(seen, numbers_of(seen.state and seen.state.data)) for seen in of.runs(Topic.path(topic))]
         for number in sorted({number for _, numbers in of_topic for number in numbers}):
             path = owner_path(group, TopicPartition(topic, number))
             gaps = [seen for seen in of.runs(path) if seen.state is None]
@@ -146,11 +147,12 @@ def unowned_interval(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
 def _wanted(of: SeriesView) -> Iterator[tuple[str, str, list[Seen]]]:
     """Group, topic, and the snapshots in which a member of the one subscribed to the other, as runs."""
     found: dict[tuple[str, str], set[int]] = defaultdict(set)
+    topics = [path_kind(path).name for path in of.of_kind("topic")]
     for path, of_path in of.of_kind("member").items():
         for seen in of_path:
             registration = None if seen.state is None else registration_of(seen.state.data)
-            for topic in (registration and topics_wanted(registration, of.facts.topics)) or ():
-                if topic in of.facts.topics:
+            for topic in (registration and topics_wanted(registration, topics)) or ():
+                if topic in topics:
                     found[path_kind(path).name, topic].update(range(seen.first, seen.last + 1))
     for (group, topic), numbers in found.items():
         yield group, topic, as_runs(sorted(numbers))
@@ -158,7 +160,7 @@ def _wanted(of: SeriesView) -> Iterator[tuple[str, str, list[Seen]]]:
 
 def _certain(of: SeriesView, group: str, topic: str) -> set[int]:
     """The exact snapshots up to whose next one all owners of a topic that were made are in some snapshot."""
-    parent, snapshots = owners_topic_path(group, topic), of.facts.snapshots
+    parent, snapshots = owners_topic_path(group, topic), of.series.snapshots
     owners = (runs for path, runs in of.of_kind("owner").items() if path.startswith(f"{parent}/"))
     claims = sorted(owner.stat.czxid for of_path in owners for _, owner in lives(of_path))
     found = {number for seen in of.runs(parent) if seen.state for number in range(seen.first, seen.last)}
@@ -293,7 +295,7 @@ def commit_rate(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         detail = f"at least {counted(sum(pairs.values()), 'write')} of offsets"
         if rates:
             busiest = max(rates, key=lambda pair: (rates[pair], pair))
-            since, until = (of.facts.snapshots[number] for number in busiest)
+            since, until = (of.series.snapshots[number] for number in busiest)
             detail += f", most between {since.zxid:#x} and {until.end_zxid:#x}: {rates[busiest]:.2f}/s"
         yield Shown(whole, detail, group_path(group))
 
@@ -327,7 +329,7 @@ def reset_overwritten(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         of_offset, told = of.runs(path), 0
         for stretch in stretches(of_marker, of_offset):
             marker, offset = stretch.states
-            if not marker or not offset or marker.stat.mzxid == told or not is_proved(stretch, of.facts):
+            if not marker or not offset or marker.stat.mzxid == told or not is_proved(stretch, of.series):
                 continue
             has_jvm_owner = _has_jvm_owner(of, path, marker.stat.mzxid, stretch.seen[1].first)
             detail = _overwritten(marker, offset, of_offset, has_jvm_owner=has_jvm_owner)
@@ -357,9 +359,10 @@ def _has_jvm_owner(of: SeriesView, path: str, before_zxid: int, number: int) -> 
     That is so where all that its session registered is of these.
     """
     group = path_kind(path).name
+    of_members = (runs for each, runs in of.of_kind("member").items() if path_kind(each).name == group)
+    members = [seen.state for runs in of_members for seen in runs]
     for life, owner in lives(of.runs(owner_path(group, partition_of(path)))):
         if owner.stat.czxid < before_zxid and life[-1].last >= number and (session := session_in(owner)):
-            members = (seen.state for of_path in of.facts.members.get(group, {}).values() for seen in of_path)
             mine = [each for each in members if session_in(each) == session]
             if {subscription_kind(state_in(each).data) for each in mine} == {"jvm"}:
                 return True

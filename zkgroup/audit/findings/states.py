@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby, islice, pairwise
+from itertools import compress, groupby, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkgroup.audit.findings.rules import (
@@ -21,9 +21,9 @@ from zkgroup.audit.findings.rules import (
     place_of,
     runs,
 )
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, States, ZnodeState
+from zkgroup.audit.inputs.series import Seen, States, ZnodeState
 from zkgroup.model.text import duration_text
-from zkgroup.zkfiles.records import lifetime_of
+from zkgroup.zkfiles.records import is_below, lifetime_of
 from zkgroup.znodes.group_records import AuditRecord
 from zkgroup.znodes.paths import Kind, path_kind
 
@@ -48,10 +48,10 @@ class Shown(NamedTuple):
     """None for that of the rule."""
     lasts: bool = False
 
-    def finding(self, rule: AnyRule, facts: SeriesFacts) -> Finding:
+    def finding(self, rule: AnyRule, series: Series) -> Finding:
         """As a finding; without an end where it lasts in the last snapshot."""
-        since, until = (facts.snapshots[number] for number in self.between)
-        is_open = self.lasts and facts.ends and until is facts.snapshots[-1]
+        since, until = (series.snapshots[number] for number in self.between)
+        is_open = self.lasts and series.ends and until is series.snapshots[-1]
         zxid, time_ms = (None, None) if is_open else (until.end_zxid, until.time_ms)
         ends = since.zxid, zxid, since.time_ms or None, time_ms or None  # an empty tree has no time
         severity, session, place = self.severity or rule.severity, self.session or None, place_of(self.path)
@@ -110,7 +110,7 @@ class SeriesView:
 
     def __init__(self, series: Series, least: float) -> None:
         """`least`: in so many snapshots an offset that is owned stands still."""
-        self.series, self.facts, self._least = series, series.facts, least
+        self.series, self._least = series, least
         self._of_kind: dict[Kind, States] = {}
 
     @cached_property
@@ -139,9 +139,11 @@ class SeriesView:
         """The runs of a path; of one that no snapshot has, those in which it is known not to be there."""
         if (known := self.of_kind(path_kind(path).kind).get(path)) is not None:
             return known
-        if not any(snapshot.unknown for snapshot in self.facts.snapshots):
-            return [Seen(None, 0, len(self.facts.snapshots) - 1)]
-        return as_runs(each.number for each in self.facts.snapshots if self.facts.is_known(path, each.number))
+        snapshots = self.series.snapshots
+        if not any(each.unknown for each in snapshots):
+            return [Seen(None, 0, len(snapshots) - 1)]
+        is_known = (not each.unknown or not is_below(path, each.unknown) for each in snapshots)
+        return as_runs(compress(range(len(snapshots)), is_known))
 
     def changes(
         self, kind: Kind, among: Callable[[ZnodeState | None], object] = lambda _: True
@@ -161,7 +163,7 @@ class SeriesView:
         found = [(stretch, item) for stretch in some if (item := what(*stretch.states)) is not None]
         for run in runs(found, lambda one, other: one[0].last + 1 == other[0].first):
             first, last = run[0][0].first, run[-1][0].last
-            if last - first + 1 >= least and any(is_proved(one, self.facts) for one, _ in run):
+            if last - first + 1 >= least and any(is_proved(one, self.series) for one, _ in run):
                 yield (first, last), self.times((first, last)), [item for _, item in run]
 
     def times(self, between: Between) -> str:
@@ -172,7 +174,7 @@ class SeriesView:
 
     def span_ms(self, between: Between) -> int:
         """The time from one snapshot to another, at least 0; 0 where one has no time, as an empty tree."""
-        since_ms, until_ms = (self.facts.snapshots[number].time_ms for number in between)
+        since_ms, until_ms = (self.series.snapshots[number].time_ms for number in between)
         return max(until_ms - since_ms, 0) if since_ms and until_ms else 0
 
 
@@ -183,7 +185,7 @@ def find_states(
     view = SeriesView(series.in_order, bounds.get("stalled_offset", {"snapshots": 1})["snapshots"])
     for rule in rules:
         for shown in rule.find(view, bounds[rule.name]):
-            yield shown.finding(rule, view.facts)
+            yield shown.finding(rule, view.series)
 
 
 def state_in(state: ZnodeState | None) -> ZnodeState:
@@ -233,14 +235,14 @@ def stretches(*of_paths: Sequence[Seen]) -> list[Stretch]:
     return found
 
 
-def is_proved(stretch: Stretch, facts: SeriesFacts) -> bool:
+def is_proved(stretch: Stretch, series: Series) -> bool:
     """True if some snapshot, by itself or with a later one, proves that these states stood at one moment.
 
     A fuzzy one does where no order of the moments at which it took them explains them otherwise, and where
     all that is there was there before its window and is there behind it.
     """
     there = [(seen.last, state_in(seen.state).stat.mzxid) for seen in stretch.seen if seen.state is not None]
-    for snapshot in facts.snapshots[stretch.first : stretch.last + 1]:
+    for snapshot in series.snapshots[stretch.first : stretch.last + 1]:
         if snapshot.is_exact or len(stretch.seen) < 2:
             return True
         older = [last for last, mzxid in there if mzxid <= snapshot.zxid]

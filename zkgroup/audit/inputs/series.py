@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from zkgroup.zkfiles.records import StoredZnode, is_below
-from zkgroup.zkfiles.snapshots import TreeSnapshot
+from zkgroup.zkfiles.records import StoredZnode
 
 ZnodeState = StoredZnode
 """A znode as one or more snapshots have it; its `cversion` counts creates only, as a server stores it."""
@@ -28,23 +27,3 @@ class Seen(NamedTuple):
 
 States = Mapping[str, Sequence[Seen]]
 """By path, or by a name in it, the runs in order."""
-
-
-class SeriesFacts(NamedTuple):
-    """The small things of a series, which each rule may know beside the states of its paths."""
-
-    snapshots: Sequence[TreeSnapshot]
-    members: Mapping[str, States]
-    """By group: the registrations `/consumers/<group>/ids/<member>`."""
-    brokers: States
-    """By id: `/brokers/ids/<id>`."""
-    topics: States
-    """By topic: `/brokers/topics/<topic>`."""
-    controller: Sequence[Seen]
-    ends: bool
-    """False where logs go on behind the last snapshot."""
-
-    def is_known(self, path: str, number: int) -> bool:
-        """False where a snapshot, by its number, may lack this path or have it as it was later."""
-        unknown = self.snapshots[number].unknown
-        return not (unknown and is_below(path, unknown))

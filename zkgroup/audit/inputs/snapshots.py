@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -13,7 +12,7 @@ import numpy as np
 
 from zkgroup.audit.inputs.events import SINGLE, Event, Key, Keys
 from zkgroup.audit.inputs.found_files import SkippedFile, SnapshotFile, reason_of
-from zkgroup.audit.inputs.series import Seen, SeriesFacts, States
+from zkgroup.audit.inputs.series import Seen, States
 from zkgroup.errors import (
     ConfigError,
     CorruptZnodeError,
@@ -43,7 +42,7 @@ class Series:
     ) -> None:
         """`trees` are the states in each snapshot. `ends`: no log goes on behind it."""
         self.snapshots = [each._replace(number=number) for number, each in enumerate(snapshots)]
-        self.table, self.trees, self._ends = table, trees, ends
+        self.table, self.trees, self.ends = table, trees, ends
 
     @cached_property
     def runs(self) -> Runs:
@@ -59,26 +58,16 @@ class Series:
         """Of snapshots whose windows overlap the last alone: which of them saw a znode first is not known."""
         is_over = [one.end_zxid <= other.zxid for one, other in pairwise(self.snapshots)]
         numbers = [number for number, each in enumerate((*is_over, True)) if each]
-        return self if len(numbers) == len(self.snapshots) else self._of(numbers, self._ends)
+        return self if len(numbers) == len(self.snapshots) else self._of(numbers, self.ends)
 
     def _of(self, numbers: Sequence[int], ends: bool) -> Series:
         trees = [self.trees[number] for number in numbers]
         return Series([self.snapshots[number] for number in numbers], self.table, trees, ends=ends)
 
     @cached_property
-    def facts(self) -> SeriesFacts:
-        """What rules may know beside the states of their key."""
-        codes = [code for code in self._codes if is_fact(self.table.paths[code])]
-        found: dict[str, dict[str, dict[str, Sequence[Seen]]]] = defaultdict(lambda: defaultdict(dict))
-        for path, seen in self.seen(codes).items():
-            place = path_kind(path)
-            found[place.kind][place.name][path] = seen
-        brokers, topics, controllers = (
-            {name: next(iter(states.values())) for name, states in found[kind].items()}
-            for kind in ("broker", "topic", "controller")
-        )
-        controller = controllers.get("", ())
-        return SeriesFacts(self.snapshots, found["member"], brokers, topics, controller, self._ends)
+    def facts(self) -> States:
+        """The members, brokers, topics and controllers."""
+        return self.seen([code for code in self._codes if is_fact(self.table.paths[code])])
 
     @cached_property
     def _codes(self) -> Sequence[int]:

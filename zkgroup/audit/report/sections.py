@@ -219,11 +219,14 @@ class ColumnsDrawing:
             owners = (runs for path, runs in states.items() if path_kind(path).kind == "owner")
             owned = lives(series, times, *owners)
             self._owners.draw((row, timelines.span_of(life, thread_of(life), facts)) for life in owned)
-            self._offsets.add_seen(row, offsets_seen(states, series.facts), times)
-        controllers = (*self._registered.controllers, *lives(series, times, series.facts.controller))
-        brokers = dict(self._registered.brokers)
-        for name, runs in series.facts.brokers.items():
-            brokers[name] = (*brokers.get(name, ()), *lives(series, times, runs))
+            self._offsets.add_seen(row, offsets_seen(states, series), times)
+        controllers, brokers = self._registered.controllers, dict(self._registered.brokers)
+        for path, runs in series.facts.items():
+            kind, name, *_ = path_kind(path)
+            if kind == "controller":
+                controllers = (*controllers, *lives(series, times, runs))
+            elif kind == "broker":
+                brokers[name] = (*brokers.get(name, ()), *lives(series, times, runs))
         self._registered = replace(self._registered, controllers=controllers, brokers=brokers)
         log = range(facts.start_zxid - 1, facts.end_zxid + 1) if facts.has_log else ()
         moments = ((each.end_zxid, each.time_ms) for each in series.snapshots if each.time_ms)

@@ -177,7 +177,7 @@ def proved_times(series: Series) -> list[int]:
 
 def seen_lives(series: Series, times: Sequence[int], *of_paths: Iterable[Seen]) -> Iterator[Life]:
     """The existences of znodes, each up to the last snapshot with it; `times` are those of `proved_times`."""
-    for (path, data, _, stat), last, _ in lives_in(of_paths, series.facts):
+    for (path, data, _, stat), last, _ in lives_in(of_paths, series):
         to = max(last.zxid, stat.czxid), max(times[last.number], stat.ctime)
         yield Life(path, stat.ephemeral_owner, data, stat.czxid, stat.ctime, *to)
 
