@@ -20,7 +20,7 @@ from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.answers.partitions import OwnerLife, member_of_thread
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.findings.rules import Finding, Severity
-from zkgroup.audit.inputs.one_tree import walk
+from zkgroup.audit.inputs.one_tree import of_walk, walk
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Source, require_columns
 from zkgroup.demo.checks import CheckResult, checked, named_faults
@@ -115,10 +115,10 @@ class AuditRun(GroupRun):
 
     def _export(self) -> None:
         """Takes an export, as a line in cron does."""
-        tree, folder = walk(self.ensemble.zk), self.folder / "exports"
+        (walked, znodes), folder = walk(self.ensemble.zk), self.folder / "exports"
         folder.mkdir(exist_ok=True)
-        header = tree.header(self.ensemble.clock.wall_ms(), self.zookeeper)
-        write_export(folder / export_name(header.zxid_before, header.time_ms), header, tree.znodes)
+        header = of_walk(walked, self.ensemble.clock.wall_ms(), self.zookeeper)
+        write_export(folder / export_name(header.zxid_before, header.time_ms), header, znodes)
 
     def _has_written(self, foreign: Ensemble, name: str, choose: Choose) -> bool:
         """Tries each partition of this owner once; a write checks the versions of both znodes."""

@@ -246,14 +246,14 @@ def _live(inputs: Inputs, report: Progress) -> Source:
         asked = target(shared())
     except click.UsageError as error:
         raise click.UsageError(f"name folders with --input, or a live ensemble: {error.message}") from None
-    from zkgroup.audit.inputs.one_tree import walk
+    from zkgroup.audit.inputs.one_tree import of_walk, walk
 
     with connected() as ensemble:
-        tree = walk(ensemble.zk, progress=report)
-        header = tree.header(ensemble.clock.wall_ms(), asked.zookeeper)
+        walked, found = walk(ensemble.zk, progress=report)
+        header = of_walk(walked, ensemble.clock.wall_ms(), asked.zookeeper)
     from zkgroup.audit.inputs.series_source import read_series
 
-    znodes = Tree.from_znodes((znode.stored() for znode in tree.znodes), digests=False)
+    znodes = Tree.from_znodes((znode.stored() for znode in found), digests=False)
     path = Path(asked.zookeeper)
     one = SnapshotFile(
         header.zxid_before, path, header, lambda reader: reader.read_tree(path, header, znodes)

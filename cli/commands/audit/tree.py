@@ -11,7 +11,7 @@ import click
 
 from zkgroup.admin.znodes import check_path
 from zkgroup.audit.inputs.found_files import SkippedFile
-from zkgroup.audit.inputs.one_tree import ROUNDS, inconsistency_of, walk
+from zkgroup.audit.inputs.one_tree import ROUNDS, inconsistency_of, of_walk, walk
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import AuthenticationError, ConfigError, NotFoundError, StoreUnavailableError
 from zkgroup.model import Znode
@@ -465,9 +465,9 @@ def _serve(out: Output, to: _ExportTo, rounds: int, every_ms: int) -> None:
 def _of_live(to: _ExportTo, rounds: int, *, says_waiting: bool = True) -> WrittenExport:
     to.prepare()
     with progress() as report, connected(says_waiting=says_waiting) as ensemble:
-        found = walk(ensemble.zk, rounds=rounds, progress=report)
-        header = found.header(ensemble.clock.wall_ms(), target(shared()).zookeeper)
-        return to.write(header, found.znodes, report)
+        walked, znodes = walk(ensemble.zk, rounds=rounds, progress=report)
+        header = of_walk(walked, ensemble.clock.wall_ms(), target(shared()).zookeeper)
+        return to.write(header, znodes, report)
 
 
 def _of_files(inputs: Inputs, at: PointInTime | None, to: _ExportTo) -> tuple[WrittenExport, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.stores import MeddledStore, before_nth
-from zkgroup.audit.inputs.one_tree import LiveTree, walk
+from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import (
     Create,
@@ -27,6 +27,7 @@ from zkgroup.model.requests import (
 )
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper.tree import DataTree
+from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader
 from zkgroup.zookeeper.blocking import Blocking
 
 
@@ -45,7 +46,9 @@ class WalkedServer:
         self.other.submit(Multi(operations), incarnation=1, on_outcome=outcomes.append)
         return outcomes[0]
 
-    def walk(self, rounds: int = 5, paths_at_once: int = 5000) -> LiveTree:
+    def walk(
+        self, rounds: int = 5, paths_at_once: int = 5000
+    ) -> tuple[ExportHeader, Sequence[ExportedZnode]]:
         with Blocking(self.meddled) as zk:
             return walk(zk, rounds=rounds, paths_at_once=paths_at_once)
 
@@ -78,13 +81,13 @@ def _nearest(path: str, seen: dict[str, Znode]) -> str:
     return path
 
 
-def _check(world: WalkedServer, found: LiveTree) -> None:
+def _check(world: WalkedServer, found: ExportHeader, znodes: Sequence[ExportedZnode]) -> None:
     """What is said to have stood still did, and the rest is named.
 
     A znode that came after the start and went before anybody looked has no name; its parent has.
     """
     then = world.tree_at(found.zxid_before)
-    seen = {znode.path: Znode(znode.path, znode.data, znode.stat) for znode in found.znodes}
+    seen = {znode.path: Znode(znode.path, znode.data, znode.stat) for znode in znodes}
     unseen = {
         path
         for path in set(then) - set(seen)
@@ -93,24 +96,24 @@ def _check(world: WalkedServer, found: LiveTree) -> None:
     still = {*then, *seen} - unseen - set(found.changed)
     assert {path: seen.get(path) for path in still} == {path: then.get(path) for path in still}
     alive = still & set(world.server.tree())  # a znode that stood still may have gone after the walk
-    assert all(znode.acl == world.server.acl(znode.path) for znode in found.znodes if znode.path in alive)
-    places = [znode.path for znode in found.znodes]
+    assert all(znode.acl == world.server.acl(znode.path) for znode in znodes if znode.path in alive)
+    places = [znode.path for znode in znodes]
     known: set[str] = set()
     for path in places:
         assert path == "/" or (path.rpartition("/")[0] or "/") in known, places
         known.add(path)
-    newest = max(max(z.stat.czxid, z.stat.mzxid, z.stat.pzxid) for z in found.znodes)
+    newest = max(max(z.stat.czxid, z.stat.mzxid, z.stat.pzxid) for z in znodes)
     assert newest <= found.zxid_after
 
 
 def test_a_tree_without_changes_is_a_snapshot_of_one_moment(world: WalkedServer) -> None:
     """Every znode, depth first, two looks, nothing changed."""
-    found = world.walk()
+    found, znodes = world.walk()
 
-    _check(world, found)
+    _check(world, found, znodes)
     assert (found.changed, found.unreadable) == ((), ())
     assert found.zxid_before == found.zxid_after
-    assert [znode.path for znode in found.znodes] == [
+    assert [znode.path for znode in znodes] == [
         *("/", "/a", "/a/b", "/a/b/c", "/z", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")
     ]
 
@@ -130,12 +133,12 @@ def test_changes_between_the_reads_are_named(
     """It is in the tree as it was at some moment between the two zxids, and its parent with it."""
     world.meddled.before = before_nth(ReadAcls, 1, lambda: world.write(*operations))
 
-    found = world.walk()
+    found, znodes = world.walk()
 
-    _check(world, found)
+    _check(world, found, znodes)
     assert set(found.changed) == changed
     assert found.zxid_before < found.zxid_after
-    assert {znode.path for znode in found.znodes} == set(world.tree_at(found.zxid_after))
+    assert {znode.path for znode in znodes} == set(world.tree_at(found.zxid_after))
 
 
 def test_changes_before_the_second_read_do_not_count(world: WalkedServer) -> None:
@@ -143,11 +146,11 @@ def test_changes_before_the_second_read_do_not_count(world: WalkedServer) -> Non
     writes = SetData("/a", b"n", -1), Create("/n", b"")
     world.meddled.before = before_nth(ReadMany, 3, lambda: world.write(*writes))
 
-    found = world.walk()
+    found, znodes = world.walk()
 
-    _check(world, found)
+    _check(world, found, znodes)
     assert found.changed == ()
-    assert {"/n", "/a"} <= {znode.path for znode in found.znodes}
+    assert {"/n", "/a"} <= {znode.path for znode in znodes}
 
 
 def test_what_goes_with_its_parent_while_that_is_read_again_is_named_too(world: WalkedServer) -> None:
@@ -162,9 +165,9 @@ def test_what_goes_with_its_parent_while_that_is_read_again_is_named_too(world: 
 
     world.meddled.before = both
 
-    found = world.walk()
+    found, znodes = world.walk()
 
-    _check(world, found)
+    _check(world, found, znodes)
     assert set(found.changed) == {"/a", "/a/b", "/a/b/c"}
 
 
@@ -172,9 +175,9 @@ def test_deletions_before_the_second_read_are_no_change(world: WalkedServer) -> 
     """It was not there at that zxid, and one more round settles it."""
     world.meddled.before = before_nth(Sync, 2, lambda: world.write(Delete("/a/b/c", -1), Delete("/a/b", -1)))
 
-    found = world.walk()
+    found, znodes = world.walk()
 
-    _check(world, found)
+    _check(world, found, znodes)
     assert found.changed == ()
     assert sum(isinstance(request, ReadAcls) for request in world.meddled.requests) <= 3
 
@@ -188,9 +191,9 @@ def test_what_never_stands_still_ends_the_rounds(world: WalkedServer) -> None:
 
     world.meddled.before = always
 
-    found = world.walk(rounds=3)
+    found, znodes = world.walk(rounds=3)
 
-    _check(world, found)
+    _check(world, found, znodes)
     assert found.changed == ("/a",)
     assert sum(isinstance(request, ReadAcls) for request in world.meddled.requests) == 4
 
@@ -199,10 +202,10 @@ def test_what_may_not_be_read_is_left_out_and_named(world: WalkedServer) -> None
     """With everything below it."""
     world.server.set_acl("/a/b", UNREADABLE)
 
-    found = world.walk()
+    found, znodes = world.walk()
 
     assert found.unreadable == ("/a/b",)
-    assert [znode.path for znode in found.znodes][:3] == ["/", "/a", "/z"]
+    assert [znode.path for znode in znodes][:3] == ["/", "/a", "/z"]
 
 
 def test_a_root_that_may_not_be_read_is_an_error(world: WalkedServer) -> None:
@@ -240,6 +243,6 @@ def test_whatever_happens_meanwhile_what_stood_still_is_right(
 
     world.meddled.before = meddle
 
-    _check(world, world.walk(rounds, paths_at_once))
+    _check(world, *world.walk(rounds, paths_at_once))
 
     world.close()

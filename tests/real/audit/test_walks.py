@@ -11,6 +11,6 @@ def test_a_walk_is_the_tree_in_the_servers_files() -> None:
     """Data, all numbers and ACLs, at the zxid that the walk names."""
     with EmbeddedZooKeeper(fsync=False) as server, kazoo_on(server.address) as client:
         plant(client)
-        found = walk_and_compare(server.address, server.data_dir / "server-0")
+        znodes = walk_and_compare(server.address, server.data_dir / "server-0")
 
-    assert sum(one.stat.ephemeral_owner != 0 for one in found.znodes) == 1
+    assert sum(one.stat.ephemeral_owner != 0 for one in znodes) == 1

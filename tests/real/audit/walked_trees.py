@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from zkgroup.audit.inputs.one_tree import LiveTree, walk
+from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.model import Znode
+from zkgroup.zkfiles.exports import ExportedZnode
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Acl
 from zkgroup.zkfiles.tree import Tree
@@ -35,24 +37,24 @@ def plant(client: KazooClient) -> None:
     client.create(f"{ROOT}/ephemeral", b"e", ephemeral=True)
 
 
-def walk_and_compare(address: str, folder: Path) -> LiveTree:
+def walk_and_compare(address: str, folder: Path) -> Sequence[ExportedZnode]:
     """Walks a tree at rest and checks that the server's files have the same tree at that zxid."""
     with ZooKeeperClient(address) as client, Blocking(client, 30) as zk:
-        found = walk(zk)
+        found, znodes = walk(zk)
     past = History(folder).tree_at(zxid=found.zxid_before)
     assert past.account.zxid == found.zxid_before
     assert past.account.first_bad_zxid is None
     assert found.unreadable == ()
     moved = set(found.changed)  # by others who use this server
     assert not any(path.startswith(ROOT) for path in moved)
-    walked = {one.path: (Znode(one.path, one.data, one.stat), one.acl) for one in found.znodes}
+    walked = {one.path: (Znode(one.path, one.data, one.stat), one.acl) for one in znodes}
     assert {path: walked[path] for path in set(walked) - moved} == {
         path: _seen(past.tree, path) for path in set(past.tree.paths()) - moved
     }
-    assert [one.stored() for one in found.znodes if one.path.startswith(ROOT)] == [
-        past.tree.stored(one.path) for one in found.znodes if one.path.startswith(ROOT)
+    assert [one.stored() for one in znodes if one.path.startswith(ROOT)] == [
+        past.tree.stored(one.path) for one in znodes if one.path.startswith(ROOT)
     ]
-    return found
+    return znodes
 
 
 def _seen(tree: Tree, path: str) -> tuple[Znode | None, Acl | None]:

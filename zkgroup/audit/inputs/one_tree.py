@@ -9,7 +9,8 @@ later moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from zkgroup.audit.inputs.source import Progress, quiet
 from zkgroup.errors import AccessDeniedError
@@ -40,30 +41,12 @@ _EVERY = 1000
 _Reply = TypeVar("_Reply")
 
 
-class LiveTree(NamedTuple):
-    """A walked tree; the first four fields are those of `ExportHeader`."""
+def of_walk(header: ExportHeader, time_ms: int, zookeeper: str) -> ExportHeader:
+    """The header with the time and place of the walk."""
+    from zkgroup.zookeeper.settings import Address
 
-    zxid_before: int
-    zxid_after: int
-    changed: tuple[str, ...]
-    unreadable: tuple[str, ...]
-    znodes: tuple[ExportedZnode, ...]
-    """Depth first, parents before children, children by name."""
-
-    def header(self, time_ms: int, zookeeper: str) -> ExportHeader:
-        """The header of an export of it, with the time and place of the walk."""
-        from zkgroup.zookeeper.settings import Address
-
-        address = Address.parse(zookeeper)
-        return ExportHeader(
-            time_ms=time_ms,
-            source=address.servers,
-            chroot=address.chroot,
-            zxid_before=self.zxid_before,
-            zxid_after=self.zxid_after,
-            changed=self.changed,
-            unreadable=self.unreadable,
-        )
+    address = Address.parse(zookeeper)
+    return replace(header, time_ms=time_ms, source=address.servers, chroot=address.chroot)
 
 
 def walk(
@@ -72,8 +55,10 @@ def walk(
     rounds: int = ROUNDS,
     paths_at_once: int = PATHS_AT_ONCE,
     progress: Progress = quiet,
-) -> LiveTree:
+) -> tuple[ExportHeader, Sequence[ExportedZnode]]:
     """Reads the whole tree below the chroot; znodes that changed are read again at most `rounds` times.
+
+    They come depth first, children by name. The header has no time or place: `of_walk` sets them.
 
     Raises `AccessDeniedError` where not even the root may be read, and what `Blocking` raises.
     """
@@ -93,13 +78,15 @@ def walk(
             break
         unsettled |= found.settle()
     zk.sync("/")
-    return LiveTree(
+    header = ExportHeader(
+        time_ms=None,
+        source="",
         zxid_before=before,
         zxid_after=zk.last_zxid,
-        znodes=tuple(found.exported()),
         changed=tuple(sorted(path for path in unsettled if found.may_be_newer(path, before))),
         unreadable=tuple(sorted(found.unreadable)),
     )
+    return header, list(found.exported())
 
 
 class _Found:

@@ -294,8 +294,8 @@ class _TreeReader(_TableReader):
         if partition.value is None:
             ensemble = self.given["zookeeper"]
             with ZooKeeperClient(ensemble) as client, Blocking(client) as zk:
-                walked = walk(zk)
-            znodes, source = (znode.stored() for znode in walked.znodes), ensemble
+                walked, found_znodes = walk(zk)
+            znodes, source = (znode.stored() for znode in found_znodes), ensemble
             seen = walked.zxid_before, walked.zxid_after, walked.zxid_before, int(time() * 1000)
         else:
             path, is_server = partition.value

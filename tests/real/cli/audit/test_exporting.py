@@ -13,7 +13,7 @@ from tests.worlds.shell import Shell
 from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.model.requests import Create
 from zkgroup.testing import MemoryZooKeeper
-from zkgroup.zkfiles.exports import ExportHeader, ExportReader, write_export
+from zkgroup.zkfiles.exports import ExportReader, write_export
 from zkgroup.zookeeper import ClientSettings, Digest, Secret, ZooKeeperClient
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.settings import CREATOR_ALL_ACL
@@ -66,11 +66,7 @@ def test_the_memory_server_is_written_too(tmp_path: Path) -> None:
     store = MemoryZooKeeper().client()
     with Blocking(store) as zk:
         zk.multi(Create("/a", None), Create("/a/b", b""))
-        found = walk(zk)
-        header = ExportHeader(
-            time_ms=1, source="", zxid_before=found.zxid_before, zxid_after=found.zxid_after
-        )
-        write_export(tmp_path / "tree.gz", header, found.znodes)
+        write_export(tmp_path / "tree.gz", *walk(zk))
         served = zk.read_many(["/a", "/a/b"])
     store.close()
 
