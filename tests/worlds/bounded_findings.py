@@ -14,9 +14,10 @@ from tests.worlds.record_by_record import groups_of, sessions_of
 from tests.worlds.screened_findings import whole_columns
 from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.answers.reading import partition_rows, session_views
-from zkgroup.audit.findings.buckets import AuditedRows, RowLimits, find_screened
+from zkgroup.audit.findings.buckets import AuditedRows, RowLimits
 from zkgroup.audit.findings.engine import RULES
 from zkgroup.audit.findings.rules import Bounds
+from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.rows import facts_in
 from zkgroup.audit.inputs.source import Rows
@@ -36,7 +37,7 @@ def assert_same(rows: Rows, bounds: Mapping[str, Bounds], what: str) -> Counter[
     """Facts, sessions, rows of partitions and findings are the same; counts what was found."""
     columns = whole_columns(rows)
     facts = facts_in(columns)
-    whole = Counter(find_screened(RULES, columns, facts, bounds))
+    whole = Counter(ScreenTables(columns, facts).find(RULES, bounds))
     events = list(columns.events())
     assert session_views(rows, TIGHT.rows_per_part)[:2] == (facts, sessions_of(events, facts)), what
     for group in (None, *sorted(groups_of(events))[:2]):

@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import Final
 
 from tests.worlds.plain_findings import find_all
-from zkgroup.audit.findings.buckets import find_screened
 from zkgroup.audit.findings.engine import RULES, bounds_of
 from zkgroup.audit.findings.rules import Bounds
+from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.rows import ROWS_PER_PART, Columns, ColumnsBuilder, columns_of, facts_in, joined
@@ -59,7 +59,7 @@ def assert_same(events: Sequence[Event], bounds: Mapping[str, Bounds], what: str
     facts = facts_of(events)
     assert facts_in(columns) == facts, what
     exact = Counter(find_all(RULES, events, facts, bounds))
-    screened = Counter(find_screened(RULES, columns, facts, bounds))
+    screened = Counter(ScreenTables(columns, facts).find(RULES, bounds))
     assert (what, exact - screened) == (what, Counter())
     assert (what, screened - exact) == (what, Counter())
     return Counter(finding.finding for finding in exact.elements())

@@ -166,7 +166,6 @@ _TYPES: Final[dict[ColumnType, Any]] = {
     "acl": pa.list_(pa.field("element", pa.struct(_ACL_FIELDS), nullable=False)),
 }
 _STORED: Final = _TYPES | {"timestamp": pa.int64()}
-"""The types of a Batch."""
 _LAST_MS: Final = (2**63 - 1) // 1000
 """The last millisecond that fits a timestamp; a file can hold later ones, a clock cannot."""
 
@@ -291,5 +290,4 @@ def moments(milliseconds: Any) -> Any:
 
 
 def _bits(present: Any) -> Any:
-    """A bitmap from bytes that are 0 or 1."""
     return None if present is None else numbers(present, "boolean").buffers()[1]

@@ -81,12 +81,9 @@ class ColumnReplay:
         self.tree = tree
         self._paths = _Paths()
         self._znodes: _Znodes = {name: np.zeros(0, np.int64) for name in (*_FIELDS, "is_there")}
-        """The numbers of loaded znodes, by code."""
         self._is_loaded, self._is_changed = np.zeros((2, 0), np.bool_)
         self._data: dict[int, bytes | None] = {}
-        """The data of written znodes, by code."""
         self._acls: dict[int, Acl | None] = {}
-        """The ACLs of created znodes, by code."""
         self._owned = Counter[int]()
         """The number of ephemerals that each session has beyond those in the tree."""
 
@@ -170,7 +167,6 @@ class ColumnReplay:
                 raise OddRowsError("ephemerals that an end of a session does not name")
 
     def _keep(self, codes: Numbers, replayed: _Replayed, rows: _Rows) -> None:
-        """Keeps the znodes as they are after the rows."""
         for name, numbers in self._znodes.items():
             numbers[codes] = replayed.znodes[name]
         self._is_changed[codes] = True
@@ -188,7 +184,6 @@ class ColumnReplay:
 
 
 def _longer(values: Numbers, more: int) -> Numbers:
-    """The values, with zeros behind them."""
     return np.concatenate((values, np.zeros(more, values.dtype)))
 
 
@@ -254,7 +249,6 @@ class _Rows:
         return [batch.arrays[name] for batch in self._batches]
 
     def _numbers(self, name: str) -> Numbers:
-        """A column as numbers; null is 0."""
         whole = pa.concat_arrays(self._arrays(name))
         values: Numbers = (whole.fill_null(0) if whole.null_count else whole).to_numpy(zero_copy_only=False)
         return values.astype(np.int64, copy=False)
@@ -419,7 +413,6 @@ class _Replayed:
 
 
 def _creates(rows: _Rows, events: _Events, before: Numbers) -> Numbers:
-    """The number of creates below the znode, as counted behind each event."""
     kind, count = events.kind, rows.count[events.row]
     is_next = (kind == _GAIN) & (count == -1)
     is_known = events.begins | (kind == _MAKE) | ((kind == _GAIN) & ~is_next)
@@ -432,7 +425,6 @@ def _creates(rows: _Rows, events: _Events, before: Numbers) -> Numbers:
 
 
 def _children(events: _Events, before: Numbers) -> Numbers:
-    """The number of children of the znode behind each event."""
     change = (events.kind == _GAIN) * 1 - (events.kind == _LOSE)
     change[events.begins] = before
     sums = np.cumsum(change)

@@ -16,20 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from zkgroup.zkfiles.arrow import (
-    LOG,
-    OP_NAMES,
-    Batch,
-    Column,
-    LeftOutWrites,
-    Records,
-    coded,
-    numbers,
-    of_values,
-    same,
-    select,
-    slices,
-)
+from zkgroup.zkfiles import arrow
 from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk, kernel
 from zkgroup.zkfiles.jute import OPEN_ACL, JuteError, acl_at, transaction_of
 from zkgroup.zkfiles.logs import LogReader
@@ -44,14 +31,14 @@ _OF_SESSIONS: Final = frozenset((TransactionType.CREATE_SESSION, TransactionType
 class Wanted(NamedTuple):
     """The rows and columns that are wanted."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[arrow.Column, ...]
     file: str = ""
     from_zxid: int = -(1 << 63)
     to_zxid: int = (1 << 63) - 1
     path_prefix: str | None = None
     rows: int = ROWS_PER_BATCH
     """The rows of a batch: it ends with the transaction that reaches so many."""
-    left_out: LeftOutWrites | None = None
+    left_out: arrow.LeftOutWrites | None = None
 
 
 class Taken(NamedTuple):
@@ -59,7 +46,7 @@ class Taken(NamedTuple):
 
     until: int
     """The number in the chunk of the first record that was not taken."""
-    batch: Batch | None
+    batch: arrow.Batch | None
     is_past: bool = False
     """True if that record lies behind the wanted zxids."""
     error: JuteError | None = None
@@ -77,7 +64,7 @@ def log_columns(
     end_offset: int | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
     resync: bool = False,
-) -> Iterator[Batch]:
+) -> Iterator[arrow.Batch]:
     """The operations of a transaction log, in the order of the file.
 
     `columns` are names of arrow.LOG, by default all. Rows are those of transactions `from_zxid` to
@@ -92,7 +79,10 @@ def log_columns(
     DamagedFileError, without `resync`, and NotZooKeeperFileError; ValueError for unknown columns.
     """
     wanted = Wanted(
-        select(LOG, columns), os.fspath(path), path_prefix=path_prefix, rows=max(rows_per_batch, 1)
+        arrow.select(arrow.LOG, columns),
+        os.fspath(path),
+        path_prefix=path_prefix,
+        rows=max(rows_per_batch, 1),
     )
     if from_zxid is not None:
         wanted = wanted._replace(from_zxid=from_zxid)
@@ -104,7 +94,7 @@ def log_columns(
     return _batches(reader, wanted)
 
 
-def _batches(reader: LogReader, wanted: Wanted) -> Iterator[Batch]:
+def _batches(reader: LogReader, wanted: Wanted) -> Iterator[arrow.Batch]:
     with closing(reader.chunks()) as chunks:
         for chunk in chunks:
             if (yield from batches_of(chunk, wanted, reader.unreadable)):
@@ -113,7 +103,7 @@ def _batches(reader: LogReader, wanted: Wanted) -> Iterator[Batch]:
 
 def batches_of(
     chunk: LogChunk, wanted: Wanted, unreadable: Callable[[LogChunk, int, JuteError], None]
-) -> Generator[Batch, None, bool]:
+) -> Generator[arrow.Batch, None, bool]:
     """Yields the records of a chunk as batches; returns whether one lies behind the wanted zxids.
 
     `unreadable` gets the number and error of each record that no server writes, and that is skipped.
@@ -166,7 +156,7 @@ class _Row(NamedTuple):
     is_applied: bool
 
 
-def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | None:
+def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> arrow.Batch | None:
     """A batch of transactions that were read already; None where no row of them is wanted."""
     prefix = wanted.path_prefix
     rows = [
@@ -179,12 +169,12 @@ def batch_of(transactions: Iterable[Transaction], wanted: Wanted) -> Batch | Non
     if not rows:
         return None
     arrays = {
-        column.name: same(wanted.file, column.type, len(rows))
+        column.name: arrow.same(wanted.file, column.type, len(rows))
         if column.name == "file"
-        else of_values(list(map(_value(column.name), rows)), column.type)
+        else arrow.of_values(list(map(_value(column.name), rows)), column.type)
         for column in wanted.columns
     }
-    return Batch(wanted.columns, arrays)
+    return arrow.Batch(wanted.columns, arrays)
 
 
 def _rows_of(each: Transaction) -> Iterator[_Row]:
@@ -209,7 +199,7 @@ def parent_of(path: str | None) -> str | None:
 def _op(row: _Row) -> str | None:
     kind = row.operation.type
     is_listed = kind == TransactionType.CLOSE_SESSION and row.operation.path is not None
-    return "delete" if is_listed else OP_NAMES.get(kind)
+    return "delete" if is_listed else arrow.OP_NAMES.get(kind)
 
 
 def _lifetime(row: _Row) -> str | None:
@@ -256,7 +246,6 @@ _FILLED: Final[Mapping[str, type]] = {
 """The columns in the kernel's order; a slice has two numbers for each row."""
 _NULLABLE: Final = ("digest", "ttl_ms", "version", "error", "timeout_ms", "parent_cversion", *_PIECES)
 _OF_RECORDS: Final = (np.int64, np.int64, np.int64, np.int32)
-"""The types of the columns of `Records`."""
 
 
 def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
@@ -289,27 +278,27 @@ def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
     if not count:
         return Taken(until, None, bool(is_past))
     arrays = {
-        column.name: same(wanted.file, column.type, count)
+        column.name: arrow.same(wanted.file, column.type, count)
         if column.name == "file"
         else _filled(chunk, column, values[column.name], present.get(column.name), count, acls)
         for column in wanted.columns
     }
-    of_all = None if left_out is None else Records(rows, *(each[:records] for each in of_records))
-    return Taken(until, Batch(wanted.columns, arrays, of_all, is_plain=True), bool(is_past))
+    of_all = None if left_out is None else arrow.Records(rows, *(each[:records] for each in of_records))
+    return Taken(until, arrow.Batch(wanted.columns, arrays, of_all, is_plain=True), bool(is_past))
 
 
-def _filled(chunk: LogChunk, column: Column, values: Any, present: Any, count: int, acls: bytes) -> Any:
+def _filled(chunk: LogChunk, column: arrow.Column, values: Any, present: Any, count: int, acls: bytes) -> Any:
     """The first rows of a column. `acls` has the places of the ACLs with the codes from 2 on."""
     is_there = None if present is None or present[:count].all() else present[:count]
     if column.name in _PIECES:
-        return slices(chunk.data, values[: 2 * count], column.type, is_there)
+        return arrow.slices(chunk.data, values[: 2 * count], column.type, is_there)
     values = values[:count]
     if column.name == "op":
-        return coded(values, _OPS, column.type)
+        return arrow.coded(values, _OPS, column.type)
     if column.name == "ephemeral":
-        return coded(values, _LIFETIMES, column.type)
+        return arrow.coded(values, _LIFETIMES, column.type)
     if column.name == "acl":
         bounds = np.frombuffer(acls, np.int32).reshape(-1, 2).tolist()
         known = [acl_at(chunk.data, start, end)[0] for start, end in bounds]
-        return coded(values, [None, OPEN_ACL, *known], column.type)
-    return numbers(values + chunk.base if column.name == "offset" else values, column.type, is_there)
+        return arrow.coded(values, [None, OPEN_ACL, *known], column.type)
+    return arrow.numbers(values + chunk.base if column.name == "offset" else values, column.type, is_there)

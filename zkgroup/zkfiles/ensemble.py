@@ -22,12 +22,10 @@ from zkgroup.zkfiles.records import Hole, Transaction, TransactionType, epoch_of
 from zkgroup.zkfiles.servers import Server, same_record
 
 _NOTED: Final = 1000
-"""The number of notes of a kind that are kept."""
 _ERROR: Final = int(TransactionType.ERROR)
 
 T = TypeVar("T")
 _Holder = tuple[int, Transaction]
-"""The number of a server, and its record of a zxid."""
 
 
 class EnsembleFiles:

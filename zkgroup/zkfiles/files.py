@@ -121,7 +121,6 @@ def _listed(folder: Path) -> tuple[list[ServerFile], list[Path]]:
 
 
 def _but(skipped: Sequence[Path]) -> str:
-    """The text about names that were left out; empty for none."""
     if not skipped:
         return ""
     first = min(skipped).name
@@ -131,7 +130,6 @@ def _but(skipped: Sequence[Path]) -> str:
 
 
 def _not_listed(folder: Path, error: OSError) -> NotZooKeeperFileError:
-    """The text about the reason why a folder cannot be listed."""
     path, expected = str(folder), "a folder"
     if folder.is_symlink() and not folder.is_dir():
         return NotZooKeeperFileError(path, expected, "a link, which is not followed")
@@ -176,7 +174,6 @@ class FileBytes:
             self.close()
             raise NotZooKeeperFileError(str(path), "bytes to read", _words(path, error)) from error
         self._at = 0
-        """The place in the file on the disk."""
         self._given = 0
         """The number of plain bytes of a packed file that were returned."""
         self._rest = b""
@@ -331,7 +328,6 @@ class Window(FileBytes):
         self.base = 0
         """The place of `data[0]` in the plain file."""
         self._failure: DamagedFileError | None = None
-        """The reason why no more can be read."""
 
     @property
     def offset(self) -> int:
@@ -459,7 +455,6 @@ def decompressed(block: bytes) -> bytes:
 
 
 def _number(block: bytes, at: int, size: int) -> tuple[int, int]:
-    """A number in some bytes, and the place behind it."""
     if len(block) - at < size:
         raise SnappyError("a block that ends inside an element")
     return int.from_bytes(block[at : at + size], "little"), at + size

@@ -94,7 +94,6 @@ def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
 
 
 def _seen(path: Path, *, is_named: bool) -> SeenRecords:
-    """Reads the records of a log and skips damage."""
     reader = LogReader(path, resync=True)
     first = last = good_until = None
     records = 0

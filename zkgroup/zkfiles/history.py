@@ -11,17 +11,8 @@ from typing import Final, Literal, NamedTuple
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.model.text import time_text
+from zkgroup.zkfiles import records
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.records import (
-    CREATES,
-    DELETES,
-    Acl,
-    Hole,
-    Transaction,
-    TransactionType,
-    follows,
-    hole_between,
-)
 from zkgroup.zkfiles.replay import (
     Base,
     SnapshotCandidate,
@@ -45,7 +36,7 @@ class State(NamedTuple):
     """A znode at one end of a difference, as a client sees it, and its ACL."""
 
     znode: Znode
-    acl: Acl | None
+    acl: records.Acl | None
     """The ACL; None where the snapshot lacks it."""
 
 
@@ -89,7 +80,7 @@ class Journal:
         self._below = below
         self._before: dict[str, State | None] = {}
 
-    def note(self, transaction: Transaction) -> None:
+    def note(self, transaction: records.Transaction) -> None:
         """Keeps the state of znodes that this transaction is the first to touch."""
         for path in _touched(transaction, self._tree):
             is_below = self._below in ("/", path) or path.startswith(f"{self._below}/")
@@ -101,20 +92,21 @@ class Journal:
         return _changes(self._before, self._before.get, lambda path: _state(self._tree, path))
 
 
-def _touched(transaction: Transaction, tree: Tree) -> Iterator[str]:
+def _touched(transaction: records.Transaction, tree: Tree) -> Iterator[str]:
     """Yields the paths that a transaction may change; a path may come twice."""
-    if transaction.type == TransactionType.CLOSE_SESSION:
+    if transaction.type == records.TransactionType.CLOSE_SESSION:
         for path in (*(transaction.closed_paths or ()), *tree.ephemerals(transaction.session)):
-            yield from (path, _parent(path))
+            yield from (path, parent_of(path))
     elif transaction.is_applied:
         for operation in transaction.operations:
             path = operation.path or "/"
             yield path
-            if operation.type in CREATES or operation.type in DELETES:
-                yield _parent(path)
+            if operation.type in records.CREATES or operation.type in records.DELETES:
+                yield parent_of(path)
 
 
-def _parent(path: str) -> str:
+def parent_of(path: str) -> str:
+    """The path of the parent; `/` is its own parent."""
     return path.rpartition("/")[0] or "/"
 
 
@@ -165,7 +157,7 @@ class Account:
     """True if the snapshot may have one transaction more than it says, or may be wrong."""
     is_certain: bool
     """True if all of it is certain to be committed: `EnsembleFiles.certain_until`."""
-    holes: tuple[Hole, ...]
+    holes: tuple[records.Hole, ...]
     """The zxids that the files lack on the way, up to the one that was asked for."""
     undecided: tuple[int, ...]
     """The zxids on the way at which servers have different records, none of which most of them have."""
@@ -237,7 +229,7 @@ class History:
 
     def transactions(
         self, from_zxid: int = 0, to_zxid: int | None = None, *, certain_only: bool = False
-    ) -> Iterator[Transaction]:
+    ) -> Iterator[records.Transaction]:
         """All transactions by zxid, both ends included; see `EnsembleFiles.transactions`."""
         return self.ensemble.transactions(from_zxid, to_zxid, certain_only=certain_only)
 
@@ -303,7 +295,7 @@ class History:
         end: int,
         below: str = "/",
         *,
-        through: Callable[[Iterator[Transaction]], Iterator[Transaction]] = iter,
+        through: Callable[[Iterator[records.Transaction]], Iterator[records.Transaction]] = iter,
     ) -> TreeDifference:
         """The changes at and below a path between the trees after two transactions, the earlier one first.
 
@@ -313,7 +305,7 @@ class History:
         tree, account = self.tree_at(zxid=start)
         journal, at, first_bad = Journal(tree, below), account.zxid, None
         for transaction in through(self.transactions(at + 1, end)):
-            if not follows(transaction.zxid, at):
+            if not records.follows(transaction.zxid, at):
                 break
             journal.note(transaction)
             tree.apply(transaction)
@@ -327,7 +319,7 @@ class History:
         changes, accounts = diff_trees(before.tree, after.tree, below), (before.account, after.account)
         return TreeDifference(list(changes), accounts, None, after.account.time_ms)
 
-    def unlogged_behind(self, zxid: int) -> Hole | None:
+    def unlogged_behind(self, zxid: int) -> records.Hole | None:
         """The hole behind this zxid, if it is the last record and a snapshot is later."""
         hole = self.ensemble.unlogged
         return hole if hole is not None and zxid == self.ensemble.last_record else None
@@ -394,13 +386,13 @@ def _first_that(
     return None, skipped
 
 
-def _missing(at: int, following: int, asked: int) -> Hole | None:
+def _missing(at: int, following: int, asked: int) -> records.Hole | None:
     """The hole between two zxids that follow each other in the files, up to the one that is asked for."""
-    hole = hole_between(at, following)
+    hole = records.hole_between(at, following)
     return None if hole is None else hole.within(0, asked)
 
 
-def _missing_behind(ensemble: EnsembleFiles, at: int, asked: int) -> list[Hole]:
+def _missing_behind(ensemble: EnsembleFiles, at: int, asked: int) -> list[records.Hole]:
     """The hole behind the last record, if a snapshot is later."""
     hole = None if at >= asked else _missing(at, ensemble.last_zxid + 1, asked)
     return [] if hole is None else [hole]
@@ -416,7 +408,7 @@ class _Replay:
         self.at, self.asked = base.zxid, asked
         self.applied = self.checked = 0
         self.first_bad: int | None = None
-        self.holes: list[Hole] = []
+        self.holes: list[records.Hole] = []
 
     def comes_to(self, zxid: int) -> None:
         """Notes the hole before a record."""
@@ -424,7 +416,7 @@ class _Replay:
         if hole is not None:
             self.holes.append(hole)
 
-    def see(self, transaction: Transaction) -> None:
+    def see(self, transaction: records.Transaction) -> None:
         zxid = transaction.zxid
         self.comes_to(zxid)
         self.base.tree.apply(transaction)
@@ -432,7 +424,7 @@ class _Replay:
         self.saw(zxid, Compared(1, int(agrees is not None), 0, zxid if agrees is False else None))
 
     def tree_within(self, first: int, last: int) -> Tree | None:
-        return self.base.tree if follows(first, self.at) and self.base.is_over(first) else None
+        return self.base.tree if records.follows(first, self.at) and self.base.is_over(first) else None
 
     def saw(self, last: int, compared: Compared) -> None:
         self.at = last

@@ -15,24 +15,14 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from zkgroup.zkfiles.records import (
-    CREATES,
-    DELETES,
-    SETS,
-    Acl,
-    AclEntry,
-    Operation,
-    Transaction,
-    TransactionType,
-    TreeDigest,
-)
+from zkgroup.zkfiles import records
 
 INT: Final = struct.Struct(">i")
 LONG: Final = struct.Struct(">q")
 _INT: Final = INT.unpack_from
 _LONG: Final = LONG.unpack_from
 
-OPEN_ACL: Final[Acl] = (AclEntry(31, "world", "anyone"),)
+OPEN_ACL: Final[records.Acl] = (records.AclEntry(31, "world", "anyone"),)
 """The ACL that allows everything to everybody; snapshots name it -1 and have it in no table."""
 OPEN_ACL_BYTES: Final = b"\0\0\0\x01" + b"\0\0\0\x1f" + b"\0\0\0\x05world" + b"\0\0\0\x06anyone"
 """The bytes of OPEN_ACL as a list of one entry."""
@@ -96,7 +86,7 @@ def text_at(raw: bytes, at: int, end: int) -> tuple[str, int]:
     return text_of(data, at), stop
 
 
-def acl_at(raw: bytes, at: int, end: int) -> tuple[Acl | None, int]:
+def acl_at(raw: bytes, at: int, end: int) -> tuple[records.Acl | None, int]:
     """A list of ACL entries, or None for null."""
     stop = at + len(OPEN_ACL_BYTES)
     if stop <= end and raw.startswith(OPEN_ACL_BYTES, at):
@@ -109,7 +99,7 @@ def acl_at(raw: bytes, at: int, end: int) -> tuple[Acl | None, int]:
         perms, at = int_at(raw, at, end)
         scheme, at = text_at(raw, at, end)
         id_, at = text_at(raw, at, end)
-        entries.append(AclEntry(perms, scheme, id_))
+        entries.append(records.AclEntry(perms, scheme, id_))
     return tuple(entries), at
 
 
@@ -153,7 +143,7 @@ _SMALLEST_TXN: Final = 8
 
 _HEADER: Final = HEADER.unpack_from
 _DIGEST: Final = DIGEST.unpack_from
-_MULTI: Final = int(TransactionType.MULTI)
+_MULTI: Final = int(records.TransactionType.MULTI)
 
 _Field = tuple[str, Callable[[bytes, int, int], tuple[Any, int]]]
 _PATH: Final[_Field] = "path", text_at
@@ -164,19 +154,19 @@ _EPHEMERAL: Final[_Field] = "is_ephemeral", flag_at
 _PARENT_CVERSION: Final[_Field] = "parent_cversion", int_at
 _CONTAINER: Final = (_PATH, _DATA, _ACL, _PARENT_CVERSION)
 _BODIES: Final[dict[int, tuple[_Field, ...]]] = {
-    **dict.fromkeys(CREATES, (_PATH, _DATA, _ACL, _EPHEMERAL, _PARENT_CVERSION)),
-    TransactionType.CREATE_CONTAINER: _CONTAINER,
-    TransactionType.CREATE_TTL: (*_CONTAINER, ("ttl_ms", long_at)),
-    **dict.fromkeys(DELETES, (_PATH,)),
-    **dict.fromkeys(SETS, (_PATH, _DATA, _VERSION)),
-    TransactionType.SET_ACL: (_PATH, _ACL, _VERSION),
-    TransactionType.CHECK: (_PATH, _VERSION),
-    TransactionType.ERROR: (("error", int_at),),
+    **dict.fromkeys(records.CREATES, (_PATH, _DATA, _ACL, _EPHEMERAL, _PARENT_CVERSION)),
+    records.TransactionType.CREATE_CONTAINER: _CONTAINER,
+    records.TransactionType.CREATE_TTL: (*_CONTAINER, ("ttl_ms", long_at)),
+    **dict.fromkeys(records.DELETES, (_PATH,)),
+    **dict.fromkeys(records.SETS, (_PATH, _DATA, _VERSION)),
+    records.TransactionType.SET_ACL: (_PATH, _ACL, _VERSION),
+    records.TransactionType.CHECK: (_PATH, _VERSION),
+    records.TransactionType.ERROR: (("error", int_at),),
 }
 """The fields of Operation that a type has, in their order, each with its reader."""
 
 
-def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> Transaction:
+def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> records.Transaction:
     """The transaction whose entry is `raw[start:end]`; `offset` is where its record starts in the file.
 
     For a type that no server up to 3.9 writes, it has the header, and one operation of that type alone.
@@ -186,37 +176,39 @@ def transaction_of(raw: bytes, start: int, end: int, offset: int = 0) -> Transac
         raise JuteError(start, f"at least {HEADER.size} bytes of a transaction", str(end - start))
     session, cxid, zxid, time_ms, kind = _HEADER(raw, start)
     at = start + HEADER.size
-    operations: tuple[Operation, ...] = ()
+    operations: tuple[records.Operation, ...] = ()
     timeout_ms = closed_paths = None
     if kind in _BODIES:
         operation, at = _operation(kind, raw, at, end)
         operations = (operation,)
     elif kind == _MULTI:
         operations, at = _multi(raw, at, end)
-    elif kind == TransactionType.CLOSE_SESSION:
+    elif kind == records.TransactionType.CLOSE_SESSION:
         closed_paths, at = _closed_paths(raw, at, end)
-    elif kind == TransactionType.CREATE_SESSION:
+    elif kind == records.TransactionType.CREATE_SESSION:
         timeout_ms, at = int_at(raw, at, end)
     else:
-        return Transaction(zxid, session, cxid, time_ms, kind, (Operation(kind),), offset=offset)
+        return records.Transaction(
+            zxid, session, cxid, time_ms, kind, (records.Operation(kind),), offset=offset
+        )
     digest = None
     if at != end:
         if end - at != DIGEST.size:
             raise JuteError(at, f"the end or a digest of {DIGEST.size} bytes", f"{end - at} bytes")
-        digest = TreeDigest._make(_DIGEST(raw, at))
-    return Transaction(
+        digest = records.TreeDigest._make(_DIGEST(raw, at))
+    return records.Transaction(
         zxid, session, cxid, time_ms, kind, operations, timeout_ms, closed_paths, digest, offset
     )
 
 
-def _operation(kind: int, raw: bytes, at: int, end: int) -> tuple[Operation, int]:
+def _operation(kind: int, raw: bytes, at: int, end: int) -> tuple[records.Operation, int]:
     values = {}
     for field in _BODIES[kind]:
         if at == end and field is _PARENT_CVERSION and _EPHEMERAL[0] in values:
             break  # in a record from before 3.4 (CreateTxnV0), which has no digest either
         name, read = field
         values[name], at = read(raw, at, end)
-    return Operation(kind, **values), at
+    return records.Operation(kind, **values), at
 
 
 def _closed_paths(raw: bytes, at: int, end: int) -> tuple[tuple[str, ...] | None, int]:
@@ -235,7 +227,7 @@ def _closed_paths(raw: bytes, at: int, end: int) -> tuple[tuple[str, ...] | None
     return tuple(paths), at
 
 
-def _multi(raw: bytes, at: int, end: int) -> tuple[tuple[Operation, ...], int]:
+def _multi(raw: bytes, at: int, end: int) -> tuple[tuple[records.Operation, ...], int]:
     count, at = count_at(raw, at, end, _SMALLEST_TXN)
     operations = []
     for _ in range(count or 0):
@@ -245,14 +237,14 @@ def _multi(raw: bytes, at: int, end: int) -> tuple[tuple[Operation, ...], int]:
             raise JuteError(size_at, f"a length of at most {end - start}", str(size))
         at = start + size
         if kind not in _BODIES:
-            operations.append(Operation(kind))
+            operations.append(records.Operation(kind))
             continue
         operation, stop = _operation(kind, raw, start, at)
         if stop != at:
-            if kind != TransactionType.ERROR:
+            if kind != records.TransactionType.ERROR:
                 raise JuteError(stop, "the end of the operation", f"{at - stop} bytes more")
             # A leader that applies a refused multi before its own log has it gives the operations before the
             # failed one the type of an error, and leaves their bodies (DataTree.processTxn, Txn.setType).
-            operation = Operation(kind, error=OVERWRITTEN)
+            operation = records.Operation(kind, error=OVERWRITTEN)
         operations.append(operation)
     return tuple(operations), at

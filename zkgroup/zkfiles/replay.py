@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from zkgroup.zkfiles.column_replay import ColumnReplay
 
     _PieceRows = tuple[Piece, Sequence[Batch]]
-    """A piece of a history, with its rows."""
 
 FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
 """The zxids of the first record ever: of a server alone, and of an ensemble's first leader."""

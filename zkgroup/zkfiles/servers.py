@@ -18,7 +18,6 @@ from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, epoch_of
 
 _FRONT_BYTES: Final = 4096
-"""The bytes that are read at a time for the first record of a log."""
 _TAIL_BYTES: Final = 1 << 16
 
 

@@ -17,16 +17,8 @@ from typing import Final, NamedTuple, TypeVar
 from zlib import adler32
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles import files
 from zkgroup.zkfiles.exports import ExportHeader
-from zkgroup.zkfiles.files import (
-    FILE_HEADER,
-    MAX_LOADED_BYTES,
-    MAX_RECORD_BYTES,
-    SNAPSHOT,
-    FileBytes,
-    ServerFile,
-    Window,
-)
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth, oversized_notes
 from zkgroup.zkfiles.jute import DIGEST, INT, LONG, OPEN_ACL, JuteError, acl_at, text_at, text_of
@@ -99,7 +91,7 @@ def likely_end(path: Path) -> SnapshotEnd | None:
 
     Raises NotZooKeeperFileError where the file may not be read, DamagedFileError where the disk fails.
     """
-    with FileBytes(path) as file:
+    with files.FileBytes(path) as file:
         if file.compression is not None:
             return None
         file.skip(max(file.size - _LEAST_BYTES, 0))
@@ -214,7 +206,7 @@ class SnapshotReader:
         return self._tables
 
 
-class SummedWindow(Window):
+class SummedWindow(files.Window):
     """A window over a snapshot with the Adler-32 of everything before `at`."""
 
     def __init__(self, path: Path) -> None:
@@ -252,8 +244,8 @@ def open_snapshot(path: Path, zxid: int | None = None) -> SnapshotReader:
     `zxid` is for files without one in their name. Raises NotZooKeeperFileError where there is neither.
     """
     if zxid is None:
-        named = ServerFile.of(path)
-        if named is None or named.kind != SNAPSHOT:
+        named = files.ServerFile.of(path)
+        if named is None or named.kind != files.SNAPSHOT:
             raise NotZooKeeperFileError(str(path), "a name like snapshot.ZXID", path.name)
         zxid = named.zxid
     return SnapshotReader(path, zxid)
@@ -264,9 +256,9 @@ def inspect_snapshot(path: Path) -> FileHealth:
 
     Raises NotZooKeeperFileError where the file cannot be read, or neither name nor front is a snapshot's.
     """
-    FileBytes(path).close()  # raises for a file that may not be read, and for a link
-    named = ServerFile.of(path)
-    named = named if named is not None and named.kind == SNAPSHOT else None
+    files.FileBytes(path).close()  # raises for a file that may not be read, and for a link
+    named = files.ServerFile.of(path)
+    named = named if named is not None and named.kind == files.SNAPSHOT else None
     first = named.zxid if named is not None else None
     reader = SnapshotReader(path, first or 0)
     records = unknown_acls = 0
@@ -279,7 +271,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
             unknown_acls += znode.acl is None
             latest = max(latest or 0, znode.stat.czxid, znode.stat.mzxid, znode.stat.pzxid)
             size = max(len(znode.data or b""), len(znode.path))
-            if size > MAX_LOADED_BYTES:
+            if size > files.MAX_LOADED_BYTES:
                 oversized.append(Oversized(znode.stat.mzxid, znode.stat.mtime, size))
     except DamagedFileError as error:
         damage = error
@@ -301,7 +293,7 @@ def inspect_snapshot(path: Path) -> FileHealth:
         notes.append(f"{unknown_acls} znodes whose ACL the file does not have (ZOOKEEPER-4689)")
     return FileHealth(
         path=path,
-        kind=SNAPSHOT,
+        kind=files.SNAPSHOT,
         first_zxid=first,
         last_zxid=None if damage else latest if ended is None else ended,
         records=records,
@@ -314,9 +306,8 @@ def inspect_snapshot(path: Path) -> FileHealth:
 
 
 def _tables_from(window: SummedWindow) -> tuple[dict[int, int], dict[int, Acl]]:
-    """The sessions and ACLs behind the header."""
-    is_there = window.ensure(FILE_HEADER.size)
-    front = window.data[: FILE_HEADER.size]
+    is_there = window.ensure(files.FILE_HEADER.size)
+    front = window.data[: files.FILE_HEADER.size]
     if not is_there and MAGIC.startswith(front[: len(MAGIC)]):
         raise window.damage("a snapshot", "the end of the file: it is being written, or was cut off")
     window.pass_header("a snapshot", MAGIC)
@@ -368,8 +359,8 @@ def znodes_from(window: SummedWindow) -> Iterator[RawZnode]:
         if len(window.data) - window.at < number:
             window.require(number, "a znode")
         (size,) = int_of(window.data, window.at)
-        if not 0 <= size <= MAX_RECORD_BYTES:
-            raise window.damage(f"a length of at most {MAX_RECORD_BYTES}", str(size))
+        if not 0 <= size <= files.MAX_RECORD_BYTES:
+            raise window.damage(f"a length of at most {files.MAX_RECORD_BYTES}", str(size))
         if len(window.data) - window.at < number + size + number:
             window.require(number + size, "a path")
         start = window.at + number
@@ -388,8 +379,8 @@ def znodes_from(window: SummedWindow) -> Iterator[RawZnode]:
         if len(window.data) - window.at < number:
             window.require(number, "a znode's data")
         (size,) = int_of(window.data, window.at)
-        if not -1 <= size <= MAX_RECORD_BYTES:
-            raise window.damage(f"a length of at most {MAX_RECORD_BYTES}", str(size))
+        if not -1 <= size <= files.MAX_RECORD_BYTES:
+            raise window.damage(f"a length of at most {files.MAX_RECORD_BYTES}", str(size))
         length = max(size, 0)
         if len(window.data) - window.at < length + behind:
             window.require(length + behind, "a znode")

@@ -25,21 +25,8 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from zkgroup.model.requests import Znode, ZnodeStat
+from zkgroup.zkfiles import records
 from zkgroup.zkfiles.jute import DIGEST_VERSION, OPEN_ACL
-from zkgroup.zkfiles.records import (
-    CREATES,
-    DELETES,
-    SETS,
-    Acl,
-    Operation,
-    StoredStat,
-    StoredZnode,
-    Transaction,
-    TransactionType,
-    TreeDigest,
-    lifetime_of,
-    owner_of,
-)
 
 
 class Compared(NamedTuple):
@@ -56,7 +43,7 @@ class Node:
     """One znode. The numbers up to `owner` go into its digest in this order."""
 
     data: bytes | None
-    acl: Acl | None
+    acl: records.Acl | None
     czxid: int
     mzxid: int
     pzxid: int
@@ -72,8 +59,8 @@ class Node:
     crc: int = 0
     """The part of the znode in the tree's digest."""
 
-    def stored(self) -> StoredStat:
-        return StoredStat(*_stored_of(self))
+    def stored(self) -> records.StoredStat:
+        return records.StoredStat(*_stored_of(self))
 
 
 _stored_of: Final = attrgetter(
@@ -88,7 +75,7 @@ def seen(path: str, node: Node) -> Znode:
         *stored[:5],
         2 * node.cversion - node.children,
         node.aversion,
-        node.owner if lifetime_of(node.owner) == "session" else 0,
+        node.owner if records.lifetime_of(node.owner) == "session" else 0,
         len(node.data or b""),
         node.children,
         node.pzxid,
@@ -106,9 +93,9 @@ _CHARSETS: Final = ("utf-8", "ascii", "latin-1")
 locale's."""
 _NOT_COUNTED_BELOW: Final = "/zookeeper/"
 _LARGEST_VERSION: Final = 2**31 - 1
-_CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
-_CREATE_SESSION: Final = int(TransactionType.CREATE_SESSION)
-_MULTI: Final = int(TransactionType.MULTI)
+_CLOSE_SESSION: Final = int(records.TransactionType.CLOSE_SESSION)
+_CREATE_SESSION: Final = int(records.TransactionType.CREATE_SESSION)
+_MULTI: Final = int(records.TransactionType.MULTI)
 
 
 class Tree:
@@ -131,7 +118,7 @@ class Tree:
         self._charset_tries = 2  # a tree that is one transaction ahead differs once
         self._nodes: dict[str, Node] = {}
         self._ephemerals: dict[int, set[str]] = {}
-        self._acls: dict[Acl, Acl] = {}
+        self._acls: dict[records.Acl, records.Acl] = {}
         self._orphans: dict[str, int] = {}
         """The numbers of children of deleted paths: of a later life, which the snapshot has already."""
         for path in ("", "/zookeeper", "/zookeeper/quota"):
@@ -141,7 +128,7 @@ class Tree:
     @classmethod
     def from_znodes(
         cls,
-        znodes: Iterable[StoredZnode],
+        znodes: Iterable[records.StoredZnode],
         *,
         zxid: int = 0,
         sessions: Mapping[int, int] | None = None,
@@ -162,14 +149,14 @@ class Tree:
         """ZooKeeper's own digest of the whole tree (version 2), unsigned; 0 where digests are not kept."""
         return self._sum
 
-    def agrees(self, transaction: Transaction) -> bool | None:
+    def agrees(self, transaction: records.Transaction) -> bool | None:
         """Returns whether the digest behind this transaction, which was just applied, equals the tree's.
 
         None where the record has none, or one of another version.
         """
         return None if transaction.digest is None else self.has(transaction.digest)
 
-    def has(self, digest: TreeDigest) -> bool | None:
+    def has(self, digest: records.TreeDigest) -> bool | None:
         """Returns whether a digest equals the tree's; None where versions differ, or none are kept."""
         if digest.version != DIGEST_VERSION or not self._digests:
             return None
@@ -186,10 +173,10 @@ class Tree:
         node = self._nodes.get(_key(path))
         return None if node is None else seen(path, node)
 
-    def stored(self, path: str) -> StoredZnode | None:
+    def stored(self, path: str) -> records.StoredZnode | None:
         """The znode at a path as in a snapshot, with its ACL; None where there is none."""
         node = self._nodes.get(_key(path))
-        return None if node is None else StoredZnode(path, node.data, node.acl, node.stored())
+        return None if node is None else records.StoredZnode(path, node.data, node.acl, node.stored())
 
     def paths(self, below: str = "/") -> list[str]:
         """The existing paths at and below `below`, sorted."""
@@ -231,7 +218,7 @@ class Tree:
         """The paths that will go with this session."""
         return frozenset(self._ephemerals.get(session, ()))
 
-    def apply(self, transaction: Transaction) -> None:
+    def apply(self, transaction: records.Transaction) -> None:
         """Applies the next transaction. Those of a fuzzy snapshot's window may be in the tree already."""
         operations = transaction.operations
         kind = transaction.type
@@ -245,7 +232,7 @@ class Tree:
             self.sessions[transaction.session] = transaction.timeout_ms or 0
         self.arrive(transaction)
 
-    def apply_operation(self, operation: Operation, transaction: Transaction) -> None:
+    def apply_operation(self, operation: records.Operation, transaction: records.Transaction) -> None:
         """Applies one operation of a transaction."""
         act = _ACTS.get(operation.type)
         if act is not None:
@@ -267,7 +254,7 @@ class Tree:
     def put(self, path: str, node: Node) -> None:
         """Adds a node, and changes nothing else."""
         self._nodes[path] = node
-        if node.owner and lifetime_of(node.owner) == "session":
+        if node.owner and records.lifetime_of(node.owner) == "session":
             self._ephemerals.setdefault(node.owner, set()).add(path)
 
     def jump(self, zxid: int, time_ms: int, digest: int) -> None:
@@ -282,13 +269,13 @@ class Tree:
             self._charset_tries = max(self._charset_tries - differences, 0)
         return True
 
-    def arrive(self, transaction: Transaction) -> None:
+    def arrive(self, transaction: records.Transaction) -> None:
         """Notes that all of this transaction is applied."""
         if transaction.zxid > self.zxid:
             self.zxid = transaction.zxid
         self.time_ms = transaction.time_ms
 
-    def _create(self, operation: Operation, transaction: Transaction) -> None:
+    def _create(self, operation: records.Operation, transaction: records.Transaction) -> None:
         path = operation.path or "/"
         nodes = self._nodes
         parent_path = path.rpartition("/")[0]
@@ -310,17 +297,17 @@ class Tree:
         if there is not None:
             return
         parent.children += 1
-        owner = owner_of(operation, transaction.session)
+        owner = records.owner_of(operation, transaction.session)
         time_ms = transaction.time_ms
         node = Node(operation.data, acl, zxid, zxid, zxid, time_ms, time_ms, owner=owner)
         if self._orphans:
             node.children = self._orphans.pop(path, 0)
         self._add(path, node)
 
-    def _delete(self, operation: Operation, transaction: Transaction) -> None:
+    def _delete(self, operation: records.Operation, transaction: records.Transaction) -> None:
         self._remove(operation.path or "/", transaction.zxid)
 
-    def _set(self, operation: Operation, transaction: Transaction) -> None:
+    def _set(self, operation: records.Operation, transaction: records.Transaction) -> None:
         path = operation.path
         if path == "/" or path is None:
             path = ""
@@ -336,14 +323,14 @@ class Tree:
             node.base = crc32(data or b"", crc32(path.encode(self._charset, "replace")))
             self._count(node)
 
-    def _set_acl(self, operation: Operation, transaction: Transaction) -> None:
+    def _set_acl(self, operation: records.Operation, transaction: records.Transaction) -> None:
         node = self._nodes.get(_key(operation.path or ""))
         if node is not None and node.czxid <= transaction.zxid:
             node.acl = self.same_acl(operation.acl or ())
             node.aversion = operation.version or 0
             self._count(node)
 
-    def _close(self, transaction: Transaction) -> None:
+    def _close(self, transaction: records.Transaction) -> None:
         """Deletes the listed paths, then other ephemerals of the session, as 3.6 does."""
         session, zxid = transaction.session, transaction.zxid
         self.sessions.pop(session, None)
@@ -399,7 +386,7 @@ class Tree:
             node.base = crc32(node.data or b"", crc32(path.encode(self._charset, "replace")))
             self._count(node)
 
-    def _load(self, znode: StoredZnode) -> None:
+    def _load(self, znode: records.StoredZnode) -> None:
         path = _key(znode.path)
         czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid = znode.stat
         # Most numbers of a znode that never changed are equal; as one object they take a third of the room.
@@ -417,7 +404,7 @@ class Tree:
                 parent.children += 1
         self._add(path, node)
 
-    def same_acl(self, acl: Acl | None) -> Acl | None:
+    def same_acl(self, acl: records.Acl | None) -> records.Acl | None:
         """The one object for equal ACLs in this tree."""
         return acl if acl is None else self._acls.setdefault(acl, acl)
 
@@ -431,11 +418,11 @@ class Tree:
         node.crc = crc
 
 
-_ACTS: Final[Mapping[int, Callable[[Tree, Operation, Transaction], None]]] = {
-    **dict.fromkeys(map(int, CREATES), Tree._create),
-    **dict.fromkeys(map(int, DELETES), Tree._delete),
-    **dict.fromkeys(map(int, SETS), Tree._set),
-    int(TransactionType.SET_ACL): Tree._set_acl,
+_ACTS: Final[Mapping[int, Callable[[Tree, records.Operation, records.Transaction], None]]] = {
+    **dict.fromkeys(map(int, records.CREATES), Tree._create),
+    **dict.fromkeys(map(int, records.DELETES), Tree._delete),
+    **dict.fromkeys(map(int, records.SETS), Tree._set),
+    int(records.TransactionType.SET_ACL): Tree._set_acl,
 }
 """The effects by type; other types (a check, an error, those of later servers) change nothing."""
 

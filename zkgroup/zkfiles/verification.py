@@ -44,7 +44,6 @@ from zkgroup.zkfiles.tree import Compared, Tree, next_version
 _KEPT: Final = 100
 """The number of doubts that are kept, the first ones."""
 _NEVER: Final = 2**63
-"""A number beyond every zxid."""
 _LOCAL: Final = "/zookeeper/"
 """The path below which each server writes without the log."""
 
@@ -118,17 +117,13 @@ class _Pending(NamedTuple):
 
 
 class _Run:
-    """One pass over all records."""
-
     def __init__(self, ensemble: EnsembleFiles) -> None:
         self._found = HistoryVerification()
         self._ensemble = ensemble
         self._snapshots = deque(candidates(ensemble))
-        """The snapshots that are still ahead."""
         self._base = empty_base() if begins_with_nothing(ensemble) else None
         """The tree; None where it is not known: before the first snapshot, and behind holes."""
         self._at = 0
-        """The last zxid that was read."""
         self._pending: list[_Pending] = []
 
     def see(self, transaction: Transaction) -> None:

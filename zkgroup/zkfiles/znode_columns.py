@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from zkgroup.errors import DamagedFileError
+from zkgroup.zkfiles import snapshots
 from zkgroup.zkfiles.arrow import (
     SNAPSHOT,
     Batch,
@@ -37,14 +38,6 @@ from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.files import MAX_RECORD_BYTES
 from zkgroup.zkfiles.jute import INT, JuteError, text_of
 from zkgroup.zkfiles.records import Acl, lifetime_of
-from zkgroup.zkfiles.snapshots import (
-    STAT,
-    SnapshotReader,
-    SummedWindow,
-    likely_end,
-    open_snapshot,
-    znodes_from,
-)
 
 PIECE_BYTES: Final = 1 << 20
 """The bytes that are read at a time: many for few calls of numpy, few for the caches."""
@@ -80,7 +73,7 @@ def snapshot_columns(
     as `snapshots.SnapshotReader.znodes` does, after the rows before the damage.
     """
     wanted = select(SNAPSHOT, columns)
-    reader = open_snapshot(path, zxid)
+    reader = snapshots.open_snapshot(path, zxid)
     return znode_batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
 
 
@@ -123,17 +116,17 @@ class _ZnodeRun(NamedTuple):
     end of its data, where its stat stands."""
 
 
-def _runs_from(window: SummedWindow) -> Iterator[_ZnodeRun]:
+def _runs_from(window: snapshots.SummedWindow) -> Iterator[_ZnodeRun]:
     """Yields znodes up to the terminator, and passes that. Raises as `znodes_from` does.
 
     Znodes that `_find` does not find come one by one; the root has its slash.
     """
-    one_by_one = znodes_from(window)
+    one_by_one = snapshots.znodes_from(window)
     while True:
         window.fill(PIECE_BYTES)
         run = _find(window.data[window.at :], window.offset)
         if run is not None:
-            window.at += int(run.places[2, -1]) + STAT.size
+            window.at += int(run.places[2, -1]) + snapshots.STAT.size
             yield run
             continue
         znode = next(one_by_one, None)
@@ -142,11 +135,11 @@ def _runs_from(window: SummedWindow) -> Iterator[_ZnodeRun]:
         path = znode.path or b"/"
         data = path + INT.pack(-1 if znode.data is None else len(znode.data)) + (znode.data or b"")
         places = np.array([[0], [len(path)], [len(data)]])
-        yield _ZnodeRun(_Numbered(data + STAT.pack(*znode.stat)), znode.offset, places)
+        yield _ZnodeRun(_Numbered(data + snapshots.STAT.pack(*znode.stat)), znode.offset, places)
 
 
 def znode_batches(
-    reader: SnapshotReader, columns: tuple[Column, ...], path_prefix: str | None, rows: int
+    reader: snapshots.SnapshotReader, columns: tuple[Column, ...], path_prefix: str | None, rows: int
 ) -> Iterator[Batch]:
     """Yields the batches of `snapshot_columns`; the reader has read its tables and its end then."""
     prefix = (path_prefix or "").encode()
@@ -172,7 +165,7 @@ def znode_batches(
         raise DamagedFileError(str(reader.path), 0, expected, f"{found}: it was replaced")
 
 
-def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[_ZnodeRun]:
+def _in_utf8(reader: snapshots.SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[_ZnodeRun]:
     """The znodes whose path begins with a prefix. Raises DamagedFileError for a path that is no text."""
     buffer, base, places = run
     first = 0
@@ -189,19 +182,19 @@ def _in_utf8(reader: SnapshotReader, run: _ZnodeRun, prefix: bytes) -> Iterator[
                 raise reader.no_text(path, base + start, error) from error
             if text != path:  # it had surrogates
                 yield run._replace(places=places[:, first:number])
-                longer = _Numbered(text + buffer.raw[path_end : data_end + STAT.size])
+                longer = _Numbered(text + buffer.raw[path_end : data_end + snapshots.STAT.size])
                 ends = np.array([[path_end], [data_end]]) - path_end + len(text)
                 yield _ZnodeRun(longer, base, np.concatenate(([[0]], ends)))
                 first = number + 1
     yield run._replace(places=places[:, first:])
 
 
-def _end_zxid(reader: SnapshotReader) -> int | None:
+def _end_zxid(reader: snapshots.SnapshotReader) -> int | None:
     """The end zxid; None also where the end is damaged, for the znodes before it are yielded then.
 
     It is read from the last bytes of a plain file, if they look right, and compared behind the znodes.
     """
-    likely = likely_end(reader.path)
+    likely = snapshots.likely_end(reader.path)
     if likely is not None:
         return likely.window_end(reader.zxid)
     try:
@@ -221,7 +214,7 @@ def _find(data: bytes, base: int) -> _ZnodeRun | None:
     starts, _, data_ends = places
     if not len(starts) or starts[0] != INT.size:
         return None
-    following = data_ends + STAT.size + INT.size
+    following = data_ends + snapshots.STAT.size + INT.size
     linked = following[:-1] == starts[1:]
     return _ZnodeRun(buffer, base, places if linked.all() else places[:, _chain(starts, following, linked)])
 
@@ -250,7 +243,7 @@ def _places(buffer: _Numbered) -> Numbers:
     starts, path_ends = starts[can_be], path_ends[can_be]
     lengths = buffer.ints(path_ends)
     data_ends = path_ends + INT.size + np.maximum(lengths, 0)
-    can_be = (lengths >= -1) & (lengths <= MAX_RECORD_BYTES) & (data_ends + STAT.size <= size)
+    can_be = (lengths >= -1) & (lengths <= MAX_RECORD_BYTES) & (data_ends + snapshots.STAT.size <= size)
     return np.stack((starts, path_ends, data_ends))[:, can_be]
 
 

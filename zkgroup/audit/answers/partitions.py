@@ -22,7 +22,7 @@ from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, owners_path
 from zkgroup.znodes.paths import path_kind
 
-_SAFE_DIGITS: Final = 18
+SAFE_DIGITS: Final = 18
 """So many digits are below 2**63, whatever they are; almost every offset has no more."""
 
 
@@ -226,7 +226,7 @@ def partition_steps(rows: Iterable[Event], key: Key, facts: Facts) -> Iterator[P
 
 def offset_of(path: str, data: bytes | None) -> int | None:
     """The offset in a znode; None where it is no number, and negative for none."""
-    if data is not None and data.isdigit() and len(data) <= _SAFE_DIGITS:
+    if data is not None and data.isdigit() and len(data) <= SAFE_DIGITS:
         return int(data)
     try:
         return Offset.decode(path, data).value

@@ -29,7 +29,6 @@ from zkgroup.audit.inputs.source import Rows
 from zkgroup.znodes.paths import path_kind
 
 _At = tuple[int, int]
-"""A session and a zxid."""
 
 
 class SessionsBuilder:

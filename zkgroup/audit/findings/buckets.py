@@ -98,7 +98,6 @@ class TemporaryTables:
     def __init__(self) -> None:
         self._file = TemporaryFile(prefix="zkgroup-")  # noqa: SIM115
         self._documents: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        """The places and sizes of the documents of each name."""
         self.size = 0
         """The bytes of all documents."""
 
@@ -159,13 +158,6 @@ class TemporaryBuckets(TemporaryTables):
         return columns_of_rows(pa.concat_tables(tables)) if tables else columns_of(())
 
 
-def find_screened(
-    rules: Sequence[Rule], columns: Columns, facts: Facts, bounds: Mapping[str, Bounds]
-) -> Iterator[Finding]:
-    """Yields what the rules find in the rows that their screens keep."""
-    return ScreenTables(columns, facts).find(rules, bounds)
-
-
 SESSION_KEYS: Final = frozenset({BY_SESSION.name})
 TREE_KEYS: Final = frozenset({BY_SUBTREE.name, ACLS.name})
 SPANNING: Final = SESSION_KEYS | TREE_KEYS
@@ -218,7 +210,7 @@ def find_in_sessions(
     rules: Sequence[Rule], known: Columns, facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
     """Runs the rules about sessions on the `known_rows` of the history."""
-    return find_screened(rules_by(rules, SESSION_KEYS), known, facts, bounds)
+    return ScreenTables(known, facts).find(rules_by(rules, SESSION_KEYS), bounds)
 
 
 def find_in_tree(
@@ -228,7 +220,7 @@ def find_in_tree(
     asked = rules_by(rules, TREE_KEYS)
     whole = in_order(joined(trees))
     if asked and len(whole):
-        yield from find_screened(asked, whole, facts, bounds)
+        yield from ScreenTables(whole, facts).find(asked, bounds)
 
 
 class RowLimits(NamedTuple):

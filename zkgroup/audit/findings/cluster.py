@@ -88,14 +88,11 @@ def history_start(facts: Facts) -> ChangeStamp:
 
 
 class _TopicRows:
-    """The state of one topic, which takes the rows of it in order."""
-
     def __init__(self, topic: str) -> None:
         self._path, self._deletion = Topic.path(topic), TopicDeletion.path(topic)
         self._topic = Topic({})
         self._is_deleting = False
         self._states: dict[int, tuple[int, PartitionState | None]] = {}
-        """The czxid and the state of each partition."""
 
     def take(self, event: Event) -> Iterable[int]:
         """Takes a row; returns the partitions that it may have changed."""

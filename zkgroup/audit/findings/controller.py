@@ -6,20 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from zkgroup.audit.findings.cluster import (
-    CHANGES,
-    begin_of,
-    brokers_text,
-    change_finding,
-    controller_name,
-    end_of,
-    ending_text,
-    epoch_at,
-    lasted_ms,
-    replicas_at,
-    state_of,
-    topic_of,
-)
+from zkgroup.audit.findings import cluster
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, is_alive, runs
 from zkgroup.audit.inputs.events import ADMIN, BY_DECISION, CONTROLLER, Event, Key
 from zkgroup.audit.inputs.facts import (
@@ -70,15 +57,15 @@ def controller_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -
         if life in alone:
             yield _election_finding(life, before, facts, bounds["gap_ms"])
         before = life
-    gone = end_of(before) if before else None
-    if gone is not None and lasted_ms(gone, None, facts) > bounds["gap_ms"]:
-        detail = f"no controller for {duration_text(lasted_ms(gone, None, facts))}, up to the end"
+    gone = cluster.end_of(before) if before else None
+    if gone is not None and cluster.lasted_ms(gone, None, facts) > bounds["gap_ms"]:
+        detail = f"no controller for {duration_text(cluster.lasted_ms(gone, None, facts))}, up to the end"
         yield Finding.between("controller_election", "warning", gone, None, detail)
     for run in storms:
         unreadable = "".join(f"; no JVM can read {path}" for path in _unreadable_brokers(run, facts))
         lasted = duration_text(run[-1].from_ms - run[0].from_ms)
         detail = f"a storm of {len(run)} elections in {lasted}{unreadable}"
-        ends = begin_of(run[0]), begin_of(run[-1])
+        ends = cluster.begin_of(run[0]), cluster.begin_of(run[-1])
         yield Finding.between("controller_election", "warning", *ends, detail)
 
 
@@ -90,25 +77,24 @@ def _elections(rows: KeyRows, facts: Facts) -> list[Life]:
 
 
 def _raised(life: Life, facts: Facts) -> list[DataChange]:
-    """The writes of the epoch by a controller."""
     epochs = facts.controller_epochs
     return [each for each in epochs if is_alive(life, each.zxid) and each.session == life.session]
 
 
 def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms: float) -> Finding:
     raised = _raised(life, facts)
-    epoch = epoch_at(facts, raised[-1].zxid) if raised else None
-    detail = f"{controller_name(life)} elected, "
+    epoch = cluster.epoch_at(facts, raised[-1].zxid) if raised else None
+    detail = f"{cluster.controller_name(life)} elected, "
     detail += "epoch not raised" if epoch is None else f"epoch {epoch}"
     severity: Severity = "info"
-    gone = end_of(before) if before else None
+    gone = cluster.end_of(before) if before else None
     if gone is not None:
-        gap_ms = lasted_ms(gone, begin_of(life), facts)
+        gap_ms = cluster.lasted_ms(gone, cluster.begin_of(life), facts)
         detail += f"; after {duration_text(gap_ms)} without a controller"
         severity = "warning" if gap_ms > longest_ms else "info"
     if life.to_zxid is not None:
-        lived = duration_text(lasted_ms(begin_of(life), end_of(life), facts))
-        detail += f"; {ending_text(facts, life)} after {lived}"
+        lived = duration_text(cluster.lasted_ms(cluster.begin_of(life), cluster.end_of(life), facts))
+        detail += f"; {cluster.ending_text(facts, life)} after {lived}"
     return Finding.during("controller_election", severity, life, detail, session=life.session)
 
 
@@ -148,19 +134,19 @@ def controller_epoch_gap(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
         value = decoded(ControllerEpoch.decode, event.path, event.data)
         if value is None:
             detail = f"the epoch cannot be read: {(event.data or b'')[:40]!r}"
-            yield change_finding("controller_epoch_gap", "error", event, event, detail)
+            yield cluster.change_finding("controller_epoch_gap", "error", event, event, detail)
             continue
         if before is not None and value.epoch != before + 1 and not event.seed:
             detail = f"epoch {value.epoch} follows {before}, by {client(facts, event.session)}"
-            yield change_finding("controller_epoch_gap", "error", event, event, detail)
+            yield cluster.change_finding("controller_epoch_gap", "error", event, event, detail)
         before = value.epoch
     for life in _elections(rows, facts):
-        won, until = begin_of(life), end_of(life)
-        ms = lasted_ms(won, until, facts)
+        won, until = cluster.begin_of(life), cluster.end_of(life)
+        ms = cluster.lasted_ms(won, until, facts)
         if ms > bounds["raise_ms"] and not _raised(life, facts):
             held = f"{client(facts, won.session)} held /controller for {duration_text(ms)}"
             detail = f"{held} and never raised the epoch"
-            yield change_finding("controller_epoch_gap", "warning", won, until, detail)
+            yield cluster.change_finding("controller_epoch_gap", "warning", won, until, detail)
 
 
 class _Decision(NamedTuple):
@@ -209,16 +195,16 @@ def _decisions(rows: KeyRows) -> Iterator[_Decision]:
     topic: Topic | None = None
     asked: _Targets | None = None
     for event in rows:
-        if event.op not in CHANGES:
+        if event.op not in cluster.CHANGES:
             continue
         place, gone = path_kind(event.path), event.op == "delete"
         if place.kind == "partition_state":
             before = states.pop(place.partition, None)
             if not gone:
-                after = states[place.partition] = state_of(event.path, event.data)
+                after = states[place.partition] = cluster.state_of(event.path, event.data)
                 yield from _state_decision(event, place.partition, before, after)
         elif place.kind == "topic" and event.path == Topic.path(place.name):
-            listed, topic = topic, None if gone else topic_of(event.path, event.data)
+            listed, topic = topic, None if gone else cluster.topic_of(event.path, event.data)
             yield from _list_decisions(event, listed, topic)
         elif place.kind == "admin":
             what = f"{event.path} deleted" if gone else None
@@ -263,24 +249,24 @@ def _list_decisions(event: Event, before: Topic | None, after: Topic | None) -> 
     for partition, replicas in sorted(before.partitions.items()):
         now = after.partitions.get(partition, ())
         if now != replicas:
-            yield _Decision(event, f"replicas {brokers_text(replicas)} -> {brokers_text(now)}", partition)
+            yield _Decision(
+                event, f"replicas {cluster.brokers_text(replicas)} -> {cluster.brokers_text(now)}", partition
+            )
 
 
 def _asked_for(event: Event) -> _Targets | None:
-    """The moves that a request names; None where it was deleted or cannot be read."""
     value = None if event.op == "delete" else decoded(Reassignment.decode, event.path, event.data)
     return None if value is None else value.targets
 
 
 def _why_not(event: Event, epoch: int | None, facts: Facts) -> str | None:
-    """The reason why the writer may not decide; None where it may, or the controller is not known."""
-    controller, in_force = life_at(facts.controllers, event.zxid), epoch_at(facts, event.zxid)
+    controller, in_force = life_at(facts.controllers, event.zxid), cluster.epoch_at(facts, event.zxid)
     if controller is None:
         began = facts.controllers and facts.controllers[0].from_zxid <= event.zxid
         if began or facts.is_whole:
             return "there was no /controller"
     elif controller.session != event.session:
-        return f"{controller_name(controller)} held /controller"
+        return f"{cluster.controller_name(controller)} held /controller"
     else:  # during a migration (from 3.4 on) the KRaft controller writes its own epoch into states
         value = decoded(ControllerRegistration.decode, controller.path, controller.data)
         if value is not None and value.kraft_epoch is not None:
@@ -320,7 +306,7 @@ def stuck_reassignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) ->
         topic = path_kind(event.path).name
         if event.path == TopicDeletion.path(topic) and event.op in ("create", "delete"):
             (deleting.add if event.op == "create" else deleting.discard)(topic)
-        elif event.path == Reassignment.path() and event.op in CHANGES:
+        elif event.path == Reassignment.path() and event.op in cluster.CHANGES:
             left = _asked_for(event)
             if made is not None:
                 gone = {move: to for move, to in (targets or {}).items() if move not in (left or ())}
@@ -342,9 +328,10 @@ def _given_up(
 ) -> Iterator[Finding]:
     """Yields entries that were deleted although the replica list is not what they asked for."""
     for move, target in sorted(gone.items()):
-        replicas = replicas_at(facts, move, event.zxid)
+        replicas = cluster.replicas_at(facts, move, event.zxid)
         if replicas not in (None, target) and move.topic not in deleting:
-            detail = f"given up: asked for {brokers_text(target)}, left at {brokers_text(replicas or ())}"
+            asked, left = cluster.brokers_text(target), cluster.brokers_text(replicas or ())
+            detail = f"given up: asked for {asked}, left at {left}"
             where, session = (None, *move), event.session
             yield Finding.between("stuck_reassignment", "warning", since[move], event, detail, where, session)
 
@@ -357,7 +344,7 @@ def _stood_long(
     facts: Facts,
     bounds: Bounds,
 ) -> Iterator[Finding]:
-    stood_ms = lasted_ms(made, done, facts)
+    stood_ms = cluster.lasted_ms(made, done, facts)
     if stood_ms <= bounds["standing_ms" if targets else "endless_ms"]:
         return
     if targets is None:
@@ -369,13 +356,14 @@ def _stood_long(
         begun = f"; not even begun: {named(untouched, _NAMED_MAX)}" if untouched else ""
         what = f"{counted(len(targets), 'partition')} to be moved{begun}"
     detail = f"{what}; {'stood' if done else 'has stood'} for {duration_text(stood_ms)}"
-    yield change_finding("stuck_reassignment", "warning", made, done, detail)
+    yield cluster.change_finding("stuck_reassignment", "warning", made, done, detail)
 
 
 def _was_touched(partition: TopicPartition, since: int, facts: Facts) -> bool:
-    """True if the replica list has changed since the move was requested."""
     now = change_at(facts.topics.get(partition.topic, ()), facts.end_zxid)
-    return now is not None and replicas_at(facts, partition, since) != replicas_at(facts, partition, now.zxid)
+    return now is not None and cluster.replicas_at(facts, partition, since) != cluster.replicas_at(
+        facts, partition, now.zxid
+    )
 
 
 @Rule(
@@ -404,7 +392,7 @@ def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
             done.append((topic, asked.pop(topic), event))
     done += [(topic, request, None) for topic, request in sorted(asked.items())]
     for topic, request, end in done:
-        stood_ms = lasted_ms(request, end, facts)
+        stood_ms = cluster.lasted_ms(request, end, facts)
         last = change_at(facts.topics.get(topic, ()), facts.end_zxid)
         is_gone = last is None or last.data is None
         if stood_ms <= bounds["standing_ms"] or (end is None and is_gone):
@@ -412,4 +400,4 @@ def stuck_topic_deletion(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) 
         detail = f"deletion took {duration_text(stood_ms)}"
         if end is None:
             detail = f"deletion asked for {duration_text(stood_ms)} ago, and the topic is still there"
-        yield change_finding("stuck_topic_deletion", "warning", request, end, detail, topic)
+        yield cluster.change_finding("stuck_topic_deletion", "warning", request, end, detail, topic)

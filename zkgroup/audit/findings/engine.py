@@ -299,7 +299,6 @@ def bounds_of(rules: Sequence[AnyRule], given: Mapping[str, float]) -> dict[str,
 
 
 def _expected_bound(name: str, finding: str, bounds: Mapping[str, Bounds]) -> str:
-    """The nearest bound, else those of the finding, else all."""
     known = {rule: [f"{rule}.{each}" for each in of_rule] for rule, of_rule in bounds.items()}
     expected = known.get(finding, [bound for bounds in known.values() for bound in bounds])
     near = get_close_matches(name, expected, n=1)
@@ -310,14 +309,7 @@ def _expected_bound(name: str, finding: str, bounds: Mapping[str, Bounds]) -> st
 
 def order(finding: Finding) -> tuple[object, ...]:
     """The sort key of a finding: its zxid, then its name, then group, topic and so on."""
-    return (
-        finding.from_zxid or 0,
-        finding.finding,
-        finding.group or "",
-        finding.topic or "",
-        -1 if finding.partition is None else finding.partition,
-        finding.session or 0,
-        finding.to_zxid or 0,
-        finding.severity,
-        finding.detail,
-    )
+    partition = -1 if finding.partition is None else finding.partition
+    place = finding.group or "", finding.topic or "", partition
+    session, to_zxid = finding.session or 0, finding.to_zxid or 0
+    return finding.from_zxid or 0, finding.finding, *place, session, to_zxid, finding.severity, finding.detail

@@ -211,8 +211,6 @@ class Rebalance:
 
 @dataclass(slots=True)
 class _Open:
-    """A rebalance under way."""
-
     from_zxid: int
     from_ms: int
     to_zxid: int
@@ -261,7 +259,6 @@ class _Rebalances:
             yield self._closed(current)
 
     def _is_over(self, current: _Open, event: Event, place: PathKind) -> bool:
-        """True if a row of a later transaction begins another one."""
         if event.time_ms - current.to_ms >= self._quiet_ms:
             return True
         return self._is_trigger(event, place) and self._replay.is_at_rest(current.to_zxid)

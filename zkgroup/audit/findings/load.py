@@ -44,7 +44,6 @@ def _area(event: Event) -> Key | None:
 
 
 def _watched(event: Event) -> Key | None:
-    """The path whose watches a change fires."""
     place = path_kind(event.path)
     if not event.applied or event.op not in ("create", "delete"):
         return None

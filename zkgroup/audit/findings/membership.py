@@ -10,14 +10,7 @@ from zkgroup.assignment import assign, assignment_diff
 from zkgroup.assignment.strategies import agreed_strategy, inferred_strategy, inputs_digest, needs_previous
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.audit.findings.rules import TimeRange, merged, overlaps
-from zkgroup.audit.inputs.facts import (
-    Facts,
-    Life,
-    change_at,
-    decoded,
-    derived,
-    registration_of,
-)
+from zkgroup.audit.inputs.facts import Facts, Life, change_at, decoded, derived, registration_of
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, StaticSubscription, TopicPartition
 from zkgroup.znodes.brokers import Topic

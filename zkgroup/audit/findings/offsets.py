@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, PartitionStep, partition_steps
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, TimeRange, partitions_with
-from zkgroup.audit.inputs.events import (
-    BY_GROUP,
-    BY_GROUP_PARTITION,
-    CHECK,
-    CREATE,
-    DELETE,
-    Event,
-    Key,
-    partition_of,
-)
+from zkgroup.audit.inputs import events
 from zkgroup.audit.inputs.facts import Facts, client, decoded, is_member, members_of
 from zkgroup.model.text import counted, duration_text
 from zkgroup.znodes.brokers import Topic
@@ -37,10 +28,10 @@ _MINUTE_MS: Final = 60_000
     act="See who wrote it and whether it owned the partition (zombie_commit, `audit owners`). If it was"
     " meant, set offsets with `zkgroup offsets`, which leaves a marker; if not, raise the offset again or"
     " accept the repetition.",
-    keys=BY_GROUP_PARTITION,
+    keys=events.BY_GROUP_PARTITION,
     screen=partitions_with(lambda p: p.is_commit & p.falls),
 )
-def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def offset_regression(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit lower than the one before."""
     group = key[0]
     last_writer: int | None = None
@@ -54,7 +45,7 @@ def offset_regression(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
             if last_writer not in (None, event.session):
                 before = f"; before it wrote {client(facts, last_writer or 0, group)}"
             detail = f"{_moved(write)} by {client(facts, event.session, group)}{before}{why}"
-            yield Finding.at("offset_regression", severity, event, detail, partition_of(key))
+            yield Finding.at("offset_regression", severity, event, detail, events.partition_of(key))
         last_writer = event.session
 
 
@@ -67,7 +58,6 @@ def _rate_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Seve
 
 
 def _resets_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Partitions whose offset an operator set."""
     import numpy as np
 
     acts = [zxid for zxids in tables.facts.operator_acts.values() for zxid in zxids]
@@ -78,10 +68,10 @@ def _resets_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     question="Which offsets did an operator set, and somebody else set otherwise after that?",
     act="A member of Kafka's own consumer never hears of a reset, and goes on from its own position: stop the"
     " group, reset the offsets again, and start it.",
-    keys=BY_GROUP_PARTITION,
+    keys=events.BY_GROUP_PARTITION,
     screen=_resets_screen,
 )
-def reset_overwritten(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def reset_overwritten(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An offset that an operator set, and that was overwritten by somebody who did not obey.
 
     A commit lower than what was set; or, of an offset that was set back, the first other one if that is as
@@ -98,7 +88,7 @@ def reset_overwritten(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
             if how is not None:
                 by, at = client(facts, event.session, key[0]), reset.event.zxid
                 detail = f"{how}, by {by}; the reset was at {at:#x}"
-                yield Finding.at("reset_overwritten", "warning", event, detail, partition_of(key))
+                yield Finding.at("reset_overwritten", "warning", event, detail, events.partition_of(key))
             reset = None if how is not None else reset._replace(previous=None)
 
 
@@ -125,10 +115,10 @@ def marked_offset(path: str) -> str | None:
     act="An error: another member owned it, or the offset fell. Find the process behind the session and stop"
     " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
     " it, as when a JVM member commits just after its own release.",
-    keys=BY_GROUP_PARTITION,
+    keys=events.BY_GROUP_PARTITION,
     screen=partitions_with(lambda p: p.is_commit & p.holder_known & ~p.by_holder),
 )
-def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def zombie_commit(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A commit by a session that did not own the partition."""
     group = key[0]
     for step in rows.once(partition_steps, key, facts):
@@ -139,7 +129,7 @@ def zombie_commit(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
             continue
         severity, why = _rate_zombie(write, group, facts)
         detail = f"{_moved(write)} by {client(facts, event.session, group)}, but {why}"
-        yield Finding.at("zombie_commit", severity, event, detail, partition_of(key))
+        yield Finding.at("zombie_commit", severity, event, detail, events.partition_of(key))
 
 
 def _rate_zombie(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
@@ -165,7 +155,7 @@ def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Selec
     p, facts = tables.partitions, tables.facts
     commits = (p.is_commit & p.by_holder).cumsum()
     came = p.change_before
-    is_over = p.is_change & (p.op == DELETE) & (came >= 0) & (p.op[came] == CREATE)
+    is_over = p.is_change & (p.op == events.DELETE) & (came >= 0) & (p.op[came] == events.CREATE)
     since_ms = p.time_ms[came]
     since_ms[p.zxid[came] < facts.start_zxid] = facts.start_ms
     is_over &= (commits == commits[came]) & (p.time_ms - since_ms > bounds["owned_ms"])
@@ -179,11 +169,11 @@ def _no_commit_at_handover_screen(tables: ScreenTables, bounds: Bounds) -> Selec
     act="Compare with the log end of the partition, which ZooKeeper does not know: an idle partition and a"
     " group that keeps its offsets in Kafka have none either. If there was work, the member consumes without"
     " committing.",
-    keys=BY_GROUP_PARTITION,
+    keys=events.BY_GROUP_PARTITION,
     bounds={"owned_ms": 60_000},
     screen=_no_commit_at_handover_screen,
 )
-def no_commit_at_handover(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def no_commit_at_handover(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owner that held a partition for long and never committed."""
     has_committed = False
     for step in rows.once(partition_steps, key, facts):
@@ -197,7 +187,7 @@ def no_commit_at_handover(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
 
 
 def _given_up(
-    step: PartitionStep, life: OwnerLife, key: Key, facts: Facts, owned_ms: float
+    step: PartitionStep, life: OwnerLife, key: events.Key, facts: Facts, owned_ms: float
 ) -> Iterator[Finding]:
     to = step.event
     time = TimeRange(life.from_zxid, life.from_ms, to.zxid, to.time_ms)
@@ -212,7 +202,9 @@ def _given_up(
             f"owned for {duration_text(time.ms(facts))} by {client(facts, life.session, key[0])}"
             f" without a commit; {found} at the end"
         )
-        yield Finding.during("no_commit_at_handover", "info", time, detail, partition_of(key), life.session)
+        yield Finding.during(
+            "no_commit_at_handover", "info", time, detail, events.partition_of(key), life.session
+        )
 
 
 def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
@@ -232,11 +224,11 @@ def _stalled_offset_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
     question="Which owned partitions had no change of offset for long, up to the end of the history?",
     act="Compare with the log end of the partition, which ZooKeeper does not know: at the end it is idle,"
     " behind it the owner hangs. `zkgroup offsets show GROUP --source SPEC` shows the lag.",
-    keys=BY_GROUP_PARTITION,
+    keys=events.BY_GROUP_PARTITION,
     bounds={"still_ms": 600_000},
     screen=_stalled_offset_screen,
 )
-def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def stalled_offset(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """An owned partition whose offset has stood still up to the end."""
     changed = (0, 0)  # the zxid and time of the last change of the value
     step: PartitionStep | None = None
@@ -256,7 +248,7 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
         f"at {step.value} for {duration_text(still_ms)}, owned by {client(facts, holder.session, key[0])}"
     )
     time = TimeRange(since_zxid, since_ms)
-    yield Finding.during("stalled_offset", "info", time, detail, partition_of(key), holder.session)
+    yield Finding.during("stalled_offset", "info", time, detail, events.partition_of(key), holder.session)
 
 
 @Rule(
@@ -264,7 +256,7 @@ def stalled_offset(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Ite
     question="How many offsets does a group write, and how many of them say nothing new?",
     act="Where a group loads the ensemble, commit less often (`auto.commit.interval.ms`); where it mostly"
     " repeats, its client writes unchanged offsets.",
-    keys=BY_GROUP,
+    keys=events.BY_GROUP,
     is_counted=True,
 )
 def commit_rate(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
@@ -273,7 +265,7 @@ def commit_rate(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
 
     columns, p = tables.columns, tables.partitions
     is_commit, is_repeat = tables.placed(p.is_commit), tables.placed(p.repeats)
-    groups = tables.of(BY_GROUP)
+    groups = tables.of(events.BY_GROUP)
     for (group,), rows in rows_by_key(groups.where(is_commit[groups.rows])):
         first, last = tables.moment(rows[0]), tables.moment(rows[-1])
         seconds = max((last.time_ms - first.time_ms) / 1_000, 1.0)
@@ -289,9 +281,8 @@ def commit_rate(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
 
 
 def _dead_group_screen(tables: ScreenTables, bounds: Bounds) -> Selection:
-    """Keeps groups without a member whose last write is long ago."""
-    groups = tables.of_some(BY_GROUP, lambda key: not _has_member(tables.facts, key[0]))
-    is_write = tables.columns.op[groups.rows] != CHECK
+    groups = tables.of_some(events.BY_GROUP, lambda key: not _has_member(tables.facts, key[0]))
+    is_write = tables.columns.op[groups.rows] != events.CHECK
     recent = tables.written_ms(groups.rows) >= tables.facts.end_ms - bounds["idle_ms"]
     return groups.of_keys(~groups.keys_with(is_write & recent))
 
@@ -306,11 +297,11 @@ def _has_member(facts: Facts, group: str) -> bool:
     needs=("tree",),
     act="If no member will come back, save the offsets by `zkgroup offsets export`, and delete the group by"
     " `zkgroup group delete`.",
-    keys=BY_GROUP,
+    keys=events.BY_GROUP,
     bounds={"idle_ms": 7 * 86_400_000},
     screen=_dead_group_screen,
 )
-def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def dead_group(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A group that has offsets, but has had no member for long."""
     if _has_member(facts, key[0]):
         return
@@ -344,15 +335,17 @@ def dead_group(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterato
     needs=("tree",),
     act="A topic of that name, made again, starts at 0: consumers with this offset are out of range and do"
     " what their reset policy says. Reset the offset once the topic is there, or prune the group.",
-    keys=BY_GROUP_PARTITION,
+    keys=events.BY_GROUP_PARTITION,
     screen=lambda tables, bounds: tables.of_some(
-        BY_GROUP_PARTITION, lambda key: _why_missing(key, tables.facts) is not None
+        events.BY_GROUP_PARTITION, lambda key: _why_missing(key, tables.facts) is not None
     ),
 )
-def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def offset_of_missing_partition(
+    rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds
+) -> Iterator[Finding]:
     """An offset for a partition that does not exist."""
     group, topic, _ = key
-    created: Event | None = None
+    created: events.Event | None = None
     data: bytes | None = None
     for event in rows:
         if event.path.startswith(f"{offsets_path(group)}/"):
@@ -367,12 +360,11 @@ def offset_of_missing_partition(rows: KeyRows, key: Key, facts: Facts, bounds: B
     moments += [(change.zxid, change.time_ms) for change in facts.topics.get(topic, ())[-1:]]
     detail = f"{why}; the offset is {(data or b'').decode('utf-8', 'replace')}"
     since = TimeRange(*max(moments))
-    yield Finding.during("offset_of_missing_partition", "warning", since, detail, partition_of(key))
+    yield Finding.during("offset_of_missing_partition", "warning", since, detail, events.partition_of(key))
 
 
-def _why_missing(key: Key, facts: Facts) -> str | None:
-    """The reason why the partition is missing; None where it exists, or that is not known."""
-    _, topic, partition = partition_of(key)
+def _why_missing(key: events.Key, facts: Facts) -> str | None:
+    _, topic, partition = events.partition_of(key)
     changes = facts.topics.get(topic, ())
     if not changes:
         return "no such topic" if facts.is_whole else None
@@ -387,6 +379,5 @@ def _why_missing(key: Key, facts: Facts) -> str | None:
 
 @lru_cache(maxsize=1 << 10)
 def _partitions(data: bytes) -> frozenset[int] | None:
-    """The partitions that a topic's znode names; None where it cannot be read."""
     topic = decoded(Topic.decode, "topic", data)
     return None if topic is None else frozenset(topic.partitions)

@@ -61,7 +61,6 @@ def _is_within(owner: OwnerLife, life: Life) -> bool:
 
 @derived
 def _registrations(facts: Facts, group: str, session: int, thread: str) -> Sequence[Life]:
-    """Returns the registrations, in a session, of the member that a text of an owner names."""
     names = members_named(thread)
     return [life for life in lives_by_session(facts, group).get(session, ()) if member_of(life) in names]
 
@@ -222,7 +221,6 @@ def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 
 
 def _lost_it(life: OwnerLife, facts: Facts) -> bool:
-    """True if an ownership ended without a release."""
     if life.ended_by == "deleted_by_other":
         return True
     session = facts.sessions.get(life.session)

@@ -182,7 +182,6 @@ def _uneven_shares(
 
 
 def _shares(plan: ExpectedOwners, owners: Mapping[TopicPartition, str]) -> dict[str, int]:
-    """The number of partitions of each member that wants any."""
     counts = {member.member: 0 for member in plan.members if member.threads}
     for thread in owners.values():
         member = member_of_thread(thread)

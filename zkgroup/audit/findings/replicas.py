@@ -7,25 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise, zip_longest
 from typing import Final
 
-from zkgroup.audit.findings.cluster import (
-    CHANGES,
-    ChangeStamp,
-    PartitionView,
-    ViewStretch,
-    absences,
-    all_stretches,
-    begin_of,
-    brokers_text,
-    change_finding,
-    end_of,
-    ending_text,
-    history_end,
-    history_start,
-    is_requested,
-    lasted_ms,
-    partition_stretches,
-    state_of,
-)
+from zkgroup.audit.findings import cluster
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, runs
 from zkgroup.audit.inputs.events import BY_TOPIC, REPLICATION, Key
 from zkgroup.audit.inputs.facts import Facts, life_at
@@ -37,17 +19,16 @@ from zkgroup.znodes.paths import path_kind
 
 
 def _joined(
-    stretches: Iterable[ViewStretch],
-) -> Iterator[tuple[ChangeStamp, ChangeStamp | None, Sequence[ViewStretch]]]:
+    stretches: Iterable[cluster.ViewStretch],
+) -> Iterator[tuple[cluster.ChangeStamp, cluster.ChangeStamp | None, Sequence[cluster.ViewStretch]]]:
     """Yields the times that stretches cover, one for those that meet: from, to, and its stretches."""
     for run in runs(stretches, lambda one, following: one.to == following.since):
         yield run[0].since, run[-1].to, run
 
 
 def _faults(
-    stretches: Iterable[ViewStretch], fault: Callable[[PartitionView], object]
-) -> Iterator[tuple[ChangeStamp, ChangeStamp | None, Sequence[ViewStretch]]]:
-    """Yields a finding for each time in which something was wrong."""
+    stretches: Iterable[cluster.ViewStretch], fault: Callable[[cluster.PartitionView], object]
+) -> Iterator[tuple[cluster.ChangeStamp, cluster.ChangeStamp | None, Sequence[cluster.ViewStretch]]]:
     return _joined(stretch for stretch in stretches if fault(stretch.view))
 
 
@@ -65,17 +46,19 @@ def leader_not_in_isr(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
 
     The time is from the transaction that left it so to the one that ended it.
     """
-    for partition, stretches in rows.once(partition_stretches, key, facts):
+    for partition, stretches in rows.once(cluster.partition_stretches, key, facts):
         for since, to, run in _faults(stretches, _leader_outside):
-            detail = f"{_leader_outside(run[0].view)} for {duration_text(lasted_ms(since, to, facts))}"
-            yield change_finding("leader_not_in_isr", "error", since, to, detail, key[0], partition)
+            detail = (
+                f"{_leader_outside(run[0].view)} for {duration_text(cluster.lasted_ms(since, to, facts))}"
+            )
+            yield cluster.change_finding("leader_not_in_isr", "error", since, to, detail, key[0], partition)
 
 
-def _leader_outside(view: PartitionView) -> str | None:
+def _leader_outside(view: cluster.PartitionView) -> str | None:
     state = view.state
     if state is None or state.leader == NO_LEADER or state.leader in state.isr:
         return None
-    return f"leader {state.leader} is not in the ISR {brokers_text(state.isr)}"
+    return f"leader {state.leader} is not in the ISR {cluster.brokers_text(state.isr)}"
 
 
 @Rule(
@@ -93,25 +76,26 @@ def isr_outside_assignment(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
     A warning where it began during a move and ended, or the move still stands; an error otherwise. A value
     that cannot be read is not known, and contradicts nothing.
     """
-    for partition, stretches in rows.once(partition_stretches, key, facts):
+    for partition, stretches in rows.once(cluster.partition_stretches, key, facts):
         of_partition = TopicPartition(key[0], partition)
         for since, to, run in _faults(stretches, _isr_outside):
-            moves = run[0].view.is_moving or is_requested(facts, of_partition, since.zxid)
+            moves = run[0].view.is_moving or cluster.is_requested(facts, of_partition, since.zxid)
             if to is None:
-                moves &= run[-1].view.is_moving or is_requested(facts, of_partition, facts.end_zxid)
-            detail = f"{_isr_outside(run[0].view)} for {duration_text(lasted_ms(since, to, facts))}"
+                moves &= run[-1].view.is_moving or cluster.is_requested(facts, of_partition, facts.end_zxid)
+            detail = f"{_isr_outside(run[0].view)} for {duration_text(cluster.lasted_ms(since, to, facts))}"
             detail += "; it is being moved" if moves else ""
             severity: Severity = "warning" if moves else "error"
-            yield change_finding("isr_outside_assignment", severity, since, to, detail, *of_partition)
+            yield cluster.change_finding("isr_outside_assignment", severity, since, to, detail, *of_partition)
 
 
-def _isr_outside(view: PartitionView) -> str | None:
+def _isr_outside(view: cluster.PartitionView) -> str | None:
     if view.state is None or view.replicas is None or view.is_deleting:
         return None
     outside = [broker for broker in view.state.isr if broker not in view.replicas]
-    if not outside:
-        return None
-    return f"{brokers_text(outside)} in the ISR, not in the replica list {brokers_text(view.replicas)}"
+    listed = cluster.brokers_text(view.replicas)
+    return (
+        f"{cluster.brokers_text(outside)} in the ISR, not in the replica list {listed}" if outside else None
+    )
 
 
 @Rule(
@@ -130,19 +114,19 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     broker, with the time in which it was missing in any of these. Replicas that a move adds are missing until
     they follow. A topic that is being deleted counts no further than to the request.
     """
-    of_broker: dict[int, list[tuple[TopicPartition, ViewStretch]]] = defaultdict(list)
-    for of_partition, stretches in rows.once(all_stretches, key, facts):
+    of_broker: dict[int, list[tuple[TopicPartition, cluster.ViewStretch]]] = defaultdict(list)
+    for of_partition, stretches in rows.once(cluster.all_stretches, key, facts):
         for since, to, run in _faults(stretches, _missing):
-            if lasted_ms(since, to, facts) < bounds["least_ms"]:
+            if cluster.lasted_ms(since, to, facts) < bounds["least_ms"]:
                 continue
             away_ms: dict[int, int] = defaultdict(int)
             for stretch in run:
                 for broker in _missing(stretch.view):
-                    away_ms[broker] += lasted_ms(stretch.since, stretch.to, facts)
+                    away_ms[broker] += cluster.lasted_ms(stretch.since, stretch.to, facts)
                     of_broker[broker].append((of_partition, stretch))
             away = ", ".join(f"{broker} for {duration_text(ms)}" for broker, ms in sorted(away_ms.items()))
-            detail = f"replicas {brokers_text(run[0].view.replicas or ())}, not in sync: {away}"
-            yield change_finding("under_replicated", "warning", since, to, detail, *of_partition)
+            detail = f"replicas {cluster.brokers_text(run[0].view.replicas or ())}, not in sync: {away}"
+            yield cluster.change_finding("under_replicated", "warning", since, to, detail, *of_partition)
     for broker, away_from in sorted(of_broker.items()):
         partitions = {of_partition for of_partition, _ in away_from}
         topics = {of_partition.topic for of_partition in partitions}
@@ -157,13 +141,13 @@ def under_replicated(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
         yield Finding.between("under_replicated", "warning", since, until, detail)
 
 
-def _missing(view: PartitionView) -> list[int]:
+def _missing(view: cluster.PartitionView) -> list[int]:
     if view.state is None or view.replicas is None or view.is_deleting:
         return []
     return [broker for broker in view.replicas if broker not in view.state.isr]
 
 
-def _somewhere_ms(stretches: Sequence[ViewStretch], facts: Facts) -> int:
+def _somewhere_ms(stretches: Sequence[cluster.ViewStretch], facts: Facts) -> int:
     """The time that these stretches cover together: where several do, it counts once."""
     spans = sorted((each.since.time_ms, (each.to.time_ms if each.to else facts.end_ms)) for each in stretches)
     total, counted_to = 0, spans[0][0]
@@ -190,10 +174,10 @@ def offline_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
     than `error_ms`; a warning otherwise. A topic that is being deleted counts no further than to the
     request.
     """
-    for partition, stretches in rows.once(partition_stretches, key, facts):
+    for partition, stretches in rows.once(cluster.partition_stretches, key, facts):
         offline = (part for stretch in stretches for part in _offline(stretch, facts))
         for since, to, run in _joined(offline):
-            view, ms = run[0].view, lasted_ms(since, to, facts)
+            view, ms = run[0].view, cluster.lasted_ms(since, to, facts)
             # Some state in that time named no leader, so more was wrong than the end of a registration.
             was_leaderless = any(_leader(piece.view) == NO_LEADER for piece in run)
             if ms < bounds["election_ms"] and not was_leaderless and facts.has_log:
@@ -201,18 +185,17 @@ def offline_partition(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> 
             severity: Severity = "error" if to is None or ms > bounds["error_ms"] else "warning"
             detail = f"leader {_leader(view)} was not registered"
             if _leader(view) == NO_LEADER:
-                detail = f"no leader, replicas {brokers_text(view.replicas or ())}"
+                detail = f"no leader, replicas {cluster.brokers_text(view.replicas or ())}"
             if facts.has_log or was_leaderless:
                 detail += f", offline for {duration_text(ms)}"
-            yield change_finding("offline_partition", severity, since, to, detail, key[0], partition)
+            yield cluster.change_finding("offline_partition", severity, since, to, detail, key[0], partition)
 
 
-def _leader(view: PartitionView) -> int | None:
+def _leader(view: cluster.PartitionView) -> int | None:
     return None if view.state is None else view.state.leader
 
 
-def _offline(stretch: ViewStretch, facts: Facts) -> Iterator[ViewStretch]:
-    """Yields the parts of a stretch without a leader that is registered."""
+def _offline(stretch: cluster.ViewStretch, facts: Facts) -> Iterator[cluster.ViewStretch]:
     since, to, view = stretch
     if view.state is None or view.is_deleting:
         return
@@ -220,9 +203,11 @@ def _offline(stretch: ViewStretch, facts: Facts) -> Iterator[ViewStretch]:
         yield stretch
         return
     # A snapshot says when a state was written, not when its leader went.
-    start = history_start(facts)
-    for gone, back in absences(facts, view.state.leader, since if since.zxid > start.zxid else start, to):
-        yield ViewStretch(gone, back, view)
+    start = cluster.history_start(facts)
+    for gone, back in cluster.absences(
+        facts, view.state.leader, since if since.zxid > start.zxid else start, to
+    ):
+        yield cluster.ViewStretch(gone, back, view)
 
 
 @Rule(
@@ -241,7 +226,7 @@ def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     empty logs, so any replica of them may lead.
     """
     slots_zxid = facts.slots_zxid if key[0] == OFFSETS_TOPIC else None
-    for partition, stretches in rows.once(partition_stretches, key, facts):
+    for partition, stretches in rows.once(cluster.partition_stretches, key, facts):
         life, in_sync = 0, tuple[int, ...]()  # those of the last state with an ISR that was not empty
         led_before: int | None = None
         for at, _, view in stretches:
@@ -250,8 +235,8 @@ def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
                 continue
             leader = view.state.leader
             if life == view.life and leader not in (NO_LEADER, before, *in_sync):
-                detail = f"broker {leader} leads, in sync were {brokers_text(in_sync)}"
-                yield change_finding("unclean_election", "error", at, at, detail, key[0], partition)
+                detail = f"broker {leader} leads, in sync were {cluster.brokers_text(in_sync)}"
+                yield cluster.change_finding("unclean_election", "error", at, at, detail, key[0], partition)
             if view.state.isr:
                 life, in_sync = view.life, view.state.isr
 
@@ -265,13 +250,15 @@ def unclean_election(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
 )
 def leader_epoch_not_rising(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A leader epoch that fell, or stayed while the leader changed, in one life of a partition."""
-    for partition, stretches in rows.once(partition_stretches, key, facts):
+    for partition, stretches in rows.once(cluster.partition_stretches, key, facts):
         for (_, _, before), (at, _, after) in pairwise(stretches):
             was, now = before.state, after.state
             if was is None or now is None or before.life != after.life:
                 continue
             if (detail := epoch_fault(was, now)) is not None:
-                yield change_finding("leader_epoch_not_rising", "error", at, at, detail, key[0], partition)
+                yield cluster.change_finding(
+                    "leader_epoch_not_rising", "error", at, at, detail, key[0], partition
+                )
 
 
 def epoch_fault(was: PartitionState, now: PartitionState) -> str | None:
@@ -297,23 +284,23 @@ def isr_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     more than `within_ms` apart are one row, which is reported if it has at least `pairs` of them.
     """
     within_ms = bounds["within_ms"]
-    for partition, stretches in rows.once(partition_stretches, key, facts):
+    for partition, stretches in rows.once(cluster.partition_stretches, key, facts):
         for broker, flaps in _isr_flaps(stretches, facts, within_ms).items():
             for run in runs(flaps, lambda one, following: following[0].time_ms - one[1].time_ms <= within_ms):
                 if len(run) >= bounds["pairs"]:
                     times = "once" if len(run) == 1 else f"{len(run)} times"
-                    away = duration_text(sum(lasted_ms(left, back, facts) for left, back in run))
+                    away = duration_text(sum(cluster.lasted_ms(left, back, facts) for left, back in run))
                     detail = f"broker {broker} left the ISR and came back {times}, away for {away}"
                     ends = run[0][0], run[-1][1]
-                    yield change_finding("isr_flapping", "warning", *ends, detail, key[0], partition)
+                    yield cluster.change_finding("isr_flapping", "warning", *ends, detail, key[0], partition)
 
 
 def _isr_flaps(
-    stretches: Sequence[ViewStretch], facts: Facts, within_ms: float
-) -> dict[int, list[tuple[ChangeStamp, ChangeStamp]]]:
+    stretches: Sequence[cluster.ViewStretch], facts: Facts, within_ms: float
+) -> dict[int, list[tuple[cluster.ChangeStamp, cluster.ChangeStamp]]]:
     """The changes by which each broker left the ISR and soon came back, without a start in between."""
-    left: dict[int, ChangeStamp] = {}
-    flaps: dict[int, list[tuple[ChangeStamp, ChangeStamp]]] = defaultdict(list)
+    left: dict[int, cluster.ChangeStamp] = {}
+    flaps: dict[int, list[tuple[cluster.ChangeStamp, cluster.ChangeStamp]]] = defaultdict(list)
     for (_, _, before), (at, _, after) in pairwise(stretches):
         if before.life != after.life:
             continue
@@ -351,16 +338,15 @@ def broker_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
     led = _led(rows)
     for broker, lives in sorted(facts.brokers.items()):
         for life, following in zip_longest(lives, lives[1:]):
-            down, back = end_of(life), begin_of(following) if following else None
+            down, back = cluster.end_of(life), cluster.begin_of(following) if following else None
             if down is None or life.ended_by is None:
                 continue
-            up_ms = lasted_ms(begin_of(life), down, facts)
+            up_ms = cluster.lasted_ms(cluster.begin_of(life), down, facts)
             if up_ms < bounds["short_ms"]:
-                away = f"away for {duration_text(lasted_ms(down, back, facts))}"
-                detail = (
-                    f"broker {broker} was up for {duration_text(up_ms)} only, {ending_text(facts, life)},"
-                    f" {away}{'' if back else ' and not back'}; {_led_text(led[broker, down.zxid])}"
-                )
+                away = f"away for {duration_text(cluster.lasted_ms(down, back, facts))}"
+                ending = f"{cluster.ending_text(facts, life)}, {away}{'' if back else ' and not back'}"
+                lived = f"was up for {duration_text(up_ms)} only"
+                detail = f"broker {broker} {lived}, {ending}; {_led_text(led[broker, down.zxid])}"
                 session = life.session or None
                 yield Finding.between("broker_flapping", "warning", down, back, detail, session=session)
 
@@ -378,10 +364,10 @@ def _led(rows: KeyRows) -> dict[tuple[str, int], set[TopicPartition]]:
                 led[place.name] = set(leads[place.name])
             elif event.op == "delete":
                 found[place.name, event.zxid] = led.pop(place.name, set())
-        elif place.kind == "partition_state" and event.op in CHANGES:
+        elif place.kind == "partition_state" and event.op in cluster.CHANGES:
             partition = TopicPartition(place.name, place.partition)
             leads[leaders.pop(partition, "")].discard(partition)
-            state = None if event.op == "delete" else state_of(event.path, event.data)
+            state = None if event.op == "delete" else cluster.state_of(event.path, event.data)
             if state is not None:
                 leader = leaders[partition] = str(state.leader)
                 leads[leader].add(partition)
@@ -412,7 +398,7 @@ def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bo
     """
     all_of: Counter[int] = Counter()
     away: Counter[int] = Counter()
-    for _, stretches in rows.once(all_stretches, key, facts):
+    for _, stretches in rows.once(cluster.all_stretches, key, facts):
         last = stretches[-1].view
         if last.state is not None and last.replicas and not last.is_deleting:
             all_of[last.replicas[0]] += 1
@@ -426,5 +412,5 @@ def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bo
                 f"broker {broker} does not lead {away[broker]} of {count} partitions ({share:.0%})"
                 f" that it should{'' if is_up else '; it is not registered'}"
             )
-            end = history_end(facts)
+            end = cluster.history_end(facts)
             yield Finding.between("preferred_leader_imbalance", "warning", end, None, detail)

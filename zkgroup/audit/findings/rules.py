@@ -186,7 +186,6 @@ Basis = Literal["log", "snapshots"]
 
 
 _Place = tuple[str | None, str | None, int | None]
-"""Group, topic and partition."""
 _NOWHERE: Final[_Place] = (None, None, None)
 
 

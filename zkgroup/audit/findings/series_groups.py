@@ -29,17 +29,8 @@ from zkgroup.audit.inputs.facts import decoded, registration_of
 from zkgroup.audit.inputs.series import Seen, ZnodeState
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, hex_session
+from zkgroup.znodes import consumers
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import (
-    Registration,
-    consumers_path,
-    group_path,
-    ids_path,
-    offset_path,
-    owner_path,
-    owners_topic_path,
-    subscription_kind,
-)
 from zkgroup.znodes.group_records import AuditRecord, Reset
 from zkgroup.znodes.paths import partition_of, path_kind
 from zkgroup.znodes.sessions import effect_without_session, lacks_session
@@ -70,12 +61,12 @@ def owner_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
 
 def _claims(of: SeriesView) -> Iterator[tuple[ZnodeState, list[Stretch]]]:
     """The owners that a session holds, each with the registrations of the members that it names."""
-    never = of.runs(consumers_path())
+    never = of.runs(consumers.consumers_path())
     for life, owner in (each for of_path in of.of_kind("owner").values() for each in lives(of_path)):
         found = list[Stretch]()
         for seen in life if session_in(owner) else ():
             paths = (
-                Registration.path(path_kind(owner.path).name, member)
+                consumers.Registration.path(path_kind(owner.path).name, member)
                 for member in members_named(thread_of(state_in(seen.state)))
             )
             members = [of_path for path in paths if (of_path := of.runs(path)) != never]
@@ -129,7 +120,7 @@ def unowned_interval(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         certain = _certain(of, group, topic)
         of_topic = [(seen, numbers_of(seen.state and seen.state.data)) for seen in of.runs(Topic.path(topic))]
         for number in sorted({number for _, numbers in of_topic for number in numbers}):
-            path = owner_path(group, TopicPartition(topic, number))
+            path = consumers.owner_path(group, TopicPartition(topic, number))
             gaps = [seen for seen in of.runs(path) if seen.state is None]
             there = [seen for seen, numbers in of_topic if number in numbers]
             known = stretches(gaps, there, wanted)
@@ -160,7 +151,7 @@ def _wanted(of: SeriesView) -> Iterator[tuple[str, str, list[Seen]]]:
 
 def _certain(of: SeriesView, group: str, topic: str) -> set[int]:
     """The exact snapshots up to whose next one all owners of a topic that were made are in some snapshot."""
-    parent, snapshots = owners_topic_path(group, topic), of.series.snapshots
+    parent, snapshots = consumers.owners_topic_path(group, topic), of.series.snapshots
     owners = (runs for path, runs in of.of_kind("owner").items() if path.startswith(f"{parent}/"))
     claims = sorted(owner.stat.czxid for of_path in owners for _, owner in lives(of_path))
     found = {number for seen in of.runs(parent) if seen.state for number in range(seen.first, seen.last)}
@@ -180,7 +171,7 @@ def rebalance(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     the last of these changes (`pzxid`).
     """
     for change in of.changes("group"):
-        is_of_ids = change.path == ids_path(path_kind(change.path).name)
+        is_of_ids = change.path == consumers.ids_path(path_kind(change.path).name)
         if is_of_ids and change.new and change.is_same and change.grown("pzxid") > 0:
             joined, last = change.grown("cversion"), change.new.stat.pzxid
             what = f"{counted(joined, 'registration')} and" if joined else "members left:"
@@ -297,7 +288,7 @@ def commit_rate(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             busiest = max(rates, key=lambda pair: (rates[pair], pair))
             since, until = (of.series.snapshots[number] for number in busiest)
             detail += f", most between {since.zxid:#x} and {until.end_zxid:#x}: {rates[busiest]:.2f}/s"
-        yield Shown(whole, detail, group_path(group))
+        yield Shown(whole, detail, consumers.group_path(group))
 
 
 @StateRule.of(offsets.stalled_offset, {"snapshots": 3})
@@ -308,7 +299,7 @@ def stalled_offset(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """
     least = bounds["snapshots"]
     for path, owner in of.of_kind("owner").items():
-        for seen in of.runs(offset_path(path_kind(path).name, partition_of(path))):
+        for seen in of.runs(consumers.offset_path(path_kind(path).name, partition_of(path))):
             known = stretches(owner, [seen]) if seen.last - seen.first + 1 >= least else ()
             for between, times, owners in of.lasting(known, lambda owner, _: owner, least):
                 what = "without an offset" if seen.state is None else f"at {_value(seen.state)}"
@@ -361,9 +352,9 @@ def _has_jvm_owner(of: SeriesView, path: str, before_zxid: int, number: int) -> 
     group = path_kind(path).name
     of_members = (runs for each, runs in of.of_kind("member").items() if path_kind(each).name == group)
     members = [seen.state for runs in of_members for seen in runs]
-    for life, owner in lives(of.runs(owner_path(group, partition_of(path)))):
+    for life, owner in lives(of.runs(consumers.owner_path(group, partition_of(path)))):
         if owner.stat.czxid < before_zxid and life[-1].last >= number and (session := session_in(owner)):
             mine = [each for each in members if session_in(each) == session]
-            if {subscription_kind(state_in(each).data) for each in mine} == {"jvm"}:
+            if {consumers.subscription_kind(state_in(each).data) for each in mine} == {"jvm"}:
                 return True
     return False

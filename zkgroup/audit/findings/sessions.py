@@ -16,16 +16,7 @@ from zkgroup.audit.findings.rules import (
     full_windows,
     place_of,
 )
-from zkgroup.audit.inputs.events import (
-    BY_SESSION,
-    CLOSE_SESSION,
-    ERROR,
-    NODE_EXISTS,
-    SINGLE,
-    Event,
-    Key,
-    Keys,
-)
+from zkgroup.audit.inputs import events
 from zkgroup.audit.inputs.facts import Facts, client, members_of, only_group, server_of
 from zkgroup.model.text import counted, duration_text, hex_session
 from zkgroup.znodes.paths import Kind, path_kind
@@ -51,7 +42,6 @@ def _sessions(op: int, *, are_without: bool = False) -> Screen:
 
 
 def _of_full_window(name: str, session: int, full: FullWindow, detail: str, facts: Facts) -> Finding:
-    """A warning about something that a session did many times."""
     place = (only_group(facts, session), None, None)
     return Finding.between(name, "warning", full.first, full.last, detail, place, session)
 
@@ -60,10 +50,10 @@ def _of_full_window(name: str, session: int, full: FullWindow, detail: str, fact
     question="Which sessions expired, and which closed and took ephemerals with them?",
     act="An expiry: the process died, was paused (garbage collection, a stopped machine) or was cut off for"
     " as long as its timeout. Silence well above the timeout is normal for a session that only reads.",
-    keys=BY_SESSION,
-    screen=_sessions(CLOSE_SESSION),
+    keys=events.BY_SESSION,
+    screen=_sessions(events.CLOSE_SESSION),
 )
-def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def session_end(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """The ends of sessions that had ephemerals, or that expired.
 
     A warning where a session expired and its member registered again: the member had been paused, cut off or
@@ -72,8 +62,8 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
     session = int(key[0])
     life = facts.sessions.get(session)
     end_zxid, timeout_ms = (None, None) if life is None else (life.to_zxid, life.timeout_ms)
-    last: Event | None = None  # the last row of the session itself
-    close: Event | None = None
+    last: events.Event | None = None  # the last row of the session itself
+    close: events.Event | None = None
     lost = 0
     for event in rows:
         if event.op == "closeSession":
@@ -99,7 +89,7 @@ def session_end(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
     yield Finding.at("session_end", severity, close, detail, (only_group(facts, session), None, None))
 
 
-def _back_after_ms(facts: Facts, close: Event) -> int | None:
+def _back_after_ms(facts: Facts, close: events.Event) -> int | None:
     """The time from the end of a session to a new registration of a member of it; None where none came."""
     times = []
     for lives in facts.members.values():
@@ -113,18 +103,18 @@ def _back_after_ms(facts: Facts, close: Event) -> int | None:
     needs=("tree", "log"),
     act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
     " and never close them: `cons` of each server's four-letter commands names their addresses.",
-    keys=BY_SESSION,
+    keys=events.BY_SESSION,
     bounds={"idle_ms": 3 * 86_400_000},
-    screen=_sessions(CLOSE_SESSION, are_without=True),
+    screen=_sessions(events.CLOSE_SESSION, are_without=True),
 )
-def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def session_leak(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that live without writing anything.
 
     Each is reported with the server that issued it, and how many sessions of that server live: a leak is
     often one client's, and a client stays with a server.
     """
     ephemerals: set[str] = set()
-    last: Event | None = None
+    last: events.Event | None = None
     is_over = False
     for event in rows:
         if event.op == "closeSession":
@@ -156,11 +146,11 @@ def session_leak(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     question="Which members kept running into owner znodes of others?",
     act="The log does not say which znode it was. `audit owners` shows who held the group's partitions then:"
     " an owner of another group that stays, or members that do not agree about the assignment.",
-    keys=BY_SESSION,
+    keys=events.BY_SESSION,
     bounds={"per_minute": 10},
-    screen=_sessions(ERROR),
+    screen=_sessions(events.ERROR),
 )
-def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def failed_claims(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that fail again and again to create owner znodes, because other owners have them."""
     session = int(key[0])
     for full in full_windows(_contentions(rows), int(bounds["per_minute"]), _MINUTE_MS):
@@ -172,24 +162,24 @@ def failed_claims(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iter
             )
 
 
-def _contentions(rows: KeyRows) -> Iterator[Event]:
+def _contentions(rows: KeyRows) -> Iterator[events.Event]:
     """Yields requests that failed because a znode existed, if that is not a parent.
 
     A create below a missing parent fails, and a JVM client then creates the parents one by one, those
     that exist too: a refusal right behind a missing node is such a parent. Of a failed multi the first
     specific error is the cause; those after it only mean that they were not tried.
     """
-    before: Event | None = None
+    before: events.Event | None = None
     for event in rows:
-        if event.op == "error" and event.error == NODE_EXISTS and not _is_parent(event, before):
+        if event.op == "error" and event.error == events.NODE_EXISTS and not _is_parent(event, before):
             yield event
         before = event
 
 
-def _is_parent(event: Event, before: Event | None) -> bool:
-    if event.sub != SINGLE or before is None:
+def _is_parent(event: events.Event, before: events.Event | None) -> bool:
+    if event.sub != events.SINGLE or before is None:
         return False
-    return before.error == _NO_NODE and before.sub == SINGLE and before.cxid + 1 == event.cxid
+    return before.error == _NO_NODE and before.sub == events.SINGLE and before.cxid + 1 == event.cxid
 
 
 @Rule(
@@ -197,11 +187,11 @@ def _is_parent(event: Event, before: Event | None) -> bool:
     " less than a minute?",
     act="Each of these is a write for every server, and most fire watches. Look for rebalances that do not"
     " end (rebalance_storm) and for clients that open a session for each thing they do.",
-    keys=BY_SESSION,
+    keys=events.BY_SESSION,
     bounds={"per_hour": 3_600, "short_ms": 60_000},
     screen=lambda tables, bounds: tables.sessions,
 )
-def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def ephemeral_churn(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Sessions that create and delete ephemerals all the time, or live for moments only."""
     session = int(key[0])
     changes = list(_own_ephemerals(rows))
@@ -222,8 +212,7 @@ def ephemeral_churn(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
         yield Finding.during("ephemeral_churn", "info", life, detail, place, session)
 
 
-def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
-    """Yields the rows in which a session created an ephemeral, or deleted one of its own."""
+def _own_ephemerals(rows: KeyRows) -> Iterator[events.Event]:
     mine: set[str] = set()  # those that other sessions delete stay in it
     for event in rows:
         if event.seed or not event.applied:
@@ -239,13 +228,13 @@ def _own_ephemerals(rows: KeyRows) -> Iterator[Event]:
 _KINDS: Final[frozenset[Kind]] = frozenset(("member", "owner", "group", "broker", "controller", "other"))
 
 
-def _of_session(event: Event) -> Key | None:
+def _of_session(event: events.Event) -> events.Key | None:
     if not event.applied or event.op not in ("create", "delete") or path_kind(event.path).kind not in _KINDS:
         return None
     return None if effect_without_session(event.path) is None else (event.path,)
 
 
-BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
+BY_SESSION_ZNODE: Final = events.Keys("session_znode", _of_session, _KINDS)
 """The creates and deletes of each znode that belongs to a session; key: its path."""
 
 
@@ -259,7 +248,7 @@ BY_SESSION_ZNODE: Final = Keys("session_znode", _of_session, _KINDS)
     keys=BY_SESSION_ZNODE,
     screen=lambda tables, bounds: tables.made_persistent(BY_SESSION_ZNODE),
 )
-def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
+def persistent_znode(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A znode that belongs to a session but is persistent: its `ephemeralOwner` is 0.
 
     So are `/controller`, `/brokers/ids/<id>`, registrations, owners and views of a group, and what zkgroup's
@@ -267,7 +256,7 @@ def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
     create to its delete. `/controller` of a migration to KRaft is rightly persistent, and one that is
     deleted in the transaction of its create is not reported: `group nudge` and `broker forget` make such.
     """
-    made: Event | None = None
+    made: events.Event | None = None
     for event in rows:
         if made is not None and made.zxid != event.zxid:
             yield _persistent(made, event)
@@ -277,7 +266,7 @@ def persistent_znode(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
         yield _persistent(made, None)
 
 
-def _persistent(made: Event, end: Event | None) -> Finding:
+def _persistent(made: events.Event, end: events.Event | None) -> Finding:
     detail, place = persistent_text(made.path), place_of(made.path)
     return Finding.between("persistent_znode", "error", made, end, detail, place)
 

@@ -12,15 +12,7 @@ from functools import cached_property
 from itertools import compress, groupby, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zkgroup.audit.findings.rules import (
-    AnyRule,
-    Bounds,
-    Finding,
-    Severity,
-    StateRule,
-    place_of,
-    runs,
-)
+from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Severity, StateRule, place_of, runs
 from zkgroup.audit.inputs.series import Seen, States, ZnodeState
 from zkgroup.model.text import duration_text
 from zkgroup.zkfiles.records import is_below, lifetime_of

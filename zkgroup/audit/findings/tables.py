@@ -5,32 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zkgroup.audit.answers.partitions import SAFE_DIGITS, offset_of
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Occurrence, Rule
-from zkgroup.audit.inputs.events import (
-    BY_GROUP,
-    BY_GROUP_PARTITION,
-    BY_SESSION,
-    CLOSE_SESSION,
-    CREATE,
-    CREATE_SESSION,
-    DELETE,
-    ERROR,
-    NODE_EXISTS,
-    OF_SESSION,
-    OPS,
-    SET,
-    Event,
-    Key,
-    Keys,
-)
-from zkgroup.audit.inputs.facts import Facts, decoded
+from zkgroup.audit.inputs import events
+from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import (
     Columns,
     Flags,
@@ -40,13 +25,10 @@ from zkgroup.audit.inputs.rows import (
     last_places,
     stable_order,
 )
-from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.paths import Kind, path_kind
 
-_PLAIN_DIGITS: Final = 18
-"""So many digits are below 2**63, whatever they are."""
 _FLAGS: Final = 4
-_VARIANTS: Final = len(OPS) * _FLAGS
+_VARIANTS: Final = len(events.OPS) * _FLAGS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +37,7 @@ class Selection:
 
     rows: Numbers
     codes: Numbers
-    keys: Sequence[Key]
+    keys: Sequence[events.Key]
 
     def where(self, mask: Flags) -> Selection:
         """Some of the rows."""
@@ -94,17 +76,17 @@ class ScreenTables:
         self._combinations = np.flatnonzero(is_present)
         self._numbers = (np.cumsum(is_present) - 1)[places]
         self._selections: dict[str, Selection] = {}
-        self._key_rows: dict[Selection, list[tuple[Key, KeyRows]]] = {}
+        self._key_rows: dict[Selection, list[tuple[events.Key, KeyRows]]] = {}
         """The rows of each key of a selection that several rules or the report see."""
 
-    def of(self, keys: Keys) -> Selection:
+    def of(self, keys: events.Keys) -> Selection:
         """All rows that have a key."""
         if keys.name not in self._selections:
-            self._selections[keys.name] = self._of_sessions() if keys is BY_SESSION else self._of(keys)
+            self._selections[keys.name] = self._of_sessions() if keys is events.BY_SESSION else self._of(keys)
         return self._selections[keys.name]
 
-    def _of(self, keys: Keys) -> Selection:
-        columns, found = self.columns, dict[Key, int]()
+    def _of(self, keys: events.Keys) -> Selection:
+        columns, found = self.columns, dict[events.Key, int]()
         are_meant = np.ones(len(columns.paths), np.bool_)
         if keys.kinds is not None:
             are_meant = self.paths_of(*keys.kinds)
@@ -131,19 +113,19 @@ class ScreenTables:
         return Selection(rows, encoded.indices.to_numpy(), keys)
 
     @cached_property
-    def _samples(self) -> list[Event]:
-        """One row of each combination that there is."""
+    def _samples(self) -> list[events.Event]:
         samples, paths = [], self.columns.paths
         for combination in self._combinations.tolist():
             path, variant = divmod(combination, _VARIANTS)
             op, flags = divmod(variant, _FLAGS)
             applied, seed = bool(flags & 2), bool(flags & 1)
-            samples.append(Event(0, 0, 0, 0, 0, OPS[op], paths[path], applied=applied, seed=seed))
+            samples.append(
+                events.Event(0, 0, 0, 0, 0, events.OPS[op], paths[path], applied=applied, seed=seed)
+            )
         return samples
 
     @cached_property
     def _kinds(self) -> Sequence[Kind]:
-        """The kind of each path."""
         return [path_kind(path).kind for path in self.columns.paths]
 
     def paths_of(self, *kinds: Kind) -> Flags:
@@ -162,33 +144,33 @@ class ScreenTables:
         wanted: Flags = np.zeros(len(self.columns), np.bool_)
         for _, selection in screened:
             wanted[selection.rows] = True
-        events = list(self.columns.events(np.flatnonzero(wanted)))
+        made = list(self.columns.events(np.flatnonzero(wanted)))
         places = np.cumsum(wanted) - 1
         shared = Counter(selection for _, selection in screened)
         for rule, selection in screened:
             of_keys = self._key_rows.get(selection)
             if of_keys is None:
-                of_keys = list(_keyed(selection, places, events))
+                of_keys = list(_keyed(selection, places, made))
                 if shared[selection] > 1 or rule.screen is None:
                     self._key_rows[selection] = of_keys
             for key, rows in of_keys:
                 yield from rule.find(rows, key, self.facts, bounds[rule.name])
 
-    def key_rows(self, keys: Keys) -> list[tuple[Key, KeyRows]]:
+    def key_rows(self, keys: events.Keys) -> list[tuple[events.Key, KeyRows]]:
         """All rows of each key, with the values that rules have computed of them."""
         selection = self.of(keys)
         known = self._key_rows.get(selection)
         if known is None:
-            events = list(self.columns.events(selection.rows))
+            made = list(self.columns.events(selection.rows))
             places = np.searchsorted(selection.rows, np.arange(len(self.columns)))
-            known = self._key_rows[selection] = list(_keyed(selection, places, events))
+            known = self._key_rows[selection] = list(_keyed(selection, places, made))
         return known
 
     def forget_rows(self) -> None:
         """Frees the rows by key, with the values that rules computed of them; they can be made again."""
         self._key_rows.clear()
 
-    def of_some(self, keys: Keys, asks: Callable[[Key], bool]) -> Selection:
+    def of_some(self, keys: events.Keys, asks: Callable[[events.Key], bool]) -> Selection:
         """The rows of those of these keys for which `asks` is True."""
         rows = self.of(keys)
         return rows.of_keys(np.array([asks(key) for key in rows.keys], np.bool_))
@@ -200,10 +182,10 @@ class ScreenTables:
         """
         op, paths = self.columns.op[rows.rows], self.columns.path[rows.rows]
         size = len(self.columns.paths)
-        change = last_of_paths(size, paths, (op == CREATE) | (op == DELETE))
+        change = last_of_paths(size, paths, (op == events.CREATE) | (op == events.DELETE))
         changed = np.flatnonzero(change >= 0)
-        living = changed[op[change[changed]] == CREATE]
-        last = last_of_paths(size, paths, (op == CREATE) | (op == write))
+        living = changed[op[change[changed]] == events.CREATE]
+        last = last_of_paths(size, paths, (op == events.CREATE) | (op == write))
         return living, change[living], last[living]
 
     def moment(self, row: int) -> Occurrence:
@@ -218,7 +200,7 @@ class ScreenTables:
     @cached_property
     def partitions(self) -> PartitionTable:
         """The owners and offsets of groups, partition by partition."""
-        rows = self.of(BY_GROUP_PARTITION).in_key_order()
+        rows = self.of(events.BY_GROUP_PARTITION).in_key_order()
         return PartitionTable(self.columns, rows, self.paths_of("owner")[self.columns.path[rows.rows]])
 
     def placed(self, mask: Flags) -> Flags:
@@ -230,14 +212,14 @@ class ScreenTables:
     @cached_property
     def sessions(self) -> Selection:
         """The rows of sessions without the plain writes that no rule needs: `known_rows`."""
-        rows = self.of(BY_SESSION)
+        rows = self.of(events.BY_SESSION)
         is_known: Flags = np.zeros(len(self.columns), np.bool_)
         is_known[known_rows(self.columns)] = True
         return rows.where(is_known[rows.rows])
 
     def takeovers(self) -> Selection:
         """The rows of groups without writes of offsets, except the last one before a session's end."""
-        rows, columns, lives = self.of(BY_GROUP), self.columns, self.facts.sessions
+        rows, columns, lives = self.of(events.BY_GROUP), self.columns, self.facts.sessions
         matters: Flags = ~self.paths_of("offset")[columns.path[rows.rows]]
         encoded = pa.array(columns.session[rows.rows]).dictionary_encode()
         sessions, numbers = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
@@ -248,13 +230,13 @@ class ScreenTables:
         matters[places[last_places(pairs)]] = True
         return rows.where(matters)
 
-    def made_persistent(self, keys: Keys) -> Selection:
+    def made_persistent(self, keys: events.Keys) -> Selection:
         """The rows of keys, each of one path, with some create that is not of an ephemeral."""
         columns = self.columns
-        is_made = columns.applied & (columns.op == CREATE)
+        is_made = columns.applied & (columns.op == events.CREATE)
         are_meant: Flags = np.zeros(len(columns.paths), np.bool_)
-        are_meant[columns.path[is_made & (columns.ephemeral != OF_SESSION)]] = True
-        changes = is_made | (columns.applied & (columns.op == DELETE))
+        are_meant[columns.path[is_made & (columns.ephemeral != events.OF_SESSION)]] = True
+        changes = is_made | (columns.applied & (columns.op == events.DELETE))
         rows = np.flatnonzero(changes & are_meant[columns.path])
         some = ScreenTables(columns.take(rows), self.facts).of(keys)
         return Selection(rows[some.rows], some.codes, some.keys)
@@ -278,13 +260,15 @@ class ScreenTables:
         return sizes.astype(np.int64)
 
 
-def _keyed(selection: Selection, places: Numbers, events: Sequence[Event]) -> Iterator[tuple[Key, KeyRows]]:
+def _keyed(
+    selection: Selection, places: Numbers, made: Sequence[events.Event]
+) -> Iterator[tuple[events.Key, KeyRows]]:
     if not len(selection.rows):
         return
     ordered = selection.in_key_order()
     codes, numbers = ordered.codes, places[ordered.rows].tolist()
     starts = equal_runs(codes)[0].tolist()
-    get: Callable[[int], Event] = events.__getitem__
+    get: Callable[[int], events.Event] = made.__getitem__
     for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
         yield selection.keys[int(codes[start])], KeyRows(map(get, numbers[start:end]))
 
@@ -307,12 +291,12 @@ class PartitionTable:
         """True for the first row of a key; and for each row the place of the first one of its key."""
         self.is_last: Flags = np.append(self.is_first[1:], True)[: len(numbers)]
         self.is_owner: Flags = is_owner
-        self.is_change: Flags = self.is_owner & ((self.op == CREATE) | (self.op == DELETE))
+        self.is_change: Flags = self.is_owner & ((self.op == events.CREATE) | (self.op == events.DELETE))
         """True if the row creates or deletes an owner."""
         change = last_with(self.is_change, self.start)
         self.change_before: Numbers = before(change, self.is_first)
         """The last such row before a row; -1 for none."""
-        self.holder: Numbers = np.where((change >= 0) & (self.op[change] == CREATE), change, -1)
+        self.holder: Numbers = np.where((change >= 0) & (self.op[change] == events.CREATE), change, -1)
         """The row of the claim by which the partition is owned behind a row; -1 where it has no owner."""
         self.by_holder: Flags = (self.holder >= 0) & (self.session[self.holder] == self.session)
         """True if the row is of the session that owns the partition."""
@@ -321,22 +305,22 @@ class PartitionTable:
         self._offsets(columns.data, numbers)
 
     def _offsets(self, data: pa.Array, numbers: Numbers) -> None:
-        is_deletion = ~self.is_owner & (self.op == DELETE)
-        self.is_write: Flags = ~self.is_owner & ((self.op == CREATE) | (self.op == SET))
+        is_deletion = ~self.is_owner & (self.op == events.DELETE)
+        self.is_write: Flags = ~self.is_owner & ((self.op == events.CREATE) | (self.op == events.SET))
         self.value: Numbers = np.zeros(len(numbers), np.int64)
         self.has_value: Flags = np.zeros(len(numbers), np.bool_)
         """True if the row writes a number."""
         read = offsets_in(data.take(pa.array(numbers[self.is_write])))
         self.value[self.is_write], self.has_value[self.is_write] = read
         # Data that is no number leaves the value as it is, except in a new znode.
-        is_reset = is_deletion | (self.is_write & (self.op == CREATE) & ~self.has_value)
+        is_reset = is_deletion | (self.is_write & (self.op == events.CREATE) & ~self.has_value)
         stands = last_with(self.has_value | is_reset, self.start)
         self.changed_before: Numbers = before(stands, self.is_first)
         """The row that made or removed the offset before a row; -1 where there is none."""
         stands[~self.has_value[stands]] = -1
         self.value_before: Numbers = before(stands, self.is_first)
         """The row that wrote the offset before a row; -1 where there is none."""
-        has_previous = self.is_write & (self.op == SET) & (self.value_before >= 0)
+        has_previous = self.is_write & (self.op == events.SET) & (self.value_before >= 0)
         previous = self.value[self.value_before]
         self.repeats: Flags = has_previous & self.has_value & (self.value == previous)
         self.falls: Flags = has_previous & self.has_value & (self.value < previous) & (previous >= 0)
@@ -353,7 +337,7 @@ class PartitionTable:
         codes = self.selection.codes[changes]
         following = np.append(changes[1:], -1)[: len(changes)]
         following[np.append(codes[1:] != codes[:-1], True)[: len(changes)]] = -1
-        is_claim = self.op[changes] == CREATE
+        is_claim = self.op[changes] == events.CREATE
         return changes[is_claim], following[is_claim]
 
     def between(self, first: Numbers, last: Numbers) -> Selection:
@@ -395,23 +379,17 @@ def before(places: Numbers, is_first: Flags) -> Numbers:
 def offsets_in(data: pa.Array) -> tuple[Numbers, Flags]:
     """Offsets as numbers, 0 for others, and a flag for each that is one. Few have more than 18 digits."""
     texts = pc.fill_null(data, b"").cast(pa.binary()).view(pa.string())
-    is_plain = pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), _PLAIN_DIGITS))
+    is_plain = pc.and_(pc.ascii_is_decimal(texts), pc.less_equal(pc.binary_length(texts), SAFE_DIGITS))
     values = pc.if_else(is_plain, texts, "0").cast(pa.int64()).to_numpy(zero_copy_only=False).copy()
     is_number = is_plain.to_numpy(zero_copy_only=False).copy()
     for place in np.flatnonzero(~is_number).tolist():
-        value = _number(data[place].as_py())
+        value = offset_of("offset", data[place].as_py())
         if value is not None:
             values[place], is_number[place] = value, True
     return values, is_number
 
 
-@lru_cache(maxsize=1 << 10)
-def _number(data: bytes | None) -> int | None:
-    offset = decoded(Offset.decode, "offset", data)
-    return None if offset is None else offset.value
-
-
-def rows_by_key(selection: Selection) -> Iterator[tuple[Key, Numbers]]:
+def rows_by_key(selection: Selection) -> Iterator[tuple[events.Key, Numbers]]:
     """The numbers of the rows of each key that has any, in order."""
     ordered = selection.in_key_order()
     starts = equal_runs(ordered.codes)[0]
@@ -434,18 +412,18 @@ def known_rows(columns: Columns) -> Numbers:
     matters: Flags = np.zeros(len(columns), np.bool_)
     matters[fact_rows(columns)] = True
     op = columns.op
-    makes = (op == CREATE) & (columns.ephemeral == OF_SESSION)
-    matters |= columns.applied & (makes | (op == DELETE))
-    matters |= (op == CREATE_SESSION) | (op == CLOSE_SESSION)
+    makes = (op == events.CREATE) & (columns.ephemeral == events.OF_SESSION)
+    matters |= columns.applied & (makes | (op == events.DELETE))
+    matters |= (op == events.CREATE_SESSION) | (op == events.CLOSE_SESSION)
     sessions = pa.array(columns.session).dictionary_encode().indices.to_numpy()
     order = stable_order(sessions)
     session = sessions[order]
     is_next = np.append([False], session[1:] == session[:-1])[: len(order)]
     errors: Numbers = columns.error.fill_null(0).to_numpy(zero_copy_only=False)
-    contended = ((op == ERROR) & (errors == NODE_EXISTS))[order]
+    contended = ((op == events.ERROR) & (errors == events.NODE_EXISTS))[order]
     matters[order[contended]] = True
     matters[order[np.flatnonzero(contended & is_next) - 1]] = True
-    is_closing = np.isin(columns.zxid, columns.zxid[op == CLOSE_SESSION])[order]
+    is_closing = np.isin(columns.zxid, columns.zxid[op == events.CLOSE_SESSION])[order]
     for some in (order, order[~is_closing]):
         session = sessions[some]
         matters[some[np.append(session[1:] != session[:-1], True)[: len(some)]]] = True

@@ -8,17 +8,8 @@ from dataclasses import replace
 
 from zkgroup.audit.findings.engine import KNOWN_RULES, Found, order
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Rule, Severity
+from zkgroup.audit.incidents import incident
 from zkgroup.audit.incidents.causes import Causes
-from zkgroup.audit.incidents.incident import (
-    CONTROLLER,
-    Cause,
-    CauseKind,
-    FoundIncidents,
-    Incident,
-    NumberedFinding,
-    damage_of,
-    length_ms,
-)
 from zkgroup.audit.incidents.titles import title_of
 from zkgroup.audit.inputs.facts import Facts, is_member
 
@@ -26,7 +17,7 @@ APART_MS = 600_000
 """Findings with one cause that are further apart than this are two incidents."""
 REBALANCE_MS = 30_000
 """A restart or change of the membership is a note if no partition is longer without an owner."""
-_ACTS: dict[CauseKind, str] = {
+_ACTS: dict[incident.CauseKind, str] = {
     "foreign write": "Find the client behind the session and stop it. Then restart the members that went on"
     " without their partitions, and set offsets with `zkgroup offsets`, which leaves a marker.",
     "session end": "Members of the JVM do not notice that an owner is gone: restart them, or change the"
@@ -55,22 +46,22 @@ _MEMBER_ACT = (
     "The writer is a member of the group: it committed what it did not own. Restart it, and set offsets with"
     " `zkgroup offsets`, which leaves a marker."
 )
-_WRITES: frozenset[CauseKind] = frozenset(("foreign write", "operator reset", "orphaned claim"))
+_WRITES: frozenset[incident.CauseKind] = frozenset(("foreign write", "operator reset", "orphaned claim"))
 """Causes that begin at their first finding, where nothing before shows their beginning."""
 
 
-def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[Incident]:
+def incidents_of(findings: Iterable[Finding], facts: Facts) -> list[incident.Incident]:
     """The incidents, errors first, then by time. Each finding is in exactly one of them."""
     ordered = sorted(findings, key=order)
     causes = Causes(ordered, facts)
-    by_cause: dict[Cause, list[Finding]] = defaultdict(list)
+    by_cause: dict[incident.Cause, list[Finding]] = defaultdict(list)
     for one in ordered:
         by_cause[causes.of(one)].append(one)
     found = [_incident(cause, run, facts) for cause, each in by_cause.items() for run in _runs(cause, each)]
     return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.from_zxid or 0, one.title))
 
 
-def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
+def _runs(cause: incident.Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
     """Yields the findings with one cause, apart where there was none for long. Notes stay together."""
     if cause.kind == "note":
         yield list(findings)
@@ -88,15 +79,15 @@ def _runs(cause: Cause, findings: Sequence[Finding]) -> Iterator[list[Finding]]:
     yield run
 
 
-def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Incident:
+def _incident(cause: incident.Cause, findings: Sequence[Finding], facts: Facts) -> incident.Incident:
     if cause.zxid is None and cause.kind in _WRITES:
         first = next((one for one in findings if one.from_zxid is not None), None)
         if first is not None:
             cause = cause._replace(zxid=first.from_zxid, time_ms=first.from_ms)
     span = _span(cause, findings)
-    damage = damage_of(findings, facts)
+    damage = incident.damage_of(findings, facts)
     groups = {one.group for one in findings} if cause.group is None else {cause.group}
-    return Incident(
+    return incident.Incident(
         title_of(cause, findings, damage, span[2], facts),
         _severity(cause, findings, facts),
         cause,
@@ -108,7 +99,9 @@ def _incident(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Incide
     )
 
 
-def _span(cause: Cause, findings: Sequence[Finding]) -> tuple[int | None, int | None, int | None, int | None]:
+def _span(
+    cause: incident.Cause, findings: Sequence[Finding]
+) -> tuple[int | None, int | None, int | None, int | None]:
     """The zxids and times from the first finding, or the cause if that is not long before, to the last."""
     starts, ends = [(one.from_zxid, one.from_ms) for one in findings], list(map(_end, findings))
     lasts = any(zxid is None for zxid, _ in ends)
@@ -133,24 +126,24 @@ def _end(one: Finding) -> tuple[int | None, int | None]:
     return one.to_zxid, one.to_ms
 
 
-def _severity(cause: Cause, findings: Sequence[Finding], facts: Facts) -> Severity:
+def _severity(cause: incident.Cause, findings: Sequence[Finding], facts: Facts) -> Severity:
     worst = min((one.severity for one in findings), key=SEVERITIES.index)
     if cause.kind in ("restart", "membership change") and worst == "warning":
         is_short = all(
             one.finding == "unowned_interval"
             and one.to_zxid is not None
-            and length_ms(one, facts) <= REBALANCE_MS
+            and incident.length_ms(one, facts) <= REBALANCE_MS
             for one in findings
             if one.severity != "info"
         )
         return "info" if is_short else worst
-    if cause.kind == "foreign write" and cause.what == CONTROLLER and worst == "info":
+    if cause.kind == "foreign write" and cause.what == incident.CONTROLLER and worst == "info":
         return "warning"
     return worst
 
 
-def _act(cause: Cause, findings: Sequence[Finding], facts: Facts) -> str:
-    if cause.what == CONTROLLER:
+def _act(cause: incident.Cause, findings: Sequence[Finding], facts: Facts) -> str:
+    if cause.what == incident.CONTROLLER:
         return _CONTROLLER_ACT
     if cause.what == "offsets" and is_member(facts, cause.group or "", cause.session or 0):
         return _MEMBER_ACT
@@ -168,7 +161,9 @@ def with_causes(only: Sequence[AnyRule]) -> list[AnyRule]:
     return [rule for rule in KNOWN_RULES if rule in only or isinstance(rule, Rule)]
 
 
-def only_of(only: Sequence[AnyRule], found: Found, audited: FoundIncidents) -> tuple[Found, FoundIncidents]:
+def only_of(
+    only: Sequence[AnyRule], found: Found, audited: incident.FoundIncidents
+) -> tuple[Found, incident.FoundIncidents]:
     """The findings of some rules, and each incident that has one, whole, with its number."""
     names = {rule.name for rule in only}
     rows = [one for one in audited.findings if one.finding.finding in names]
@@ -177,15 +172,15 @@ def only_of(only: Sequence[AnyRule], found: Found, audited: FoundIncidents) -> t
     incidents = [one for one in audited.incidents if one.number in numbers]
     return (
         Found([one.finding for one in rows], skipped, found.facts, found.files),
-        FoundIncidents(incidents, rows, skipped),
+        incident.FoundIncidents(incidents, rows, skipped),
     )
 
 
-def numbered(found: Found) -> FoundIncidents:
+def numbered(found: Found) -> incident.FoundIncidents:
     """The incidents of an audit, errors first, and each finding with the number of its incident."""
     incidents = [
         replace(one, number=number) for number, one in enumerate(incidents_of(found.findings, found.facts), 1)
     ]
-    numbers = {id(one): incident.number for incident in incidents for one in incident.findings}
-    findings = [NumberedFinding(one, numbers[id(one)]) for one in found.findings]
-    return FoundIncidents(incidents, findings, found.skipped)
+    numbers = {id(one): each.number for each in incidents for one in each.findings}
+    findings = [incident.NumberedFinding(one, numbers[id(one)]) for one in found.findings]
+    return incident.FoundIncidents(incidents, findings, found.skipped)

@@ -82,7 +82,6 @@ def _written(one: Finding) -> tuple[object, ...]:
 
 
 def _unexplained(one: Finding) -> Cause:
-    """The cause for a finding whose cause the log does not show."""
     if one.severity == "info":
         return Cause("note", what=one.finding)
     return Cause("state", one.group, one.finding)
@@ -229,12 +228,9 @@ def _foreign(session: int, zxid: int, time_ms: int, last: Cause | None) -> Cause
 
 
 _Where = tuple[str | None, int | None]
-"""Topic and partition."""
 
 
 class _GroupCauses:
-    """The causes of findings of one group."""
-
     def __init__(
         self, group: str, findings: Iterable[Finding], facts: Facts, ends: Mapping[int, SessionLife]
     ) -> None:
@@ -298,7 +294,6 @@ class _GroupCauses:
         return self.foreign_writes.get(session) or Cause("foreign write", self._group, "owners", session)
 
     def _by_claim(self, claims: _ByZxid, one: Finding) -> Cause | None:
-        """The cause in the latest of these claims at the time of a finding."""
         claim = claims.overlapping(_start(one), one.to_zxid)
         return None if claim is None or claim.session is None else self._foreign_write(claim.session)
 

@@ -47,8 +47,6 @@ def title_of(
 
 
 class _Sentence:
-    """The sentence about one incident, and its parts."""
-
     def __init__(
         self, cause: Cause, findings: Sequence[Finding], damage: Sequence[PartitionDamage], facts: Facts
     ) -> None:
@@ -221,11 +219,9 @@ class _Sentence:
         return f"session …{hex_session(session)[2:][-digits:]}" if session else "a session"
 
     def _members(self, group: str | None, session: int | None) -> str:
-        """The members of a group that a session ever registered, as text."""
         return _few(sorted(member for _, member in members_of(self._facts, session or 0, group or "")))
 
     def _committers(self, commits: Iterable[Finding]) -> str:
-        """The members of the sessions that made commits, as text; else the sessions."""
         names = {self._members(one.group, one.session) or self._session(one.session) for one in commits}
         return _few(sorted(names))
 

@@ -85,7 +85,6 @@ class ConvertedSource(Source):
         return -1
 
     def _times(self, log: ConvertedLog) -> tuple[Numbers, Numbers]:
-        """The zxid of each row of a log, in order, and its time in milliseconds."""
         table = table_in(self._files_of(log), self.output.folder.source, ("zxid", "time")).sort_by("zxid")
         return table["zxid"].to_numpy(), table["time"].cast("int64").to_numpy() // 1000
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _OF_SERVERS: Final = frozenset(
     ("acceptedEpoch", "currentEpoch", "initialize", "myid", "zookeeper_server.pid")
 )
-"""Files that servers keep beside their snapshots."""
 _OF_EXPORTS: Final = (".zkexport", ".gz")
 
 

@@ -13,15 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.inputs.events import (
-    CLOSE_SESSION,
-    CREATE,
-    CREATE_SESSION,
-    DELETE,
-    ERROR,
-    OF_SESSION,
-    Event,
-)
+from zkgroup.audit.inputs import events
 from zkgroup.audit.inputs.rows import (
     OP_CODES,
     OPERATION_COLUMNS,
@@ -149,7 +141,7 @@ def transactions_in(batch: Batch, chroot: str) -> Transactions | None:
         rows = np.flatnonzero(is_inside & (ops >= 0))
         rows = rows[np.append([True], zxid[rows][1:] != zxid[rows][:-1])[: len(rows)]]
         session, time_ms = (numbers_of_column(batch, name)[rows] for name in ("session", "time"))
-        return Transactions(zxid[rows], session, time_ms, ops[rows] == CREATE_SESSION)
+        return Transactions(zxid[rows], session, time_ms, ops[rows] == events.CREATE_SESSION)
     zxids, session, time_ms = (
         np.array(column, np.int64) for column in (records.zxid, records.session, records.time_ms)
     )
@@ -175,7 +167,6 @@ def transactions_in(batch: Batch, chroot: str) -> Transactions | None:
 
 
 def _are_inside(batch: Batch, chroot: str) -> Flags:
-    """A flag for each row: True if it has a path within a chroot, or no path."""
     if not chroot:
         return np.ones(batch.rows, np.bool_)
     paths = batch.arrays["path"].fill_null("")
@@ -199,7 +190,6 @@ class RecordFacts(NamedTuple):
 
 
 _noted: WeakKeyDictionary[History, RecordFacts] = WeakKeyDictionary()
-"""The arrays of histories whose logs were all read."""
 
 
 def record_facts(history: History) -> RecordFacts | None:
@@ -235,7 +225,7 @@ def _facts_of_batch(batch: Batch) -> RecordFacts:
     zxids, subs = numbers_of_column(batch, "zxid"), numbers_of_column(batch, "sub")
     begins = np.append([True], zxids[1:] != zxids[:-1])
     present = batch.arrays["digest"].is_valid().to_numpy(zero_copy_only=False)
-    is_error = (codes_of(batch.arrays["op"], OP_CODES) == ERROR) & (subs < 0)
+    is_error = (codes_of(batch.arrays["op"], OP_CODES) == events.ERROR) & (subs < 0)
     time_ms = numbers_of_column(batch, "time")
     return RecordFacts(*(column[begins] for column in (zxids, time_ms, present, is_error)))
 
@@ -260,24 +250,26 @@ class Ends:
         These come behind the last row of the close.
         """
         op, paths, ephemerals = part.op, part.paths, self._ephemerals
-        makes = (op == CREATE) & (part.ephemeral == OF_SESSION)
-        changes = np.flatnonzero(part.applied & (makes | (op == DELETE)))
-        closes = np.flatnonzero(op == CLOSE_SESSION)
+        makes = (op == events.CREATE) & (part.ephemeral == events.OF_SESSION)
+        changes = np.flatnonzero(part.applied & (makes | (op == events.DELETE)))
+        closes = np.flatnonzero(op == events.CLOSE_SESSION)
         last = np.searchsorted(part.zxid, part.zxid[closes], "right") - 1
         rows, places = np.concatenate((changes, closes)), np.concatenate((changes, last))
         order = np.argsort(places, kind="stable")
-        rows, behind, ends = rows[order], list[int](), list[Event]()
+        rows, behind, ends = rows[order], list[int](), list[events.Event]()
         columns = (rows, places[order], op[rows], part.path[rows], part.session[rows])
         for row, place, kind, path, session in zip(*(each.tolist() for each in columns), strict=True):
-            if kind == CREATE:
+            if kind == events.CREATE:
                 ephemerals.created(paths[path], session)
-            elif kind == DELETE:
+            elif kind == events.DELETE:
                 ephemerals.deleted(paths[path])
             else:
                 zxid, time_ms, cxid = (int(each[row]) for each in (part.zxid, part.time_ms, part.cxid))
                 for sub, gone in enumerate(ephemerals.ended(session), int(part.sub[place]) + 1):
                     behind.append(place)
-                    ends.append(Event(zxid, sub, time_ms, session, cxid, "delete", gone, synthetic=True))
+                    ends.append(
+                        events.Event(zxid, sub, time_ms, session, cxid, "delete", gone, synthetic=True)
+                    )
         if not ends:
             return part
         builder = ColumnsBuilder()

@@ -187,7 +187,6 @@ class Folder:
 
 @contextmanager
 def _refusals(path: Path, done: str) -> Iterator[None]:
-    """Raises ConfigError with the path for errors of the filesystem."""
     try:
         yield
     except OSError as error:  # such as no permission, or no space

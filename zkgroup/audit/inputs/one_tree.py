@@ -17,6 +17,7 @@ from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
 from zkgroup.model.text import named
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader
+from zkgroup.zkfiles.history import parent_of
 
 if TYPE_CHECKING:
     from zkgroup.zookeeper.blocking import Blocking
@@ -50,11 +51,7 @@ def of_walk(header: ExportHeader, time_ms: int, zookeeper: str) -> ExportHeader:
 
 
 def walk(
-    zk: Blocking,
-    *,
-    rounds: int = ROUNDS,
-    paths_at_once: int = PATHS_AT_ONCE,
-    progress: Progress = quiet,
+    zk: Blocking, *, rounds: int = ROUNDS, paths_at_once: int = PATHS_AT_ONCE, progress: Progress = quiet
 ) -> tuple[ExportHeader, Sequence[ExportedZnode]]:
     """Reads the whole tree below the chroot; znodes that changed are read again at most `rounds` times.
 
@@ -199,11 +196,6 @@ class _Found:
         """Yields each path with its reply; several requests are open at a time."""
         for start in range(0, len(paths), self._paths_at_once):
             yield from ask(paths[start : start + self._paths_at_once]).items()
-
-
-def parent_of(path: str) -> str:
-    """The path of the parent; `/` is its own parent."""
-    return path.rpartition("/")[0] or "/"
 
 
 def join(parent: str, name: str) -> str:

@@ -53,11 +53,7 @@ def require_source(path: Path) -> None:
 
 
 def open_source(
-    paths: Sequence[Path],
-    chroot: str = "",
-    progress: Progress | None = None,
-    *,
-    ensemble: str | None = None,
+    paths: Sequence[Path], chroot: str = "", progress: Progress | None = None, *, ensemble: str | None = None
 ) -> Source:
     """Opens the folders and tree snapshots of one ensemble's servers, or Parquet that `audit run` wrote.
 

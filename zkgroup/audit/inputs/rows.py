@@ -16,20 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.inputs.events import (
-    CLOSE_SESSION,
-    CREATE,
-    CREATE_SESSION,
-    DELETE,
-    LIFETIMES,
-    OF_SESSION,
-    OPS,
-    SET,
-    SET_ACL,
-    SINGLE,
-    Event,
-    is_of_groups,
-)
+from zkgroup.audit.inputs import events
 from zkgroup.audit.inputs.facts import Facts, facts_of, is_fact_path
 from zkgroup.zkfiles.arrow import Column, ColumnType, acls_of, schema
 from zkgroup.zkfiles.records import Acl, AclEntry, inside_path
@@ -41,8 +28,8 @@ Numbers = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
 ROWS_PER_PART: Final = 400_000
-OP_CODES: Final[Mapping[Any, int]] = {op: code for code, op in enumerate(OPS)} | {None: -1}
-LIFETIME_CODES: Final[Mapping[Any, int]] = {lifetime: code for code, lifetime in enumerate(LIFETIMES)}
+OP_CODES: Final[Mapping[Any, int]] = {op: code for code, op in enumerate(events.OPS)} | {None: -1}
+LIFETIME_CODES: Final[Mapping[Any, int]] = {lifetime: code for code, lifetime in enumerate(events.LIFETIMES)}
 _EVENTS_AT_A_TIME: Final = 1 << 15
 _LARGEST: Final = 2_000_000_000
 """The bytes that an Arrow array with 32-bit offsets may hold."""
@@ -100,7 +87,7 @@ class Columns:
         """The rows in a mask."""
         return self.take(np.flatnonzero(mask))
 
-    def events(self, rows: Numbers | None = None) -> Iterator[Event]:
+    def events(self, rows: Numbers | None = None) -> Iterator[events.Event]:
         """Yields rows as objects, all or those with these numbers; some thousands are made at a time."""
         numbers = np.arange(len(self)) if rows is None else rows
         for start in range(0, len(numbers), _EVENTS_AT_A_TIME):
@@ -108,12 +95,12 @@ class Columns:
             lists: dict[str, Iterable[Any]] = {name: getattr(some, name).tolist() for name in _FIELDS}
             for name, values in self.coded.items():
                 lists[name] = map(values.__getitem__, lists[name])
-            yield from map(Event._make, zip(*lists.values(), strict=True))
+            yield from map(events.Event._make, zip(*lists.values(), strict=True))
 
     @property
     def coded(self) -> dict[str, Sequence[Any]]:
         """The values of each column of codes, by its name."""
-        return {"op": OPS, "path": self.paths, "ephemeral": LIFETIMES, "acl": self.acls}
+        return {"op": events.OPS, "path": self.paths, "ephemeral": events.LIFETIMES, "acl": self.acls}
 
 
 _FIELDS: Final = tuple(
@@ -130,7 +117,6 @@ _TYPES: Final = {
     **dict.fromkeys(_CODES, np.int8),
     "acl": np.int32,
 }
-"""The types of the columns that are numpy arrays."""
 _PATHS: Final = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -145,9 +131,9 @@ class ColumnsBuilder:
         self._parts: dict[str, list[Any]] = {name: [] for name in _FIELDS}
         self._acls: dict[Acl | None, int] = {None: 0}
 
-    def add_events(self, events: Iterable[Event]) -> None:
+    def add_events(self, given: Iterable[events.Event]) -> None:
         """Adds rows that are objects; some thousands of them are in memory at a time."""
-        rows = iter(events)
+        rows = iter(given)
         while some := list(islice(rows, _EVENTS_AT_A_TIME)):
             lists = dict(zip(_FIELDS, zip(*some, strict=True), strict=True))
             acls = self.acl_codes(lists.pop("acl"))
@@ -170,7 +156,7 @@ class ColumnsBuilder:
             **part,
             "time_ms": time_ms,
             "op": ops,
-            "version": pc.if_else(pa.array(ops == CREATE), pa.scalar(0, pa.int64()), version),
+            "version": pc.if_else(pa.array(ops == events.CREATE), pa.scalar(0, pa.int64()), version),
             "seed": no,
             "synthetic": no,
             "mtime_ms": pa.nulls(len(ops), pa.int64()),
@@ -237,10 +223,10 @@ class ColumnsBuilder:
         return codes
 
 
-def columns_of(events: Iterable[Event]) -> Columns:
+def columns_of(given: Iterable[events.Event]) -> Columns:
     """Rows that are objects as columns."""
     builder = ColumnsBuilder()
-    builder.add_events(events)
+    builder.add_events(given)
     return builder.columns()
 
 
@@ -402,7 +388,10 @@ def transactions_of(columns: Columns) -> Transactions:
     begins[1:] = (zxid[1:] != zxid[:-1]) | (session[1:] != session[:-1])
     rows = logged[begins]
     return Transactions(
-        columns.zxid[rows], columns.session[rows], columns.time_ms[rows], columns.op[rows] == CREATE_SESSION
+        columns.zxid[rows],
+        columns.session[rows],
+        columns.time_ms[rows],
+        columns.op[rows] == events.CREATE_SESSION,
     )
 
 
@@ -438,13 +427,13 @@ def apart(columns: Columns) -> tuple[Columns, Columns]:
 
 def closes_in(columns: Columns) -> Columns:
     """The ends of sessions."""
-    return columns.where(columns.op == CLOSE_SESSION)
+    return columns.where(columns.op == events.CLOSE_SESSION)
 
 
 def of_group(columns: Columns, group: str) -> Columns:
     """The rows without those of other groups."""
     places = [path_kind(path) for path in columns.paths]
-    kept = np.array([not is_of_groups(place) or place.name == group for place in places], np.bool_)
+    kept = np.array([not events.is_of_groups(place) or place.name == group for place in places], np.bool_)
     return columns.where(kept[columns.path])
 
 
@@ -461,27 +450,27 @@ def state_of(columns: Columns) -> Columns:
     def last(*ops: int) -> Numbers:
         return last_of_paths(size, columns.path, columns.applied & np.isin(op, ops))
 
-    made = last(CREATE, DELETE)
-    is_there = (made >= 0) & (op[made] == CREATE) & ~np.isin(np.array(columns.paths), ("", "/"))
+    made = last(events.CREATE, events.DELETE)
+    is_there = (made >= 0) & (op[made] == events.CREATE) & ~np.isin(np.array(columns.paths), ("", "/"))
     znodes = made[is_there]
-    data, rights = (np.maximum(each[is_there], znodes) for each in (last(SET), last(SET_ACL)))
-    of_sessions = np.flatnonzero((op == CREATE_SESSION) | (op == CLOSE_SESSION))
+    data, rights = (np.maximum(each[is_there], znodes) for each in (last(events.SET), last(events.SET_ACL)))
+    of_sessions = np.flatnonzero((op == events.CREATE_SESSION) | (op == events.CLOSE_SESSION))
     of_sessions = of_sessions[last_places(columns.session[of_sessions])]
-    sessions = of_sessions[op[of_sessions] == CREATE_SESSION]
+    sessions = of_sessions[op[of_sessions] == events.CREATE_SESSION]
 
     seeds = columns.take(np.concatenate((sessions, znodes)))
     data, rights = (np.concatenate((sessions, each)) for each in (data, rights))
     is_znode = np.arange(len(seeds)) >= len(sessions)
     own_ms = pc.coalesce(seeds.mtime_ms, pa.array(seeds.time_ms))
-    was_set = op[data] == SET
+    was_set = op[data] == events.SET
     mtime_ms = pc.if_else(pa.array(was_set), pa.array(columns.time_ms[data]), own_ms)
     return sorted_seeds(
         replace(
             seeds,
             zxid=seeds.zxid * is_znode,
-            sub=np.full(len(seeds), SINGLE),
+            sub=np.full(len(seeds), events.SINGLE),
             time_ms=seeds.time_ms * is_znode,
-            session=np.where(is_znode & (seeds.ephemeral != OF_SESSION), 0, seeds.session),
+            session=np.where(is_znode & (seeds.ephemeral != events.OF_SESSION), 0, seeds.session),
             cxid=np.zeros(len(seeds), np.int64),
             data=columns.data.take(pa.array(data)),
             version=columns.version.take(pa.array(data)),
@@ -516,7 +505,7 @@ def fact_rows(columns: Columns) -> Numbers:
     if not len(columns):
         return np.zeros(0, np.int64)
     matters: Flags = columns.applied & _are_fact_paths(columns.paths)[columns.path]
-    matters |= (columns.op == CREATE_SESSION) | (columns.op == CLOSE_SESSION)
+    matters |= (columns.op == events.CREATE_SESSION) | (columns.op == events.CLOSE_SESSION)
     matters[first_places(columns.session)] = True
     for seed in (False, True):
         of_kind = np.flatnonzero(columns.seed == seed)

@@ -33,12 +33,7 @@ class Series:
     """Snapshots of one ensemble that follow each other, and what each path was in which of them."""
 
     def __init__(
-        self,
-        snapshots: Sequence[TreeSnapshot],
-        table: Table,
-        trees: Sequence[Numbers],
-        *,
-        ends: bool = True,
+        self, snapshots: Sequence[TreeSnapshot], table: Table, trees: Sequence[Numbers], *, ends: bool = True
     ) -> None:
         """`trees` are the states in each snapshot. `ends`: no log goes on behind it."""
         self.snapshots = [each._replace(number=number) for number, each in enumerate(snapshots)]
@@ -147,7 +142,6 @@ class SeriesReader:
         self._reader = StatesReader(chroot_of(files, chroot, is_whole))
         self._kept: list[tuple[TreeSnapshot, Numbers]] = []
         self._cluster: tuple[str, Path] | None = None
-        """The id of the cluster, and the snapshot that has it."""
 
     def series(self) -> Series:
         """All of them. Raises MixedEnsembleError, and DamagedFileError where none can be read."""
@@ -200,7 +194,6 @@ class SeriesReader:
 
 
 def _require(one: Path, other: TreeSnapshot, why: str | None) -> None:
-    """Raises MixedEnsembleError for a reason."""
     if why is not None:
         advice = "read each with the snapshots of its own"
         raise MixedEnsembleError(str(one), str(other.path), other.zxid, advice, why)

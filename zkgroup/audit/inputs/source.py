@@ -20,8 +20,10 @@ from zkgroup.zkfiles.records import Hole, hole_between
 from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
+    from zkgroup.audit.inputs.manifest import Converted
     from zkgroup.audit.inputs.rows import Columns
     from zkgroup.audit.inputs.snapshots import Series
+    from zkgroup.zkfiles.ensemble import EnsembleFiles
 
 
 class Progress(Protocol):
@@ -189,17 +191,6 @@ class Rows(NamedTuple):
         )
 
 
-class KnownLogs(Protocol):
-    """Logs, as folders and Parquet have them."""
-
-    @property
-    def last_record(self) -> int | None: ...
-    @property
-    def unlogged(self) -> Hole | None:
-        """The zxids behind the last record that the newest snapshot proves to exist; None for none."""
-        ...
-
-
 class Source(ABC):
     """An input of an audit, which all answers are made from."""
 
@@ -286,7 +277,9 @@ class Source(ABC):
         if start is not None or end is not None:
             self._details |= dict.fromkeys(outside_notes(start, end, self._covered()))
 
-    def note_unlogged(self, known: KnownLogs, zxids: tuple[int, int | None], end: PointInTime | None) -> None:
+    def note_unlogged(
+        self, known: Converted | EnsembleFiles, zxids: tuple[int, int | None], end: PointInTime | None
+    ) -> None:
         """Notes zxids that are asked for and in no log, although a snapshot is later."""
         unlogged, (from_zxid, to_zxid) = known.unlogged, zxids
         if unlogged is None:

@@ -8,21 +8,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zkgroup.audit.inputs import rows
 from zkgroup.audit.inputs.manifest import StoredFile
-from zkgroup.audit.inputs.rows import (
-    AS_CODES,
-    OPERATION_COLUMNS,
-    ROWS,
-    Columns,
-    between,
-    columns_of,
-    columns_of_operations,
-    columns_of_rows,
-)
 from zkgroup.errors import ConfigError
 
 _AS_CODES: Final = ("op", "path", "parent", "ephemeral", "file", "acl")
-"""The columns with few different values."""
 _IN_ORDER: Final = ("zxid", "time", "time_ms", "log")
 """Readers skip files by the bounds of these columns; bounds of all would take a third of the writing."""
 
@@ -32,16 +22,20 @@ OpenFile = Callable[[str], Any]
 
 def operations_in(
     files: Iterable[StoredFile], source: OpenFile, after_zxid: int, to_zxid: int | None
-) -> Columns:
+) -> rows.Columns:
     """The operations behind one zxid up to another, in the order of the files. Raises as `table_in`."""
-    table = table_in(files, source, OPERATION_COLUMNS, AS_CODES)
-    return columns_of(()) if table is None else between(columns_of_operations(table), after_zxid, to_zxid)
+    table = table_in(files, source, rows.OPERATION_COLUMNS, rows.AS_CODES)
+    return (
+        rows.columns_of(())
+        if table is None
+        else rows.between(rows.columns_of_operations(table), after_zxid, to_zxid)
+    )
 
 
-def rows_in(files: Iterable[StoredFile], source: OpenFile) -> Columns:
+def rows_in(files: Iterable[StoredFile], source: OpenFile) -> rows.Columns:
     """The rows of the audit, in the order of the files. Raises as `table_in`."""
-    table = table_in(files, source, [column.name for column in ROWS], AS_CODES)
-    return columns_of(()) if table is None else columns_of_rows(table)
+    table = table_in(files, source, [column.name for column in rows.ROWS], rows.AS_CODES)
+    return rows.columns_of(()) if table is None else rows.columns_of_rows(table)
 
 
 def table_in(

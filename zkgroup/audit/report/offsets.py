@@ -28,7 +28,6 @@ from zkgroup.model.text import counted, duration_text, hex_zxid
 from zkgroup.zkfiles.arrow import moments
 
 _SIZE: Final = 50_000
-"""The rows that are given at a time."""
 _FINEST: Final = 2048
 """The first grain is the history divided by this."""
 _PINNED_MAX: Final = 200
@@ -104,7 +103,6 @@ class OffsetColumns:
         return kind
 
     def _members(self) -> Any:
-        """The members of the group that the session of each write was."""
         sessions, session = np.unique(self._session, return_inverse=True)
         different, pair = np.unique(self._group * len(sessions) + session, return_inverse=True)
         texts = []
@@ -114,7 +112,6 @@ class OffsetColumns:
         return coded(texts, pair)
 
     def _owners(self, data: pa.Array) -> Any:
-        """The thread in the owner znode at each write."""
         claims, owner = np.unique(self._partitions.holder[self._places], return_inverse=True)
         texts = texts_of(data, self._partitions.selection.rows[claims])
         return coded([None if claim < 0 else text for claim, text in zip(claims, texts, strict=True)], owner)

@@ -383,7 +383,6 @@ def _fields(one: Rebalance, names: Names, changes_max: int) -> dict[str, Any]:
 
 
 def _flows(one: Rebalance, names: Names) -> list[list[Any]]:
-    """The numbers of partitions that went from one thread to another, the largest first."""
     flows = Counter(
         (_member(change.before), _member(change.after))
         for change in one.changes
@@ -423,7 +422,6 @@ def _session_weight(row: SessionRow) -> float:
 
 
 def _role(row: SessionRow) -> str:
-    """The text about a session's part in a group or the cluster; empty for none."""
     roles = [f"member {member} of {group}" for group, member in row.members]
     roles += [f"broker {broker}" for broker in row.brokers]
     return ", ".join([*roles, "controller"] if row.was_controller else roles)

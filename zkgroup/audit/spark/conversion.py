@@ -103,7 +103,6 @@ def convert(
 
 
 def _tasks(given: EnsembleInput, logs: Sequence[_Log], kept: Converted, batch: int) -> Iterator[LogTask]:
-    """Yields a task for each log with new records."""
     before = {log.start: log for log in kept.logs}
     for found in logs:
         log = before.get(found.start) or ConvertedLog(found.start, (), False, found.start - 1, 0, 0, ())

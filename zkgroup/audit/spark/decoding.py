@@ -18,17 +18,8 @@ import pyarrow as pa
 
 from zkgroup.audit.findings.buckets import by_code, names_of, numbers_of
 from zkgroup.audit.findings.tables import known_rows
+from zkgroup.audit.inputs import rows
 from zkgroup.audit.inputs.manifest import FACTS, OPERATIONS, Converted, ConvertedLog, Folder, StoredFile
-from zkgroup.audit.inputs.rows import (
-    OPERATION_COLUMNS,
-    ROWS_PER_PART,
-    Columns,
-    Numbers,
-    between,
-    columns_of_operations,
-    inside,
-    table_of,
-)
 from zkgroup.audit.inputs.stored_files import OpenFile
 from zkgroup.audit.spark.storage import TaskFile, written
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
@@ -100,7 +91,7 @@ def _decode_log(task: LogTask, output: Folder | None, named: str | None) -> Deco
         facts = _facts(table, paths, task.converted)
         if len(facts):
             file = _file(facts.zxid, FACTS, task, f"{task.from_zxid:x}-{number}")
-            files.append(written(table_of(facts), file, output))
+            files.append(written(rows.table_of(facts), file, output))
     if log.rows > task.log.rows:
         log = replace(log, batches=(*log.batches, task.batch))
     return task.ensemble, log, files
@@ -111,7 +102,7 @@ def _tables(task: LogTask, named: str | None) -> Iterator[Any]:
     some: list[Any] = []
     for batch in batches_of(task):
         some.append(record_batch(batch))
-        if sum(each.num_rows for each in some) >= ROWS_PER_PART:
+        if sum(each.num_rows for each in some) >= rows.ROWS_PER_PART:
             yield _table(some, task, named)
             some = []
     if some:
@@ -145,11 +136,11 @@ def batches_of(task: LogTask) -> Iterator[Batch]:
             raise
 
 
-def _facts(table: Any, paths: Any, converted: Converted) -> Columns:
-    operations = table.select(OPERATION_COLUMNS)
+def _facts(table: Any, paths: Any, converted: Converted) -> rows.Columns:
+    operations = table.select(rows.OPERATION_COLUMNS)
     operations = operations.set_column(operations.column_names.index("path"), "path", paths)
-    columns = inside(columns_of_operations(operations), converted.chroot)
-    columns = between(columns, converted.base_zxid, None)
+    columns = rows.inside(rows.columns_of_operations(operations), converted.chroot)
+    columns = rows.between(columns, converted.base_zxid, None)
     return columns.take(known_rows(columns))
 
 
@@ -162,15 +153,15 @@ def _operations(
     of_paths = np.append(of_paths, 0)  # a row without a path belongs to no group
     buckets = of_paths[paths.indices.fill_null(len(of_paths) - 1).to_numpy()]
     codes = np.asarray(of_day).reshape(-1) * len(names) + buckets
-    for code, rows in by_code(table, codes):
+    for code, some in by_code(table, codes):
         day, bucket = divmod(code, len(names))
         place = f"day={_date(int(days[day]))}/bucket={names[bucket]}"
-        zxids = rows["zxid"].to_numpy()
+        zxids = some["zxid"].to_numpy()
         file = _file(zxids, OPERATIONS, task, f"{place}/{task.from_zxid:x}-{number}", names[bucket])
-        yield written(rows, file, output)
+        yield written(some, file, output)
 
 
-def _file(zxids: Numbers, table: str, task: LogTask, name: str, bucket: str = "") -> StoredFile:
+def _file(zxids: rows.Numbers, table: str, task: LogTask, name: str, bucket: str = "") -> StoredFile:
     place = f"{table}/batch={task.batch}/ensemble={task.ensemble}/{name}.parquet"
     ends = int(zxids.min()), int(zxids.max())
     return StoredFile(place, table, task.ensemble, bucket, task.log.start, len(zxids), *ends)

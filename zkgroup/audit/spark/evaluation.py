@@ -6,48 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from zkgroup.audit.findings.buckets import CLUSTER, find_in_bucket, find_screened, names_of
-from zkgroup.audit.findings.engine import (
-    ALL_RULES,
-    RULES,
-    Found,
-    Skipped,
-    based,
-    bounds_of,
-    order,
-    reason_to_skip,
-)
+from zkgroup.audit.findings import engine
+from zkgroup.audit.findings.buckets import CLUSTER, find_in_bucket, names_of
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
-from zkgroup.audit.findings.tables import known_rows
+from zkgroup.audit.findings.tables import ScreenTables, known_rows
+from zkgroup.audit.inputs import manifest, rows
 from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.logs import with_ends
-from zkgroup.audit.inputs.manifest import (
-    FACTS,
-    OPERATIONS,
-    SEEDS,
-    STATES,
-    Converted,
-    Folder,
-    OutputFolder,
-    StoredFile,
-)
-from zkgroup.audit.inputs.rows import (
-    Columns,
-    behind,
-    between,
-    closes_in,
-    columns_of,
-    columns_of_rows,
-    facts_in,
-    groups_of_paths,
-    in_order,
-    inside,
-    joined,
-    of_group,
-    sorted_seeds,
-    table_of,
-)
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.audit.inputs.stored_files import OpenFile, operations_in, rows_in
 from zkgroup.audit.spark.session import EnsembleInput
@@ -76,7 +42,7 @@ class FilesTask:
     """The output folder."""
     bucket: str
     """The bucket; empty for several."""
-    files: tuple[StoredFile, ...]
+    files: tuple[manifest.StoredFile, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,8 +51,8 @@ class FilesTask:
     @property
     def cost(self) -> int:
         """The weighted number of rows: rules see most of those of the cluster, and few of those of groups."""
-        rows = sum(file.rows for file in self.files)
-        return rows * (_COST_OF_CLUSTER if self.bucket == CLUSTER else 1)
+        weight = _COST_OF_CLUSTER if self.bucket == CLUSTER else 1
+        return weight * sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +64,26 @@ class BucketTask(FilesTask):
     """The zxid of that tree."""
     part: ZxidRange
 
-    def columns(self, source: OpenFile, closes: Any = None) -> Columns:
+    def columns(self, source: OpenFile, closes: Any = None) -> rows.Columns:
         """The rows of the part behind its seeds, with the paths that servers have.
 
         Args:
             closes: the ends of sessions as a pyarrow.Table, for only the bucket of the cluster has them.
         """
-        seeds = [file for file in self.files if file.table != OPERATIONS]
+        seeds = [file for file in self.files if file.table != manifest.OPERATIONS]
         logged = operations_in(self.files[len(seeds) :], source, self.seeds_zxid, self.part.to_zxid)
         if closes is not None and self.bucket != CLUSTER:
-            ends = between(columns_of_rows(closes), self.seeds_zxid, self.part.to_zxid)
-            logged = joined([logged, ends])
-        whole = with_ends([in_order(logged)], rows_in(seeds, source))
-        return whole if self.part.after_zxid <= self.seeds_zxid else behind(whole, self.part.after_zxid)
+            ends = rows.between(rows.columns_of_rows(closes), self.seeds_zxid, self.part.to_zxid)
+            logged = rows.joined([logged, ends])
+        whole = with_ends([rows.in_order(logged)], rows_in(seeds, source))
+        return whole if self.part.after_zxid <= self.seeds_zxid else rows.behind(whole, self.part.after_zxid)
 
 
 class Question(NamedTuple):
     """The rules that run on each ensemble, and the part of it that they run on."""
 
-    rules: Sequence[AnyRule] = ALL_RULES
-    bounds: Mapping[str, Bounds] = bounds_of(ALL_RULES, {})
+    rules: Sequence[AnyRule] = engine.ALL_RULES
+    bounds: Mapping[str, Bounds] = engine.bounds_of(engine.ALL_RULES, {})
     """The bounds of each rule, as of `engine.bounds_of`."""
     chroot: str = ""
     start: PointInTime | None = None
@@ -131,12 +97,12 @@ class Audit:
 
     name: str
     question: Question
-    output: OutputFolder
+    output: manifest.OutputFolder
     files: EnsembleInput | None
     """Its folders; None where only its Parquet is given."""
     findings: list[Finding] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
-    trees: list[Columns] = field(default_factory=list)
+    trees: list[rows.Columns] = field(default_factory=list)
     """The rows that rules about the whole tree need, for each bucket."""
     groups: set[str] = field(default_factory=set)
     history: History | None = field(init=False)
@@ -153,7 +119,7 @@ class Audit:
         self.part = ZxidRange(max(self.converted.base_zxid, from_zxid - 1), to_zxid)
 
     @property
-    def converted(self) -> Converted:
+    def converted(self) -> manifest.Converted:
         """Its entry in the manifest of the output."""
         return self.output.ensembles[self.name]
 
@@ -176,7 +142,7 @@ class Audit:
         return [
             (rule, _BEHIND_URI)
             if is_remote and isinstance(rule, WholeRule)
-            else (rule, reason_to_skip(rule, self.facts, has_files=has_files))
+            else (rule, engine.reason_to_skip(rule, self.facts, has_files=has_files))
             for rule in self.question.rules
         ]
 
@@ -186,17 +152,21 @@ class Audit:
         return [rule for rule, reason in self.reasons if reason is None and isinstance(rule, Rule)]
 
     @property
-    def found(self) -> Found:
+    def found(self) -> engine.Found:
         """The findings so far, in order, and the rules that could not run."""
-        skipped = [Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
-        return Found(sorted(based(self.findings, self.facts), key=order), skipped, self.facts)
+        skipped = [engine.Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
+        return engine.Found(
+            sorted(engine.based(self.findings, self.facts), key=engine.order), skipped, self.facts
+        )
 
     def tasks(self) -> list[BucketTask]:
         """The files with the rows of each bucket, from the last stored tree on."""
         zxid, place = self.stored_zxid, self.output.folder.place
-        states = [each for each in self._stored(STATES) if each.last_zxid == zxid]
-        seeds = states if zxid > self.converted.base_zxid else self._stored(SEEDS)
-        operations = [each for each in self._stored(OPERATIONS) if each.has_any(zxid, self.part.to_zxid)]
+        states = [each for each in self._stored(manifest.STATES) if each.last_zxid == zxid]
+        seeds = states if zxid > self.converted.base_zxid else self._stored(manifest.SEEDS)
+        operations = [
+            each for each in self._stored(manifest.OPERATIONS) if each.has_any(zxid, self.part.to_zxid)
+        ]
         files = (*seeds, *operations)
         buckets = names_of(self.converted.buckets)
         parts = [tuple(each for each in files if each.bucket == bucket) for bucket in buckets]
@@ -204,17 +174,17 @@ class Audit:
             BucketTask(place, *part, self.name, zxid, self.part) for part in zip(buckets, parts, strict=True)
         ]
 
-    def known(self, state: Sequence[Columns] | None) -> Columns:
+    def known(self, state: Sequence[rows.Columns] | None) -> rows.Columns:
         """The rows that make the facts of the part, and those of its sessions, behind its seeds.
 
         Args:
             state: such rows of the tree before the part, by bucket; None for the beginning of the history.
         """
-        source, facts, part = self.output.folder.source, self._stored(FACTS), self.part
+        source, facts, part = self.output.folder.source, self._stored(manifest.FACTS), self.part
         if state is None:
             before = rows_in([each for each in facts if each.log < 0], source)
         else:
-            before = sorted_seeds(joined([columns_of(()), *state]))
+            before = rows.sorted_seeds(rows.joined([rows.columns_of(()), *state]))
         # The beginning of the history cuts no log.
         bounds = [part.to_zxid] if part.after_zxid <= self.converted.base_zxid else part
         cut = {
@@ -223,21 +193,21 @@ class Audit:
             if any(bound is not None and log.start <= bound < log.last_zxid for bound in bounds)
         }
         files = [each for each in facts if each.log not in cut and each.has_any(*part)]
-        parts = [between(rows_in(files, source), *part)]
+        parts = [rows.between(rows_in(files, source), *part)]
         for start in sorted(cut):
-            of_log = [each for each in self._stored(OPERATIONS) if each.log == start]
-            seen = inside(in_order(operations_in(of_log, source, *part)), self.converted.chroot)
+            of_log = [each for each in self._stored(manifest.OPERATIONS) if each.log == start]
+            seen = rows.inside(rows.in_order(operations_in(of_log, source, *part)), self.converted.chroot)
             parts.append(seen.take(known_rows(seen)))
-        return with_ends([in_order(joined(parts))], before)
+        return with_ends([rows.in_order(rows.joined(parts))], before)
 
-    def closes(self, to_zxid: int | None) -> Columns:
+    def closes(self, to_zxid: int | None) -> rows.Columns:
         """The ends of sessions behind the last stored tree, up to a transaction or all."""
         after_zxid = self.stored_zxid
-        files = [each for each in self._stored(FACTS) if each.has_any(after_zxid, to_zxid)]
-        closes = closes_in(rows_in(files, self.output.folder.source))
-        return in_order(between(closes, after_zxid, to_zxid))
+        files = [each for each in self._stored(manifest.FACTS) if each.has_any(after_zxid, to_zxid)]
+        closes = rows.closes_in(rows_in(files, self.output.folder.source))
+        return rows.in_order(rows.between(closes, after_zxid, to_zxid))
 
-    def _stored(self, table: str) -> list[StoredFile]:
+    def _stored(self, table: str) -> list[manifest.StoredFile]:
         return self.output.files(table, self.name)
 
 
@@ -252,7 +222,7 @@ class Asked(NamedTuple):
     """The facts of the part; None where one task has all rows."""
     closes: Any = None
     """The ends of sessions, as a pyarrow.Table of rows."""
-    output: Folder | None = None
+    output: manifest.Folder | None = None
     batch: int | None = None
     """The batch in which tasks store trees; None where none is stored."""
 
@@ -276,18 +246,18 @@ def evaluate(shared: Any, task: BucketTask, source: OpenFile) -> Evaluated:
         shared: the broadcast of `Asked`, by ensemble.
     """
     asked: Asked = shared.value[task.ensemble]
-    rules = [rule for rule in RULES if rule.name in asked.rules]
-    columns = inside(task.columns(source, asked.closes), asked.chroot)
+    rules = [rule for rule in engine.RULES if rule.name in asked.rules]
+    columns = rows.inside(task.columns(source, asked.closes), asked.chroot)
     if asked.facts is not None:
         found = find_in_bucket(rules, columns, asked.facts, asked.bounds)
-        return Evaluated(task.ensemble, found.findings, table_of(found.tree))
-    groups = frozenset(groups_of_paths(columns.paths)[0])
+        return Evaluated(task.ensemble, found.findings, rows.table_of(found.tree))
+    groups = frozenset(rows.groups_of_paths(columns.paths)[0])
     if asked.group is not None:
-        columns = of_group(columns, asked.group)
-    facts = facts_in(columns)
+        columns = rows.of_group(columns, asked.group)
+    facts = rows.facts_in(columns)
     if not facts.has_log:
         rules = [rule for rule in rules if "log" not in rule.needs]
-    findings = list(find_screened(rules, columns, facts, asked.bounds))
+    findings = list(ScreenTables(columns, facts).find(rules, asked.bounds))
     return Evaluated(task.ensemble, findings, facts=facts, groups=groups)
 
 
@@ -304,9 +274,11 @@ def state_before(shared: Any, task: BucketTask, source: OpenFile) -> tuple[str, 
     seeds = replace(task, part=ZxidRange(zxid, zxid)).columns(source, asked.closes)
     files: list[TaskFile] = []
     if len(seeds) and asked.batch is not None:
-        folder = f"{STATES}/batch={asked.batch}/ensemble={task.ensemble}/bucket={task.bucket}"
+        folder = f"{manifest.STATES}/batch={asked.batch}/ensemble={task.ensemble}/bucket={task.bucket}"
         name = f"{folder}/state.parquet"
-        file = StoredFile(name, STATES, task.ensemble, task.bucket, -1, len(seeds), zxid, zxid)
-        files.append(written(table_of(seeds), file, asked.output))
-    seen = inside(seeds, asked.chroot)
-    return task.ensemble, files, table_of(seen.take(known_rows(seen)))
+        file = manifest.StoredFile(
+            name, manifest.STATES, task.ensemble, task.bucket, -1, len(seeds), zxid, zxid
+        )
+        files.append(written(rows.table_of(seeds), file, asked.output))
+    seen = rows.inside(seeds, asked.chroot)
+    return task.ensemble, files, rows.table_of(seen.take(known_rows(seen)))

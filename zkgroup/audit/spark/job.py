@@ -191,7 +191,6 @@ def _tasks_of(audit: Audit) -> list[BucketTask]:
 
 
 def _require_group(spark: SparkSession, audit: Audit) -> None:
-    """Raises NotFoundError with the names of all groups where there is no group of that name."""
     group = audit.question.group
     if group is not None and group not in audit.groups:
         asked = {audit.name: Asked(audit.question.chroot, None, frozenset(), {})}

@@ -13,56 +13,32 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    LessThan,
-    LessThanOrEqual,
-    StringStartsWith,
-)
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import datasource, types
 
 from zkgroup.audit.spark.session import matching
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.arrow import Column, ColumnType, select
 
-_ACL: Final = StructType(
-    [
-        StructField("perms", IntegerType(), nullable=False),
-        StructField("scheme", StringType(), nullable=False),
-        StructField("id", StringType(), nullable=False),
-    ]
+_ACL_FIELDS: Final = {"perms": types.IntegerType, "scheme": types.StringType, "id": types.StringType}
+_ACL: Final = types.StructType(
+    [types.StructField(name, type_(), nullable=False) for name, type_ in _ACL_FIELDS.items()]
 )
-_TYPES: Final[dict[ColumnType, DataType]] = {
-    "long": LongType(),
-    "int": IntegerType(),
-    "string": StringType(),
-    "binary": BinaryType(),
-    "boolean": BooleanType(),
-    "timestamp": TimestampType(),
-    "acl": ArrayType(_ACL, containsNull=False),
+_TYPES: Final[dict[ColumnType, types.DataType]] = {
+    "long": types.LongType(),
+    "int": types.IntegerType(),
+    "string": types.StringType(),
+    "binary": types.BinaryType(),
+    "boolean": types.BooleanType(),
+    "timestamp": types.TimestampType(),
+    "acl": types.ArrayType(_ACL, containsNull=False),
 }
 
 
-def struct_of(columns: Iterable[Column]) -> StructType:
+def struct_of(columns: Iterable[Column]) -> types.StructType:
     """The type of a table with these columns."""
-    return StructType(
+    return types.StructType(
         [
-            StructField(column.name, _TYPES[column.type], column.nullable, {"comment": column.meaning})
+            types.StructField(column.name, _TYPES[column.type], column.nullable, {"comment": column.meaning})
             for column in columns
         ]
     )
@@ -78,7 +54,7 @@ def selected(
         raise ConfigError(str(error)) from error
 
 
-def require_types(table: tuple[Column, ...], asked: StructType) -> tuple[Column, ...]:
+def require_types(table: tuple[Column, ...], asked: types.StructType) -> tuple[Column, ...]:
     """The columns that a schema given by the user selects. Raises ConfigError for another type."""
     columns = selected(table, asked.fieldNames())
     for field, column in zip(asked.fields, columns, strict=True):
@@ -122,13 +98,13 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
 }
 _KNOWN: Final = ("path", "paths", *_PARSERS, "section", "zookeeper")
 """The names of options of all sources together; Spark gives them in lower case."""
-_BOUNDS: Final[Mapping[type[Filter], tuple[int | None, int | None]]] = {
-    EqualTo: (0, 0),
-    EqualNullSafe: (0, 0),
-    GreaterThan: (1, None),
-    GreaterThanOrEqual: (0, None),
-    LessThan: (None, -1),
-    LessThanOrEqual: (None, 0),
+_BOUNDS: Final[Mapping[type[datasource.Filter], tuple[int | None, int | None]]] = {
+    datasource.EqualTo: (0, 0),
+    datasource.EqualNullSafe: (0, 0),
+    datasource.GreaterThan: (1, None),
+    datasource.GreaterThanOrEqual: (0, None),
+    datasource.LessThan: (None, -1),
+    datasource.LessThanOrEqual: (None, 0),
 }
 """The numbers added to the value of a filter for the first zxid and the last; None for no bound."""
 _ZXIDS: Final = (("zxid",), ("snap_zxid",))
@@ -163,7 +139,7 @@ class Options:
         values = {name: parse(name, given[name]) for name, parse in _PARSERS.items() if name in given}
         return cls(paths, **values)
 
-    def narrowed(self, filters: Iterable[Filter]) -> tuple[Options, list[Filter]]:
+    def narrowed(self, filters: Iterable[datasource.Filter]) -> tuple[Options, list[datasource.Filter]]:
         """The options with the filters that reading itself applies, and the filters that are left for Spark.
 
         Applied are bounds of the zxid, and the beginning of the path.
@@ -177,8 +153,8 @@ class Options:
                 options = narrowed
         return options, left
 
-    def _narrowed(self, each: Filter) -> Options | None:
-        if isinstance(each, StringStartsWith) and each.attribute == ("path",):
+    def _narrowed(self, each: datasource.Filter) -> Options | None:
+        if isinstance(each, datasource.StringStartsWith) and each.attribute == ("path",):
             known = self.path_prefix or ""
             if each.value.startswith(known):
                 return replace(self, path_prefix=each.value)
@@ -194,7 +170,6 @@ class Options:
 
 
 def _paths(given: Mapping[str, str], source: str) -> tuple[Path, ...]:
-    """The paths in load(...): one or several, with globs, and as `file:` URIs."""
     texts = json.loads(given["paths"]) if "paths" in given else [given.get("path", "")]
     if not all(texts) or not texts:
         raise ConfigError(f"{source}: expected a file or folder, as load(path) or option path")

@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from zkgroup.audit.findings.engine import Found
-from zkgroup.audit.incidents.incident import (
-    FoundIncidents,
-    as_of,
-    finding_fields,
-    incident_fields,
-    skipped_fields,
-)
+from zkgroup.audit.incidents import incident
 from zkgroup.audit.inputs.manifest import Folder
 from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.audit.report.tables import ENSEMBLE, finding_table, incident_table
@@ -30,7 +24,7 @@ class Audited(NamedTuple):
 
     ensemble: str
     found: Found
-    incidents: FoundIncidents
+    incidents: incident.FoundIncidents
     damages: tuple[str, ...]
     """The places at which rules about whole histories could not read files."""
 
@@ -42,19 +36,19 @@ def document(audited: Sequence[Audited]) -> dict[str, Any]:
         "ensembles": [
             {
                 "ensemble": each.ensemble,
-                "as_of": as_of(each.found.facts),
-                "skipped": skipped_fields(each.found),
+                "as_of": incident.as_of(each.found.facts),
+                "skipped": incident.skipped_fields(each.found),
                 "damage": list(each.damages),
             }
             for each in audited
         ],
         "incidents": [
-            {"ensemble": each.ensemble, **incident_fields(one)}
+            {"ensemble": each.ensemble, **incident.incident_fields(one)}
             for each in audited
             for one in each.incidents.incidents
         ],
         "findings": [
-            {"ensemble": each.ensemble, **finding_fields(one.finding), "incident": one.incident}
+            {"ensemble": each.ensemble, **incident.finding_fields(one.finding), "incident": one.incident}
             for each in audited
             for one in each.incidents.findings
         ],

@@ -42,7 +42,6 @@ from zkgroup.zkfiles.files import LOG, ServerFile
 from zkgroup.zkfiles.snapshots import TreeSnapshot
 
 _AT_ONCE: Final = 32
-"""The snapshots of a task."""
 _MOST_FILES: Final = 64
 """Rows in more files are brought into one for each bucket."""
 _ROWS_AT_ONCE: Final = 2_000_000

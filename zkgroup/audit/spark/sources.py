@@ -137,13 +137,11 @@ class _SnapshotReader(_TableReader):
             return
         reader = open_snapshot(path, zxid)
         yield from _batches(
-            self.columns,
-            ({**row, "snap_zxid": zxid, "file": str(path)} for row in _rows(section, reader)),
+            self.columns, ({**row, "snap_zxid": zxid, "file": str(path)} for row in _rows(section, reader))
         )
 
 
 def _rows(section: str, reader: SnapshotReader) -> Iterator[dict[str, Any]]:
-    """Yields the rows of another section than the znodes."""
     if section == "sessions":
         for session, timeout_ms in sorted(reader.sessions.items()):
             yield {"session": session, "timeout_ms": timeout_ms}
@@ -158,7 +156,6 @@ def _rows(section: str, reader: SnapshotReader) -> Iterator[dict[str, Any]]:
 
 
 def _batches(columns: tuple[Column, ...], rows: Iterator[Mapping[str, Any]]) -> Iterator[Any]:
-    """Yields rows as pyarrow.RecordBatches."""
     while some := list(islice(rows, ROWS_PER_BATCH)):
         lists = {column.name: [row[column.name] for row in some] for column in columns}
         yield record_batch(batch_of_lists(columns, lists))
@@ -206,7 +203,6 @@ def _log_partitions(options: Options) -> list[InputPartition]:
 
 
 def _log_batches(names: Sequence[str], partition: InputPartition) -> Iterator[Any]:
-    """The pyarrow.RecordBatches of a partition."""
     path, options, start, end = partition.value
     batches = log_columns(
         path,
@@ -313,7 +309,6 @@ class _TreeReader(_TableReader):
 
 
 def _row(znode: StoredZnode) -> dict[str, Any]:
-    """A znode as a row of SNAPSHOT, without the columns that are the same in all rows."""
     path, data, stat = znode.path, znode.data, znode.stat
     return {
         **stat._asdict(),

@@ -84,7 +84,6 @@ class HadoopFolder(Folder):
 
 @contextmanager
 def _refusals(place: str) -> Iterator[None]:
-    """Raises ConfigError with the place for an error of Java."""
     try:
         yield
     except PySparkException as error:  # pyspark has own classes for some errors, such as a host that is none
@@ -151,7 +150,6 @@ def _tried(do: Callable[[_Task, OpenFile], _Result], task: _Task, source: OpenFi
 
 
 def _with_contents(context: Any, task: _Task, do: Callable[[_Task, OpenFile], _Result]) -> Any:
-    """A task with the contents of the files, which Spark brings."""
     if not task.names:
         return context.parallelize([task], 1).map(partial(_by_path, do))
 
