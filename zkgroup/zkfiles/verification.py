@@ -16,18 +16,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles import records
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.records import (
-    CREATES,
-    DELETES,
-    SETS,
-    Hole,
-    Operation,
-    Transaction,
-    TransactionType,
-    follows,
-    hole_between,
-)
+from zkgroup.zkfiles.records import Hole
 from zkgroup.zkfiles.replay import (
     Base,
     SnapshotCandidate,
@@ -126,7 +117,7 @@ class _Run:
         self._at = 0
         self._pending: list[_Pending] = []
 
-    def see(self, transaction: Transaction) -> None:
+    def see(self, transaction: records.Transaction) -> None:
         zxid = transaction.zxid
         self._look_for_hole(zxid)
         self._take_those_before(zxid)
@@ -139,7 +130,7 @@ class _Run:
         is_reached = bool(self._snapshots) and self._snapshots[0].zxid < last
         if self._base is None or self._pending or is_reached:
             return None
-        return self._base.tree if follows(first, self._at) and self._base.is_over(first) else None
+        return self._base.tree if records.follows(first, self._at) and self._base.is_over(first) else None
 
     def saw(self, last: int, compared: Compared) -> None:
         found = self._found
@@ -169,7 +160,7 @@ class _Run:
         return found
 
     def _look_for_hole(self, zxid: int) -> None:
-        hole = hole_between(self._at, zxid) if self._at or self._base is not None else None
+        hole = records.hole_between(self._at, zxid) if self._at or self._base is not None else None
         if hole is not None:
             self._take_those_before(hole.first_missing)
             self._fall_into(hole)
@@ -183,7 +174,7 @@ class _Run:
                 check = SnapshotCheck(candidate.file.path, candidate.zxid, False, str(error), is_damaged=True)
                 self._found.snapshots.append(check)
 
-    def _apply(self, transaction: Transaction) -> None:
+    def _apply(self, transaction: records.Transaction) -> None:
         zxid, base, found = transaction.zxid, self._base, self._found
         for pending in self._pending:
             if pending.tree is not None:
@@ -285,7 +276,7 @@ class _Run:
         self._found.snapshots.append(SnapshotCheck(candidate.file.path, candidate.zxid, agrees, detail))
 
 
-def apply_and_doubt(tree: Tree, transaction: Transaction) -> str | None:
+def apply_and_doubt(tree: Tree, transaction: records.Transaction) -> str | None:
     """Applies the transaction; returns the first contradiction to the tree before it, or None.
 
     It must not be called inside the window of a fuzzy snapshot.
@@ -301,12 +292,12 @@ def apply_and_doubt(tree: Tree, transaction: Transaction) -> str | None:
     return first
 
 
-def _operation_doubt(tree: Tree, operation: Operation) -> str | None:
+def _operation_doubt(tree: Tree, operation: records.Operation) -> str | None:
     kind, path = operation.type, operation.path or "/"
     if path.startswith(_LOCAL):
         return None
     here = tree.stored(path)
-    if kind in CREATES:
+    if kind in records.CREATES:
         if here is not None:
             return f"{path} is created and is there already"
         parent_path = path.rpartition("/")[0] or "/"
@@ -316,13 +307,13 @@ def _operation_doubt(tree: Tree, operation: Operation) -> str | None:
         count, before = operation.parent_cversion, parent.stat.cversion
         if count not in (None, -1, next_version(before)):
             return f"{path} is created as number {count} below {parent_path}, which counted {before}"
-    if kind in DELETES:
+    if kind in records.DELETES:
         return None if here is not None else f"{path} is deleted and is not there"
-    if kind in SETS or kind == TransactionType.SET_ACL:
-        what = "ACL" if kind == TransactionType.SET_ACL else "data"
+    if kind in records.SETS or kind == records.TransactionType.SET_ACL:
+        what = "ACL" if kind == records.TransactionType.SET_ACL else "data"
         if here is None:
             return f"the {what} of {path} is set and it is not there"
-        before = here.stat.aversion if kind == TransactionType.SET_ACL else here.stat.version
+        before = here.stat.aversion if kind == records.TransactionType.SET_ACL else here.stat.version
         if operation.version is not None and operation.version != next_version(before):
             return f"the {what} of {path} gets version {operation.version} after {before}"
     return None

@@ -21,19 +21,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles import snapshots
-from zkgroup.zkfiles.arrow import (
-    SNAPSHOT,
-    Batch,
-    Column,
-    Flags,
-    Numbers,
-    coded,
-    numbers,
-    same,
-    select,
-    slices,
-)
+from zkgroup.zkfiles import arrow, snapshots
 from zkgroup.zkfiles.columns import ROWS_PER_BATCH
 from zkgroup.zkfiles.files import MAX_RECORD_BYTES
 from zkgroup.zkfiles.jute import INT, JuteError, text_of
@@ -60,7 +48,7 @@ def snapshot_columns(
     path_prefix: str | None = None,
     zxid: int | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
-) -> Iterator[Batch]:
+) -> Iterator[arrow.Batch]:
     """Yields the znodes of a snapshot, a parent before its children.
 
     `columns` are names of arrow.SNAPSHOT; `path_prefix` is that of `log_columns`, `zxid` is for files
@@ -72,7 +60,7 @@ def snapshot_columns(
     The rows are reliable only when the iteration has ended, as the seals are behind the znodes. Raises
     as `snapshots.SnapshotReader.znodes` does, after the rows before the damage.
     """
-    wanted = select(SNAPSHOT, columns)
+    wanted = arrow.select(arrow.SNAPSHOT, columns)
     reader = snapshots.open_snapshot(path, zxid)
     return znode_batches(reader, wanted, path_prefix, max(rows_per_batch, 1))
 
@@ -85,22 +73,22 @@ class _Numbered:
         self.bytes = np.frombuffer(raw, np.uint8)
         self._ints = self.view(">i4")
 
-    def view(self, type_: str) -> Numbers:
+    def view(self, type_: str) -> arrow.Numbers:
         """The values of this type that stand at each place."""
         layout = np.dtype(type_)
         return np.ndarray((max(len(self.raw) - layout.itemsize + 1, 0),), layout, self.raw, strides=(1,))
 
-    def ints(self, places: Numbers) -> Numbers:
+    def ints(self, places: arrow.Numbers) -> arrow.Numbers:
         """The ints at places, which all are inside."""
         return self._ints[places].astype(np.int64)
 
-    def are_ascii(self, starts: Numbers, ends: Numbers) -> bool:
+    def are_ascii(self, starts: arrow.Numbers, ends: arrow.Numbers) -> bool:
         """True if all slices are ASCII; none may be empty or reach the end of the bytes."""
         bounds = np.stack((starts, ends), axis=1).reshape(-1)
         return bool((np.bitwise_or.reduceat(self.bytes, bounds)[::2] < 0x80).all())
 
     @cached_property
-    def slashes(self) -> Numbers:
+    def slashes(self) -> arrow.Numbers:
         """The places of all slashes."""
         return np.flatnonzero(self.bytes == _SLASH)
 
@@ -111,7 +99,7 @@ class _ZnodeRun(NamedTuple):
     buffer: _Numbered
     base: int
     """The offset of the buffer in the plain file."""
-    places: Numbers
+    places: arrow.Numbers
     """For each znode the start and the end of its path, where the length of its data stands, and the
     end of its data, where its stat stands."""
 
@@ -139,8 +127,8 @@ def _runs_from(window: snapshots.SummedWindow) -> Iterator[_ZnodeRun]:
 
 
 def znode_batches(
-    reader: snapshots.SnapshotReader, columns: tuple[Column, ...], path_prefix: str | None, rows: int
-) -> Iterator[Batch]:
+    reader: snapshots.SnapshotReader, columns: tuple[arrow.Column, ...], path_prefix: str | None, rows: int
+) -> Iterator[arrow.Batch]:
     """Yields the batches of `snapshot_columns`; the reader has read its tables and its end then."""
     prefix = (path_prefix or "").encode()
     names = {column.name for column in columns}
@@ -151,12 +139,12 @@ def znode_batches(
             for first in range(0, run.places.shape[1], rows):
                 some = _ZnodeColumns(run.buffer, run.places[:, first : first + rows], reader.acls)
                 arrays = {
-                    each.name: same(values[each.name], each.type, some.count)
+                    each.name: arrow.same(values[each.name], each.type, some.count)
                     if each.name in values
                     else some.column(each)
                     for each in columns
                 }
-                yield Batch(columns, arrays)
+                yield arrow.Batch(columns, arrays)
     if "end_zxid" in names and end_zxid != reader.end_zxid:
         expected, found = (
             "no end zxid" if zxid is None else f"the end zxid {zxid:#x}"
@@ -170,7 +158,7 @@ def _in_utf8(reader: snapshots.SnapshotReader, run: _ZnodeRun, prefix: bytes) ->
     buffer, base, places = run
     first = 0
     if prefix:
-        paths = slices(buffer.raw, places[:2].T.astype(np.int32).reshape(-1), "binary")
+        paths = arrow.slices(buffer.raw, places[:2].T.astype(np.int32).reshape(-1), "binary")
         places = places[:, pc.starts_with(paths, prefix).to_numpy(zero_copy_only=False)]
     if not buffer.are_ascii(places[0], places[1]):
         for number, (start, path_end, data_end) in enumerate(places.T.tolist()):
@@ -219,7 +207,7 @@ def _find(data: bytes, base: int) -> _ZnodeRun | None:
     return _ZnodeRun(buffer, base, places if linked.all() else places[:, _chain(starts, following, linked)])
 
 
-def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
+def _chain(starts: arrow.Numbers, following: arrow.Numbers, linked: arrow.Flags) -> arrow.Numbers:
     """The places that lead from the first one to the next and on, as some only look like znodes."""
     breaks = np.append(np.flatnonzero(~linked), len(starts) - 1)
     runs, first = [], 0
@@ -231,7 +219,7 @@ def _chain(starts: Numbers, following: Numbers, linked: Flags) -> Numbers:
             return np.concatenate(runs)
 
 
-def _places(buffer: _Numbered) -> Numbers:
+def _places(buffer: _Numbered) -> arrow.Numbers:
     """The places of possible whole znodes: the start and end of the path, and the end of the data."""
     size = len(buffer.raw)
     starts = buffer.slashes
@@ -248,7 +236,7 @@ def _places(buffer: _Numbered) -> Numbers:
 
 
 class _ZnodeColumns:
-    def __init__(self, buffer: _Numbered, places: Numbers, acls: Mapping[int, Acl]) -> None:
+    def __init__(self, buffer: _Numbered, places: arrow.Numbers, acls: Mapping[int, Acl]) -> None:
         self._buffer = buffer
         self._starts, self._path_ends, self._data_ends = places
         self._acls = acls
@@ -256,54 +244,60 @@ class _ZnodeColumns:
         self._stats = buffer.view(f"V{_STAT.itemsize}")[self._data_ends].view(_STAT)
         self._last_slashes = np.searchsorted(buffer.slashes, self._path_ends) - 1
         """The numbers of the last slash of each path among all slashes."""
-        self._has_parent: Flags = self._path_ends - self._starts >= _SHORTEST
+        self._has_parent: arrow.Flags = self._path_ends - self._starts >= _SHORTEST
 
-    def column(self, of: Column) -> Any:
+    def column(self, of: arrow.Column) -> Any:
         """A column that is not the same in all rows."""
         name = of.name
         if name in _LONGS:
-            return numbers(self._stats[name].astype(np.int64), of.type)
+            return arrow.numbers(self._stats[name].astype(np.int64), of.type)
         if name in _INTS:
-            return numbers(self._stats[name].astype(np.int32), of.type)
+            return arrow.numbers(self._stats[name].astype(np.int32), of.type)
         return getattr(self, f"_{name}")(of)
 
-    def _slices(self, of: Column, starts: Numbers, ends: Numbers, present: Numbers | None = None) -> Any:
+    def _slices(
+        self,
+        of: arrow.Column,
+        starts: arrow.Numbers,
+        ends: arrow.Numbers,
+        present: arrow.Numbers | None = None,
+    ) -> Any:
         bounds = np.stack((starts, ends), axis=1).astype(np.int32).reshape(-1)
-        return slices(self._buffer.raw, bounds, of.type, present)
+        return arrow.slices(self._buffer.raw, bounds, of.type, present)
 
-    def _path(self, of: Column) -> Any:
+    def _path(self, of: arrow.Column) -> Any:
         return self._slices(of, self._starts, self._path_ends)
 
-    def _parent(self, of: Column) -> Any:
+    def _parent(self, of: arrow.Column) -> Any:
         ends = np.maximum(self._buffer.slashes[self._last_slashes], self._starts + 1)
         return self._slices(of, self._starts, ends, None if self._has_parent.all() else self._has_parent)
 
-    def _name(self, of: Column) -> Any:
+    def _name(self, of: arrow.Column) -> Any:
         return self._slices(of, self._buffer.slashes[self._last_slashes] + 1, self._path_ends)
 
-    def _depth(self, of: Column) -> Any:
+    def _depth(self, of: arrow.Column) -> Any:
         before = np.searchsorted(self._buffer.slashes, self._starts) - 1
         depths = np.where(self._has_parent, self._last_slashes - before, 0)
-        return numbers(depths.astype(np.int32), of.type)
+        return arrow.numbers(depths.astype(np.int32), of.type)
 
-    def _data(self, of: Column) -> Any:
+    def _data(self, of: arrow.Column) -> Any:
         is_there = self._buffer.ints(self._path_ends) >= 0
         present = None if is_there.all() else is_there
         return self._slices(of, self._path_ends + INT.size, self._data_ends, present)
 
-    def _data_length(self, of: Column) -> Any:
-        return numbers((self._data_ends - self._path_ends - INT.size).astype(np.int32), of.type)
+    def _data_length(self, of: arrow.Column) -> Any:
+        return arrow.numbers((self._data_ends - self._path_ends - INT.size).astype(np.int32), of.type)
 
-    def _acl(self, of: Column) -> Any:
+    def _acl(self, of: arrow.Column) -> Any:
         codes, different = _coded(self._stats["acl"].astype(np.int64))
-        return coded(codes, [self._acls.get(number) for number in different], of.type)
+        return arrow.coded(codes, [self._acls.get(number) for number in different], of.type)
 
-    def _kind(self, of: Column) -> Any:
+    def _kind(self, of: arrow.Column) -> Any:
         codes, owners = _coded(self._stats["owner"].astype(np.int64))
-        return coded(codes, [lifetime_of(owner) or "persistent" for owner in owners], of.type)
+        return arrow.coded(codes, [lifetime_of(owner) or "persistent" for owner in owners], of.type)
 
 
-def _coded(values: Numbers) -> tuple[Numbers, list[int]]:
+def _coded(values: arrow.Numbers) -> tuple[arrow.Numbers, list[int]]:
     """The place of each value among the different ones, and these."""
     if (values == values[0]).all():
         return np.zeros(len(values), np.int32), [int(values[0])]

@@ -9,22 +9,10 @@ import numpy as np
 
 from zkgroup.audit.answers.partitions import GroupPartition, rows_by_partition
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
+from zkgroup.audit.inputs import rows
 from zkgroup.audit.inputs.events import CLOSE_SESSION, CREATE, DELETE, OF_SESSION, Event, require_group
 from zkgroup.audit.inputs.facts import Facts, SessionLife
 from zkgroup.audit.inputs.logs import Ends
-from zkgroup.audit.inputs.rows import (
-    ROWS_PER_PART,
-    Columns,
-    Flags,
-    Numbers,
-    compact,
-    fact_rows,
-    facts_in,
-    groups_of_paths,
-    joined,
-    last_places,
-    transactions_of,
-)
 from zkgroup.audit.inputs.source import Rows
 from zkgroup.znodes.paths import path_kind
 
@@ -48,7 +36,7 @@ class SessionsBuilder:
         self._ends: defaultdict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
         """The transactions that may have ended each session, with their time, and 1 for a write or 0."""
 
-    def add(self, columns: Columns) -> None:
+    def add(self, columns: rows.Columns) -> None:
         """Adds one part; the seeds are the first one."""
         self._ephemerals.added(columns)
         closes = np.unique(columns.zxid[columns.op == CLOSE_SESSION])
@@ -57,11 +45,11 @@ class SessionsBuilder:
         self._created.update(_counted(columns.session[makes]))
         self._created_at.update(_counted_at(columns, makes & is_end))
         self._lost_at.update(_counted_at(columns, (columns.op == DELETE) & has_session & is_end))
-        all_ = transactions_of(columns)
+        all_ = rows.transactions_of(columns)
         is_end = np.isin(all_.zxid, closes)
         self._writes.update(_counted(all_.session[~is_end & ~all_.opens]))
         places = np.flatnonzero(~is_end)
-        places = places[last_places(all_.session[places])]
+        places = places[rows.last_places(all_.session[places])]
         lists = (each[places].tolist() for each in (all_.session, all_.zxid, all_.time_ms))
         for session, zxid, time_ms in zip(*lists, strict=True):
             self._last[session] = zxid, time_ms
@@ -94,44 +82,46 @@ class SessionsBuilder:
         )
 
 
-def _counted(values: Numbers) -> dict[int, int]:
+def _counted(values: rows.Numbers) -> dict[int, int]:
     different, counts = np.unique(values, return_counts=True)
     return dict(zip(different.tolist(), counts.tolist(), strict=True))
 
 
-def _counted_at(columns: Columns, mask: Flags) -> Counter[_At]:
+def _counted_at(columns: rows.Columns, mask: rows.Flags) -> Counter[_At]:
     return Counter(zip(columns.session[mask].tolist(), columns.zxid[mask].tolist(), strict=True))
 
 
-def session_views(rows: Rows, rows_per_part: int = ROWS_PER_PART) -> tuple[Facts, list[SessionRow], set[str]]:
+def session_views(
+    history: Rows, rows_per_part: int = rows.ROWS_PER_PART
+) -> tuple[Facts, list[SessionRow], set[str]]:
     """The facts, every session, and the names of all groups. Memory: the sessions, and a part of the rows."""
     builder, groups = SessionsBuilder(), set[str]()
-    known: list[Columns] = []
-    for part in rows.parts(rows_per_part, ()):
+    known: list[rows.Columns] = []
+    for part in history.parts(rows_per_part, ()):
         builder.add(part)
-        known.append(compact(part.take(fact_rows(part))))
-        groups |= set(groups_of_paths(part.paths)[0])
-    facts = rows.ended(facts_in(joined(known)))
+        known.append(rows.compact(part.take(rows.fact_rows(part))))
+        groups |= set(rows.groups_of_paths(part.paths)[0])
+    facts = history.ended(rows.facts_in(rows.joined(known)))
     return facts, builder.rows(facts), groups
 
 
 def partition_rows(
-    rows: Rows, group: str | None, rows_per_part: int = ROWS_PER_PART
+    history: Rows, group: str | None, rows_per_part: int = rows.ROWS_PER_PART
 ) -> tuple[Facts, Mapping[GroupPartition, list[Event]]]:
     """The facts, and the rows of owners and offsets of a group, or of all, each partition's in order.
 
     Memory: these rows, and a part of the others. Raises NotFoundError where there never was such a group.
     """
-    known: list[Columns] = []
+    known: list[rows.Columns] = []
     found: list[Event] = []
     names = set[str]()
-    for part in rows.parts(rows_per_part, None if group is None else (group,)):
-        known.append(compact(part.take(fact_rows(part))))
-        groups, codes = groups_of_paths(part.paths)
+    for part in history.parts(rows_per_part, None if group is None else (group,)):
+        known.append(rows.compact(part.take(rows.fact_rows(part))))
+        groups, codes = rows.groups_of_paths(part.paths)
         names.update(groups)
         is_asked = np.array([*(group in (None, name) for name in groups), False])[codes]
         for place in np.flatnonzero(is_asked).tolist():
             is_asked[place] = path_kind(part.paths[place]).kind in ("owner", "offset")
         found += part.events(np.flatnonzero(is_asked[part.path]))
     require_group(group, names)
-    return rows.ended(facts_in(joined(known))), rows_by_partition(found)
+    return history.ended(rows.facts_in(rows.joined(known))), rows_by_partition(found)

@@ -22,27 +22,9 @@ import pyarrow.parquet as pq
 from zkgroup.audit.findings.load import ACLS
 from zkgroup.audit.findings.rules import Bounds, Finding, Rule
 from zkgroup.audit.findings.tables import ScreenTables, known_rows
+from zkgroup.audit.inputs import rows
 from zkgroup.audit.inputs.events import BY_SESSION, BY_SUBTREE, SET, SET_ACL, is_of_groups
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.rows import (
-    AS_CODES,
-    ROWS_PER_PART,
-    Columns,
-    Flags,
-    Numbers,
-    apart,
-    closes_in,
-    columns_of,
-    columns_of_rows,
-    compact,
-    facts_in,
-    groups_of_paths,
-    in_order,
-    joined,
-    of_group,
-    stable_order,
-    table_of,
-)
 from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.errors import ConfigError
@@ -66,12 +48,12 @@ def names_of(count: int) -> list[str]:
     return [CLUSTER, *map(str, range(count))]
 
 
-def numbers_of(paths: Any, count: int, chroot: str = "") -> Numbers:
+def numbers_of(paths: Any, count: int, chroot: str = "") -> rows.Numbers:
     """The number in `names_of` of the bucket of each path in a pyarrow array, as servers have them.
 
     A path belongs to a group if it is at or below `/consumers/<group>` as clients see it.
     """
-    groups, codes = groups_of_paths(paths, chroot)
+    groups, codes = rows.groups_of_paths(paths, chroot)
     return np.array([*(int(bucket_of_group(group, count)) + 1 for group in groups), 0], np.int64)[codes]
 
 
@@ -80,9 +62,9 @@ def count_for(size: int) -> int:
     return max(_FEWEST, min(_MOST, -(-size // _BYTES)))
 
 
-def by_code(table: Any, codes: Numbers) -> Iterator[tuple[int, Any]]:
+def by_code(table: Any, codes: rows.Numbers) -> Iterator[tuple[int, Any]]:
     """The rows of each code as a pyarrow.Table, in their order."""
-    order = stable_order(codes)
+    order = rows.stable_order(codes)
     ordered, codes = table.take(pa.array(order)), codes[order]
     starts = np.flatnonzero(np.append([True], codes[1:] != codes[:-1])[: len(codes)]).tolist()
     for start, end in pairwise([*starts, len(codes)]):
@@ -146,16 +128,16 @@ class TemporaryBuckets(TemporaryTables):
         super().__init__()
         self.names: Final = names_of(count)
 
-    def add_rows(self, columns: Columns) -> None:
+    def add_rows(self, columns: rows.Columns) -> None:
         """Adds rows behind those that were added before. Raises ConfigError where the disk has no room."""
         codes = numbers_of(pa.array(columns.paths, pa.string()), len(self.names) - 1)[columns.path]
-        for number, rows in by_code(table_of(columns), codes):
-            self.add(self.names[number], rows)
+        for number, some in by_code(rows.table_of(columns), codes):
+            self.add(self.names[number], some)
 
-    def columns(self, name: str) -> Columns:
+    def columns(self, name: str) -> rows.Columns:
         """The rows of a bucket, in the order in which they were added. Raises ConfigError."""
-        tables = self.read(name, AS_CODES)
-        return columns_of_rows(pa.concat_tables(tables)) if tables else columns_of(())
+        tables = self.read(name, rows.AS_CODES)
+        return rows.columns_of_rows(pa.concat_tables(tables)) if tables else rows.columns_of(())
 
 
 SESSION_KEYS: Final = frozenset({BY_SESSION.name})
@@ -173,13 +155,13 @@ class FoundInBucket(NamedTuple):
     """The answers of one bucket."""
 
     findings: list[Finding]
-    tree: Columns
+    tree: rows.Columns
     """The rows of the bucket that rules about the whole tree need."""
 
 
 def find_in_bucket(
     rules: Sequence[Rule],
-    columns: Columns,
+    columns: rows.Columns,
     facts: Facts,
     bounds: Mapping[str, Bounds],
     then: Callable[[ScreenTables], None] | None = None,
@@ -195,30 +177,30 @@ def find_in_bucket(
     return FoundInBucket(found, columns.take(tree))
 
 
-def _tree_rows(tables: ScreenTables) -> Numbers:
+def _tree_rows(tables: ScreenTables) -> rows.Numbers:
     """The rows of the tree's znodes, and those by which ACLs changed, whatever other buckets have."""
-    columns, rows, acls = tables.columns, tables.of(BY_SUBTREE), tables.of(ACLS).rows
-    _, made, written = tables.standing(rows, SET)
-    matters: Flags = np.zeros(len(columns), np.bool_)
+    columns, tree, acls = tables.columns, tables.of(BY_SUBTREE), tables.of(ACLS).rows
+    _, made, written = tables.standing(tree, SET)
+    matters: rows.Flags = np.zeros(len(columns), np.bool_)
     of_first_path = columns.path[acls] == columns.path[acls[:1]]
-    for each in (rows.rows[made], rows.rows[written], acls[of_first_path | (columns.op[acls] == SET_ACL)]):
+    for each in (tree.rows[made], tree.rows[written], acls[of_first_path | (columns.op[acls] == SET_ACL)]):
         matters[each] = True
     return np.flatnonzero(matters)
 
 
 def find_in_sessions(
-    rules: Sequence[Rule], known: Columns, facts: Facts, bounds: Mapping[str, Bounds]
+    rules: Sequence[Rule], known: rows.Columns, facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
     """Runs the rules about sessions on the `known_rows` of the history."""
     return ScreenTables(known, facts).find(rules_by(rules, SESSION_KEYS), bounds)
 
 
 def find_in_tree(
-    rules: Sequence[Rule], trees: Sequence[Columns], facts: Facts, bounds: Mapping[str, Bounds]
+    rules: Sequence[Rule], trees: Sequence[rows.Columns], facts: Facts, bounds: Mapping[str, Bounds]
 ) -> Iterator[Finding]:
     """Runs the rules about the whole tree on the rows that each bucket gave for them."""
     asked = rules_by(rules, TREE_KEYS)
-    whole = in_order(joined(trees))
+    whole = rows.in_order(rows.joined(trees))
     if asked and len(whole):
         yield from ScreenTables(whole, facts).find(asked, bounds)
 
@@ -228,7 +210,7 @@ class RowLimits(NamedTuple):
 
     most_rows: int = 1_500_000
     """A history with more rows is written to buckets."""
-    rows_per_part: int = ROWS_PER_PART
+    rows_per_part: int = rows.ROWS_PER_PART
     """The rows that are read and written at a time, beside the rest of the last transaction."""
     buckets: int = 32
     """The buckets for groups. The length of a history is known only when it has been read."""
@@ -242,15 +224,15 @@ class AuditedRows:
 
     def __init__(
         self,
-        rows: Rows,
+        history: Rows,
         group: str | None,
         limits: RowLimits = LIMITS,
-        watch: Callable[[Columns], None] | None = None,
+        watch: Callable[[rows.Columns], None] | None = None,
         then: Callable[[ScreenTables], None] | None = None,
     ) -> None:
         """`watch` gets each part of the rows while they are read, first the tree before; `then` what rules
         have computed of all rows, or of the rows of one bucket after the other."""
-        self.rows, self.group, self._limits = rows, group, limits
+        self.rows, self.group, self._limits = history, group, limits
         self._watch, self._then = watch, then
         self.groups: set[str] = set()
         """The names of all groups, where the audit is of one."""
@@ -260,7 +242,7 @@ class AuditedRows:
         except BaseException:
             self.close()
             raise
-        self.facts = rows.ended(facts_in(self._columns))
+        self.facts = history.ended(rows.facts_in(self._columns))
 
     @property
     def written(self) -> int:
@@ -276,13 +258,13 @@ class AuditedRows:
                 self._then(tables)
             return
         yield from find_in_sessions(rules, self._columns, self.facts, bounds)
-        closes, trees, names = closes_in(self._columns), [], self._kept.names
+        closes, trees, names = rows.closes_in(self._columns), [], self._kept.names
         for number, name in enumerate(names):
             self.rows.progress("searching for findings in buckets", number, len(names))
-            before, logged = apart(self._kept.columns(name))
+            before, logged = rows.apart(self._kept.columns(name))
             if name != CLUSTER:
-                logged = in_order(joined([logged, closes]))
-            found = find_in_bucket(rules, joined([before, logged]), self.facts, bounds, self._then)
+                logged = rows.in_order(rows.joined([logged, closes]))
+            found = find_in_bucket(rules, rows.joined([before, logged]), self.facts, bounds, self._then)
             trees.append(found.tree)
             yield from found.findings
         yield from find_in_tree(rules, trees, self.facts, bounds)
@@ -293,16 +275,16 @@ class AuditedRows:
             self._kept.close()
             self._kept = None
 
-    def _all(self) -> Columns:
+    def _all(self) -> rows.Columns:
         """All rows; where memory does not hold them, those that rules have to see together."""
-        held: list[Columns] = []
-        known: list[Columns] = []
+        held: list[rows.Columns] = []
+        known: list[rows.Columns] = []
         size = 0
         for part in self.rows.parts(self._limits.rows_per_part):
             if self.group is not None:
                 places = [path_kind(part.paths[code]) for code in np.unique(part.path).tolist()]
                 self.groups.update(place.name for place in places if is_of_groups(place))
-                part = of_group(part, self.group)
+                part = rows.of_group(part, self.group)
             if self._watch is not None:
                 self._watch(part)
             held.append(part)
@@ -312,6 +294,6 @@ class AuditedRows:
             if self._kept is not None:
                 for each in held:
                     self._kept.add_rows(each)
-                    known.append(compact(each.take(known_rows(each))))
+                    known.append(rows.compact(each.take(known_rows(each))))
                 held.clear()
-        return joined(known or held)
+        return rows.joined(known or held)

@@ -10,19 +10,10 @@ from itertools import chain, takewhile
 
 import numpy as np
 
+from zkgroup.audit.inputs import source
 from zkgroup.audit.inputs.logs import Ends, with_ends
 from zkgroup.audit.inputs.manifest import OPERATIONS, SEEDS, ConvertedLog, OutputFolder, StoredFile
 from zkgroup.audit.inputs.rows import Columns, Numbers, apart, behind, in_order, inside, sorted_seeds
-from zkgroup.audit.inputs.source import (
-    Covered,
-    PointInTime,
-    Progress,
-    Rows,
-    SeenTree,
-    Source,
-    quiet,
-    standing_text,
-)
 from zkgroup.audit.inputs.stored_files import operations_in, rows_in, table_in
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import time_text
@@ -30,11 +21,11 @@ from zkgroup.zkfiles.agreement import holes_in
 from zkgroup.zkfiles.tree import Tree
 
 
-class ConvertedSource(Source):
+class ConvertedSource(source.Source):
     """One ensemble of a folder that `audit run` wrote."""
 
     def __init__(
-        self, output: OutputFolder, ensemble: str, chroot: str = "", progress: Progress = quiet
+        self, output: OutputFolder, ensemble: str, chroot: str = "", progress: source.Progress = source.quiet
     ) -> None:
         super().__init__(chroot, progress)
         self.output, self.ensemble = output, ensemble
@@ -42,15 +33,17 @@ class ConvertedSource(Source):
         self.base_zxid = self.converted.base_zxid
         """The zxid of the first tree that is known."""
         if not self.converted.is_exact:
-            self._details[standing_text(self.base_zxid, self.converted.detail)] = None
+            self._details[source.standing_text(self.base_zxid, self.converted.detail)] = None
 
-    def tree(self, at: PointInTime | None = None) -> SeenTree:
+    def tree(self, at: source.PointInTime | None = None) -> source.SeenTree:
         raise ConfigError(
             f"{self.output.folder.place}: Parquet of `audit run` holds operations and no trees: name the "
             "folders of servers, or an export"
         )
 
-    def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
+    def rows(
+        self, start: source.PointInTime | None = None, end: source.PointInTime | None = None
+    ) -> source.Rows:
         from_zxid, to_zxid = zxids = self.zxids(start, end)
         self.note_unlogged(self.converted, zxids, end)
         before = max(self.base_zxid, self._last_before(from_zxid))
@@ -59,8 +52,8 @@ class ConvertedSource(Source):
             return self._parts(before, to_zxid)
 
         is_exact, detail = self.converted.is_exact, self.converted.detail
-        seen = SeenTree(Tree(digests=False), before, None, is_exact, False, detail)
-        return Rows(parts, seen, to_zxid, self.progress)
+        seen = source.SeenTree(Tree(digests=False), before, None, is_exact, False, detail)
+        return source.Rows(parts, seen, to_zxid, self.progress)
 
     def zxid_at(self, time_ms: int) -> int:
         begun = list(takewhile(lambda log: log.first_ms <= time_ms, self._logs(0, None)))
@@ -69,12 +62,12 @@ class ConvertedSource(Source):
         zxids, times = self._times(begun[-1])
         return int(zxids[times <= time_ms].max(initial=-1))
 
-    def _covered(self) -> Covered:
+    def _covered(self) -> source.Covered:
         logs = list(self._logs(0, None))
         if not logs:
-            return Covered(None, None, self.base_zxid, None)
+            return source.Covered(None, None, self.base_zxid, None)
         (zxids, times), (last_zxids, last_times) = self._times(logs[0]), self._times(logs[-1])
-        return Covered(int(zxids[0]), int(times[0]), int(last_zxids[-1]), int(last_times[-1]))
+        return source.Covered(int(zxids[0]), int(times[0]), int(last_zxids[-1]), int(last_times[-1]))
 
     def _last_before(self, zxid: int) -> int:
         """The last transaction before a zxid; -1 for none."""

@@ -10,16 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from zkgroup import errors
 from zkgroup.audit.inputs.events import SINGLE, Event, Key, Keys
 from zkgroup.audit.inputs.found_files import SkippedFile, SnapshotFile, reason_of
 from zkgroup.audit.inputs.series import Seen, States
-from zkgroup.errors import (
-    ConfigError,
-    CorruptZnodeError,
-    DamagedFileError,
-    MixedEnsembleError,
-    NotZooKeeperFileError,
-)
 from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.snapshots import TreeSnapshot
@@ -151,13 +145,13 @@ class SeriesReader:
                 self._progress("reading snapshots", count, len(self._files))
                 try:
                     read.append(self._read(file))
-                except (DamagedFileError, NotZooKeeperFileError) as error:
+                except (errors.DamagedFileError, errors.NotZooKeeperFileError) as error:
                     self.skipped.append(SkippedFile(str(file.path), reason_of(error)))
             if read:
                 self._take(sorted(read, key=lambda each: (not each[0].is_exact, bool(each[0].unknown))))
         if not self._kept:
             first = self.skipped[0]
-            raise DamagedFileError(first.path, 0, "a snapshot that can be read", first.reason)
+            raise errors.DamagedFileError(first.path, 0, "a snapshot that can be read", first.reason)
         snapshots, trees = zip(*self._kept, strict=True)
         return Series(snapshots, self._reader.states, trees)
 
@@ -185,7 +179,7 @@ class SeriesReader:
     def _require_cluster(self, snapshot: TreeSnapshot, states: Numbers) -> None:
         """Raises MixedEnsembleError for the id of another cluster than those before."""
         table, path = self._reader.states, ClusterId.path()
-        with suppress(CorruptZnodeError):
+        with suppress(errors.CorruptZnodeError):
             for data in table.data(states[table.path[states] == table.code(path)]):
                 found = ClusterId.decode(path, data or b"").id
                 known, other = self._cluster = self._cluster or (found, snapshot.path)
@@ -196,7 +190,7 @@ class SeriesReader:
 def _require(one: Path, other: TreeSnapshot, why: str | None) -> None:
     if why is not None:
         advice = "read each with the snapshots of its own"
-        raise MixedEnsembleError(str(one), str(other.path), other.zxid, advice, why)
+        raise errors.MixedEnsembleError(str(one), str(other.path), other.zxid, advice, why)
 
 
 def chroot_of(files: Sequence[SnapshotFile], chroot: str, is_whole: bool) -> str:
@@ -209,5 +203,5 @@ def chroot_of(files: Sequence[SnapshotFile], chroot: str, is_whole: bool) -> str
             found = f"one of {of_file}" if of_file else "one of the whole tree"
             expected = f"a snapshot below the chroot {base}" if base else "a snapshot of the whole tree"
             hint = "" if chroot else f": name the chroot with --chroot {base or of_file}"
-            raise ConfigError(f"{file.path}: expected {expected}, found {found}{hint}")
+            raise errors.ConfigError(f"{file.path}: expected {expected}, found {found}{hint}")
     return base

@@ -12,14 +12,7 @@ from itertools import islice
 from time import time
 from typing import Any, ClassVar, Final
 
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    Filter,
-    InputPartition,
-)
+from pyspark.sql import SparkSession, datasource
 from pyspark.sql.types import StructType
 
 from zkgroup.audit.inputs.found_files import find_files
@@ -80,7 +73,7 @@ _SECTIONS: Final[dict[str, tuple[Column, ...]]] = {
 }
 
 
-class _TableSource(DataSource):
+class _TableSource(datasource.DataSource):
     """A source of the columns of `table`, read by `Options`; the classes are registered by their formats."""
 
     format: ClassVar[str]
@@ -98,11 +91,11 @@ class _TableSource(DataSource):
     def schema(self) -> StructType:
         return struct_of(selected(self.table, self.asked.columns, data=self.asked.data))
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         return self.readers(self.asked, require_types(self.table, schema), self.options)
 
 
-class _TableReader(DataSourceReader):
+class _TableReader(datasource.DataSourceReader):
     def __init__(self, options: Options, columns: tuple[Column, ...], given: Mapping[str, str]) -> None:
         self.options, self.columns, self.given = options, columns, dict(given)
 
@@ -114,7 +107,7 @@ class _TableReader(DataSourceReader):
 class _SnapshotReader(_TableReader):
     """Reads the snapshots of a folder, or one file. `from_zxid` and `to_zxid` are about the files' names."""
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[datasource.InputPartition]:
         files: list[ServerFile] = []
         for path in self.options.paths:
             if path.is_file():
@@ -123,12 +116,12 @@ class _SnapshotReader(_TableReader):
                 files += list_files(path).snapshots
         low, high = self.options.from_zxid, self.options.to_zxid
         return [
-            InputPartition((file.path, file.zxid))
+            datasource.InputPartition((file.path, file.zxid))
             for file in files
             if (low is None or file.zxid >= low) and (high is None or file.zxid <= high)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         (path, zxid), prefix = partition.value, self.options.path_prefix
         section = self.given.get("section", "nodes")
         if section == "nodes":
@@ -186,23 +179,23 @@ def _logs_of(options: Options) -> list[ServerFile]:
     return sorted(found, key=lambda file: file.zxid)
 
 
-def _log_partitions(options: Options) -> list[InputPartition]:
+def _log_partitions(options: Options) -> list[datasource.InputPartition]:
     """The partitions: one for each file, or several where a size of splits is set, by a pass over each log.
 
     The value of each is the path, the options with the zxids, and the offsets between which records start;
     None for no bound.
     """
-    found: list[InputPartition] = []
+    found: list[datasource.InputPartition] = []
     for log in _logs_of(options):
         splits: Sequence[tuple[int | None, int | None]] = [(None, None)]
         if options.records_per_split is not None:
             bounds = options.from_zxid, options.to_zxid
             splits = splits_of(log.path, options.records_per_split, *bounds) or splits
-        found += [InputPartition((log.path, options, *split)) for split in splits]
+        found += [datasource.InputPartition((log.path, options, *split)) for split in splits]
     return found
 
 
-def _log_batches(names: Sequence[str], partition: InputPartition) -> Iterator[Any]:
+def _log_batches(names: Sequence[str], partition: datasource.InputPartition) -> Iterator[Any]:
     path, options, start, end = partition.value
     batches = log_columns(
         path,
@@ -218,14 +211,14 @@ def _log_batches(names: Sequence[str], partition: InputPartition) -> Iterator[An
 
 
 class _LogReader(_TableReader):
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[datasource.InputPartition]:
         return _log_partitions(self.options)
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         return _log_batches(self.names, partition)
 
 
-class _LogStream(DataSourceStreamReader):
+class _LogStream(datasource.DataSourceStreamReader):
     """A growing folder, whose offset is the last zxid that was read."""
 
     def __init__(self, options: Options, names: Sequence[str]) -> None:
@@ -252,10 +245,10 @@ class _LogStream(DataSourceStreamReader):
             last = min(last, max(self._options.to_zxid, self.initialOffset()["zxid"]))
         return {"zxid": last}
 
-    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[InputPartition]:
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[datasource.InputPartition]:
         return _log_partitions(replace(self._options, from_zxid=start["zxid"] + 1, to_zxid=end["zxid"]))
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         return _log_batches(self._names, partition)
 
 
@@ -266,16 +259,16 @@ class LogSource(_TableSource):
     readers = _LogReader
     table = LOG
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
         return _LogStream(self.asked, [column.name for column in require_types(LOG, schema)])
 
 
 class _TreeReader(_TableReader):
     """Reads each tree in one partition; the worker that reads it walks a live ensemble."""
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[datasource.InputPartition]:
         if "zookeeper" in self.given:
-            return [InputPartition(None)]
+            return [datasource.InputPartition(None)]
         found = find_files(self.options.paths)
         for skipped in found.skipped:
             raise ConfigError(f"{skipped.path}: {skipped.reason}")
@@ -283,9 +276,9 @@ class _TreeReader(_TableReader):
         if not files:
             place = ", ".join(map(str, self.options.paths))
             raise NotZooKeeperFileError(place, "an export or a server's snapshot", "none")
-        return [InputPartition((file.path, file.header is None)) for file in files]
+        return [datasource.InputPartition((file.path, file.header is None)) for file in files]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         znodes: Iterable[StoredZnode]
         if partition.value is None:
             ensemble = self.given["zookeeper"]
@@ -346,7 +339,7 @@ class TreeSource(_TableSource):
 class _Filtering(_TableReader):
     """A reader that applies bounds of the zxid and of the path, so that some files are never opened."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802
         self.options, left = self.options.narrowed(filters)
         return left
 
