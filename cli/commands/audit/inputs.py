@@ -15,13 +15,12 @@ from typing import Any
 import click
 
 from zkgroup.audit.inputs.found_files import FoundFiles, SnapshotFile, folder_content
-from zkgroup.audit.inputs.manifest import Folder, OutputFolder
+from zkgroup.audit.inputs.manifest import Folder, OutputFolder, is_converted
 from zkgroup.audit.inputs.opening import open_source, path_of, require_source
 from zkgroup.audit.inputs.source import (
     PointInTime,
     Progress,
     Source,
-    is_converted,
     require_columns,
     without_collector,
 )

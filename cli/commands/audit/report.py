@@ -14,8 +14,9 @@ from zkgroup.audit.findings.engine import ALL_RULES, Skipped
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding
 from zkgroup.audit.inputs.found_files import SkippedFile
+from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.opening import path_of
-from zkgroup.audit.inputs.source import PointInTime, is_converted, require_columns, require_spark
+from zkgroup.audit.inputs.source import PointInTime, require_columns, require_spark
 from zkgroup.audit.spark.session import require_inputs, require_output, session
 from zkgroup.errors import ConfigError, MixedEnsembleError
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from zkgroup.audit.inputs.found_files import folder_content
-from zkgroup.audit.inputs.source import is_converted
+from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import EXPORT, inspect_export
 from zkgroup.zkfiles.files import LOG, SNAPSHOT, ServerFile

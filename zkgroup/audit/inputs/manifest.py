@@ -26,10 +26,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from zkgroup.audit.inputs.source import MANIFESTS
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.records import Hole, hole_between
 
+MANIFESTS: Final = "manifest"
+"""The folder below an output of `audit run` whose newest file says which files count."""
 OPERATIONS: Final = "operations"
 FACTS: Final = "facts"
 SEEDS: Final = "seeds"
@@ -256,6 +257,14 @@ class OutputFolder:
             except (ValueError, KeyError, TypeError) as error:
                 raise ConfigError(f"{place}: expected a list of Parquet files: {error!r}") from error
         return self._batches[batch]
+
+
+def is_converted(path: Path) -> bool:
+    """True if `audit run` wrote to a folder. Raises nothing."""
+    try:
+        return any(each.suffix == ".json" and each.is_file() for each in (path / MANIFESTS).iterdir())
+    except OSError:
+        return False
 
 
 def newest_manifest(folder: Folder) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.found_files import SnapshotFile, find_files
-from zkgroup.audit.inputs.manifest import Folder, OutputFolder
+from zkgroup.audit.inputs.manifest import Folder, OutputFolder, is_converted
 from zkgroup.audit.inputs.source import (
     Covered,
     Difference,
@@ -22,7 +22,6 @@ from zkgroup.audit.inputs.source import (
     Rows,
     SeenTree,
     Source,
-    is_converted,
     quiet,
     require_columns,
     standing_text,

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.found_files import SkippedFile
@@ -56,18 +55,6 @@ def require_spark() -> None:
         raise ConfigError(
             f"Spark needs {', '.join(missing)}, not installed here: pip install 'zkgroup[spark]'"
         )
-
-
-MANIFESTS: Final = "manifest"
-"""The folder below an output of `audit run` whose newest file says which files count."""
-
-
-def is_converted(path: Path) -> bool:
-    """True if `audit run` wrote to a folder. Raises nothing."""
-    try:
-        return any(each.suffix == ".json" and each.is_file() for each in (path / MANIFESTS).iterdir())
-    except OSError:
-        return False
 
 
 class PointInTime(NamedTuple):

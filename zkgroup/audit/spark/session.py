@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.audit.inputs.opening import path_of, require_source
-from zkgroup.audit.inputs.source import is_converted, require_spark
+from zkgroup.audit.inputs.source import require_spark
 from zkgroup.errors import ConfigError, NotZooKeeperFileError
 from zkgroup.zkfiles.files import list_files
 
