@@ -41,24 +41,13 @@ def session_row(
     life: SessionLife, facts: Facts, *, writes: int, last_ms: int | None, created: int, ephemerals: int
 ) -> SessionRow:
     """The row of a session whose last write was at `last_ms`, from the counts of it."""
-    end_ms = facts.end_ms if life.to_ms is None else life.to_ms
-    return SessionRow(
-        life.session,
-        server_of(life.session),
-        life.timeout_ms,
-        life.from_zxid,
-        life.from_ms,
-        life.to_zxid,
-        life.to_ms,
-        "open" if life.to_zxid is None else "expired" if life.expired else "closed",
-        writes,
-        None if last_ms is None else max(end_ms - last_ms, 0),
-        ephemerals,
-        created,
-        members_of(facts, life.session),
-        brokers_of(facts, life.session),
-        any(each.session == life.session for each in facts.controllers),
-    )
+    session, end_ms = life.session, facts.end_ms if life.to_ms is None else life.to_ms
+    ended: SessionEnd = "open" if life.to_zxid is None else "expired" if life.expired else "closed"
+    silence_ms = None if last_ms is None else max(end_ms - last_ms, 0)
+    was_controller = any(each.session == session for each in facts.controllers)
+    counts, names = (ephemerals, created), (members_of(facts, session), brokers_of(facts, session))
+    life_of = session, server_of(session), *life[1:6], ended
+    return SessionRow(*life_of, writes, silence_ms, *counts, *names, was_controller)
 
 
 def by_beginning(rows: Iterable[SessionRow]) -> list[SessionRow]:

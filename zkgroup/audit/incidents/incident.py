@@ -258,18 +258,10 @@ def incident_fields(one: Incident) -> dict[str, Any]:
 
 def finding_fields(one: Finding) -> dict[str, Any]:
     """A finding in the document."""
-    return {
-        "finding": one.finding,
-        "severity": one.severity,
-        "group": one.group,
-        "topic": one.topic,
-        "partition": one.partition,
-        "session": hex_session(one.session) if one.session else None,
-        **_times(one),
-        "basis": one.basis,
-        "at_zxid": one.at_zxid,
-        "detail": one.detail,
-    }
+    names = ("finding", "severity", "group", "topic", "partition")
+    session = hex_session(one.session) if one.session else None
+    first = {name: getattr(one, name) for name in names} | {"session": session}
+    return {**first, **_times(one), "basis": one.basis, "at_zxid": one.at_zxid, "detail": one.detail}
 
 
 def _times(one: Finding | Incident) -> dict[str, Any]:
