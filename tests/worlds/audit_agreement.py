@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, partition_steps, rows_by_partition
+from tests.worlds.record_by_record import rows_by_partition
+from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, partition_steps
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import Facts, facts_of, registration_of
 from zkgroup.history import ServerTransaction

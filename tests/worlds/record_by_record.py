@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from zkgroup.audit.answers.partitions import GroupPartition
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
 from zkgroup.audit.findings.files import KEPT, RecordChecks, Step
 from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, is_of_groups, seed_of
 from zkgroup.audit.inputs.facts import Facts, SessionLife
 from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime, Source
+from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import (
     CREATES,
@@ -282,6 +284,16 @@ def _count(event: Event, counts: SessionCounts, life: SessionLife | None, is_nex
     counts.last_ms = event.time_ms
     if event.op != "createSession" and is_next:
         counts.writes += 1
+
+
+def rows_by_partition(events: Iterable[Event]) -> dict[GroupPartition, list[Event]]:
+    """The rows of owners and offsets by partition, both in order."""
+    found = defaultdict[GroupPartition, list[Event]](list)
+    for event in events:
+        place = path_kind(event.path)
+        if place.kind in ("owner", "offset"):
+            found[GroupPartition(place.name, TopicPartition(place.topic, place.partition))].append(event)
+    return dict(sorted(found.items()))
 
 
 def groups_of(events: Iterable[Event]) -> set[str]:

@@ -9,11 +9,10 @@ import pytest
 
 from tests.programs.benchmarks.group_days import write_logs
 from tests.worlds.golden_data import FOLDER
-from tests.worlds.record_by_record import groups_of, sessions_of
+from tests.worlds.record_by_record import groups_of, rows_by_partition, sessions_of
 from tests.worlds.screened_findings import events_in, whole_columns
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import counted_reads
-from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.answers.reading import partition_rows, session_views
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source

@@ -16,10 +16,9 @@ from tests.pure.audit.server_copies import CHROOT, below_chroot, write_copies
 from tests.worlds.golden_data import FOLDER
 from tests.worlds.history_files import consistent, records_of
 from tests.worlds.random_histories import history_of
-from tests.worlds.record_by_record import checks_of, exact_rows, groups_of, sessions_of
+from tests.worlds.record_by_record import checks_of, exact_rows, groups_of, rows_by_partition, sessions_of
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.zkfiles_tables import needs_kernel
-from zkgroup.audit.answers.partitions import rows_by_partition
 from zkgroup.audit.answers.reading import partition_rows, session_views
 from zkgroup.audit.findings.files import record_checks_of
 from zkgroup.audit.inputs.events import Event

@@ -6,7 +6,7 @@ behind the create of the owner in the same transaction: that is no commit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
@@ -31,24 +31,6 @@ class GroupPartition(NamedTuple):
 
     group: str
     topic_partition: TopicPartition
-
-
-def rows_by_partition(events: Iterable[Event]) -> Mapping[GroupPartition, list[Event]]:
-    """The rows of owners and offsets by partition, both in order. Memory: these rows."""
-    found: dict[GroupPartition, list[Event]] = {}
-
-    @cache
-    def rows_of(path: str) -> list[Event] | None:
-        place = path_kind(path)
-        if place.kind not in ("owner", "offset"):
-            return None
-        return found.setdefault(GroupPartition(place.name, TopicPartition(place.topic, place.partition)), [])
-
-    for event in events:
-        rows = rows_of(event.path)
-        if rows is not None:
-            rows.append(event)
-    return dict(sorted(found.items()))
 
 
 def require_partition(partition: TopicPartition, shown: Collection[GroupPartition], facts: Facts) -> None:

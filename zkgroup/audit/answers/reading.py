@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from zkgroup.audit.answers.partitions import GroupPartition, rows_by_partition
+from zkgroup.audit.answers.partitions import GroupPartition
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
 from zkgroup.audit.inputs import rows
 from zkgroup.audit.inputs.events import CLOSE_SESSION, CREATE, DELETE, OF_SESSION, Event, require_group
 from zkgroup.audit.inputs.facts import Facts, SessionLife
 from zkgroup.audit.inputs.logs import Ends
 from zkgroup.audit.inputs.source import Rows
+from zkgroup.model import TopicPartition
 from zkgroup.znodes.paths import path_kind
 
 _At = tuple[int, int]
@@ -113,15 +114,22 @@ def partition_rows(
     Memory: these rows, and a part of the others. Raises NotFoundError where there never was such a group.
     """
     known: list[rows.Columns] = []
-    found: list[Event] = []
+    found: dict[GroupPartition, list[Event]] = {}
     names = set[str]()
     for part in history.parts(rows_per_part, None if group is None else (group,)):
         known.append(rows.compact(part.take(rows.fact_rows(part))))
         groups, codes = rows.groups_of_paths(part.paths)
         names.update(groups)
         is_asked = np.array([*(group in (None, name) for name in groups), False])[codes]
+        of_path: dict[str, list[Event]] = {}
         for place in np.flatnonzero(is_asked).tolist():
-            is_asked[place] = path_kind(part.paths[place]).kind in ("owner", "offset")
-        found += part.events(np.flatnonzero(is_asked[part.path]))
+            kind, of, topic, number, _ = path_kind(part.paths[place])
+            is_asked[place] = kind in ("owner", "offset")
+            if is_asked[place]:
+                at = GroupPartition(of, TopicPartition(topic, number))
+                of_path[part.paths[place]] = found.setdefault(at, [])
+        for event in part.events(np.flatnonzero(is_asked[part.path])):
+            of_path[event.path].append(event)
     require_group(group, names)
-    return history.ended(rows.facts_in(rows.joined(known))), rows_by_partition(found)
+    of_partitions = {at: some for at, some in sorted(found.items()) if some}
+    return history.ended(rows.facts_in(rows.joined(known))), of_partitions
