@@ -117,7 +117,7 @@ def test_what_the_input_is_not_enough_for_is_named() -> None:
 
     assert [(each.rule.name, each.reason) for each in skipped] == [
         ("rows", "needs a log"),
-        ("whole", "needs the files of a server"),
+        ("whole", "needs a log"),
     ]
 
 

@@ -34,9 +34,9 @@ from zkgroup.znodes.sessions import lacks_session
 SEEDS = int(os.environ.get("ZKGROUP_SERIES", "60"))
 OFTEN = {
     *("offset_regression", "offset_deleted", "commit_rate", "stalled_offset", "reset_overwritten"),
-    *("owner_changed", "orphan_owner", "owner_session_mismatch", "unowned_interval", "rebalance"),
-    *("membership_changed", "persistent_znode", "controller_election", "growth"),
-    *("broker_restarted", "leadership_changed", "under_replicated", "offline_partition", "open_acl"),
+    *("owner_changed", "orphan_owner", "owner_session_mismatch", "unowned_interval", "never_owned"),
+    *("membership_changed", "persistent_znode", "controller_election", "growth", "rebalance"),
+    *("broker_changed", "leadership_changed", "under_replicated", "offline_partition", "open_acl"),
     *("stuck_reassignment", "topic_changed", "config_changed"),
 }
 """In these histories; the others have their tests in `findings/test_series.py`."""
@@ -169,7 +169,7 @@ def is_true(world: World, one: Finding) -> bool:
                 return claim.stat.ephemeral_owner not in {each.stat.ephemeral_owner for each in there}
 
             return world.holds(one, is_other)
-        case "unowned_interval":
+        case "unowned_interval" | "never_owned":
             is_free = world.holds(one, lambda zxid: history.at(owner, zxid) is None and wanted(zxid))
             made = any(row.path == owner and row.op == "create" for row in rows)
             return is_free and not (one.severity == "warning" and made)
@@ -198,7 +198,7 @@ def is_true(world: World, one: Finding) -> bool:
             return "delete" in ops if one.at_zxid is None else at is not None and at.stat.czxid == one.at_zxid
         case "controller_epoch_gap":
             return one.severity == "info" or world.has_logged(one, one.finding)
-        case "broker_restarted":
+        case "broker_changed":
             path = f"/brokers/ids/{one.detail.split()[1]}"
             at = history.at(path, one.at_zxid or 0)
             return (
@@ -297,7 +297,7 @@ def proved(world: World) -> Iterator[Found]:
             elif place.kind == "controller" and not is_same:
                 yield "controller_election", None, None, None, end
             elif place.kind == "broker" and path.count("/") == 3 and not is_same:
-                yield "broker_restarted", None, None, None, end
+                yield "broker_changed", None, None, None, end
             elif place.kind == "topic" and path.count("/") == 3 and not is_same:
                 yield "topic_changed", None, place.name, None, end
             elif place.kind == "controller_epoch" and was is not None:

@@ -13,6 +13,7 @@ from tests.worlds.cut_histories import GROUPS, cuts_of, history_of, write_fuzzy,
 from tests.worlds.server_history import ServerHistory, seen_znodes
 from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife
 from zkgroup.audit.answers.snapshots import OfPartitions, offsets_in, owners_in, sessions_in
+from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.inputs.events import BY_SUBTREE
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime, Source
@@ -238,3 +239,41 @@ def test_fuzzy_snapshots_tell_nothing_false(seed: int, tmp_path: Path) -> None:
         for row in (row for row in rows if row.kind != "deletion"):
             assert written[where, row.zxid] == row.offset
             assert row.kind == "snapshot" or (row.writes or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "lost"),
+    [
+        ("/x", ""),
+        ("/brokers/topics", "offset_of_missing_partition"),
+        ("/consumers/h/ids/h_a", "dead_group orphan_owner"),
+        ("/consumers/g/owners/t/0", "never_owned skew"),
+        ("/consumers/g/ids/g_b", "skew"),
+    ],
+)
+def test_one_tree_proves_nothing_of_a_path_that_it_does_not_know(
+    path: str, lost: str, tmp_path: Path
+) -> None:
+    """That nothing is there is no fault where the path changed while the tree was read."""
+    world = ServerHistory()
+    for session in (1, 2):
+        world.open(session)
+    for parent in ("/brokers", "/consumers", "/consumers/g", "/consumers/h"):
+        world.create(parent)
+    for group in ("/consumers/g", "/consumers/h"):
+        for name in ("ids", "owners", "owners/t", "offsets", "offsets/u"):
+            world.create(f"{group}/{name}")
+    world.create("/brokers/topics")
+    world.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+    registration = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+    world.create("/consumers/g/ids/g_a", registration, ephemeral=True)
+    world.create("/consumers/h/owners/t/0", b"h_a-0", session=2, ephemeral=True)
+    world.create("/consumers/h/offsets/u/0", b"5")
+    world.create("/later")
+    export = write_tree(tmp_path / "1", world.at(world.zxid), changed=(path,))
+    bounds = {"dead_group.idle_ms": -1, "skew.grace_ms": -1}
+
+    found = {one.finding for one in audit(open_source([export]), ALL_RULES, bounds).findings}
+
+    asked = {"dead_group", "never_owned", "offset_of_missing_partition", "orphan_owner", "skew"}
+    assert found & asked == asked - {*lost.split()}

@@ -97,7 +97,7 @@ CALLED: Mapping[str, str] = {
     "owner_changed": "partition(s) with another owner",
     "membership_changed": "change(s) of the membership",
     "offset_deleted": "offset(s) deleted",
-    "broker_restarted": "broker(s) registered anew",
+    "broker_changed": "change(s) of the registrations of brokers",
     "leadership_changed": "partition(s) with another leader or ISR",
     "topic_changed": "change(s) of topics",
     "config_changed": "change(s) of configurations",
@@ -269,7 +269,7 @@ def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | Non
     if isinstance(rule, StateRule):
         return "needs a series of snapshots"
     if isinstance(rule, WholeRule) and not has_files:
-        return "needs the files of a server"
+        return "needs the files of a server" if facts.has_log else "needs a log"
     return "needs a log" if "log" in rule.needs and not facts.has_log else None
 
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Occurrence, Rule, Severity
 from zkgroup.audit.inputs.events import BY_SUBTREE, SET, SET_ACL, Event, Key, Keys
 from zkgroup.audit.inputs.facts import Facts, client
 from zkgroup.model.text import counted
@@ -244,20 +244,18 @@ def open_acl(tables: ScreenTables, bounds: Bounds) -> Iterator[Finding]:
     if not is_known or not (opened or missing or changers):
         return
     severity: Severity = "warning" if missing or (opened and closed) else "info"
-    lacking = ""
-    if missing:
-        lacking = f" {len(missing)} have an ACL that the snapshot lacks (ZOOKEEPER-4689),"
-        lacking += f" such as {min(missing)};"
-    changes = "changes of ACLs are in logs only"
-    if tables.facts.has_log:
-        changes = f"{counted(len(changers), 'change')} of ACLs"
-        changes += f" by {counted(len(set(changers)), 'session')}"
     example = f", such as {min(opened)}" if opened and closed else ""
-    detail = (
-        f"any client may change {len(opened)} of {len(living)} znodes below"
-        f" {' and '.join(_PROTECTED)}{example};{lacking} {changes}"
-    )
-    yield Finding.between("open_acl", severity, tables.moment(rows.rows[0]), None, detail)
+    detail = f"any client may change {len(opened)} of {len(living)} znodes below"
+    detail += f" {' and '.join(_PROTECTED)}{example}"
+    if missing:
+        lacking = f"{len(missing)} have an ACL that the snapshot lacks (ZOOKEEPER-4689)"
+        detail += f"; {lacking}, such as {min(missing)}"
+    since = Occurrence(tables.facts.end_zxid, tables.facts.end_ms)
+    if tables.facts.has_log:
+        sessions = counted(len(set(changers)), "session")
+        detail += f"; {counted(len(changers), 'change')} of ACLs by {sessions}"
+        since = tables.moment(rows.rows[0])
+    yield Finding.between("open_acl", severity, since, None, detail)
 
 
 def is_open(acl: Acl) -> bool:

@@ -11,8 +11,9 @@ from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severit
 from zkgroup.audit.inputs import events
 from zkgroup.audit.inputs.facts import Facts, client, decoded, is_member, members_of
 from zkgroup.model.text import counted, duration_text
+from zkgroup.zkfiles.records import is_below
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import offset_path, offsets_path, resets_path
+from zkgroup.znodes.consumers import ids_path, offset_path, offsets_path, resets_path
 from zkgroup.znodes.group_records import Reset
 from zkgroup.znodes.paths import path_kind
 
@@ -303,7 +304,7 @@ def _has_member(facts: Facts, group: str) -> bool:
 )
 def dead_group(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """A group that has offsets, but has had no member for long."""
-    if _has_member(facts, key[0]):
+    if _has_member(facts, key[0]) or not facts.knows(ids_path(key[0])):
         return
     znodes: set[str] = set()
     zxid, last_ms = 0, 0  # those of the last write
@@ -366,6 +367,8 @@ def offset_of_missing_partition(
 def _why_missing(key: events.Key, facts: Facts) -> str | None:
     _, topic, partition = events.partition_of(key)
     changes = facts.topics.get(topic, ())
+    if is_below(Topic.path(topic), facts.unknown):
+        return None
     if not changes:
         return "no such topic" if facts.is_whole else None
     data = changes[-1].data

@@ -32,12 +32,14 @@ from zkgroup.audit.inputs.events import (
 from zkgroup.audit.inputs.facts import Facts, Life, client, derived, member_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, hex_session
+from zkgroup.znodes.consumers import ids_path, owner_path
 
 
-def _is_known(facts: Facts, session: int) -> bool:
-    """True if all that a session ever created is in the history or in its seeds."""
+def _is_known(facts: Facts, group: str, session: int) -> bool:
+    """True if all registrations of a session in a group are in the history or in its seeds."""
     life = facts.sessions.get(session)
-    return facts.is_whole or (life is not None and life.from_zxid is not None)
+    is_seen = facts.is_whole or (life is not None and life.from_zxid is not None)
+    return is_seen and facts.knows(ids_path(group))
 
 
 def _held(rows: KeyRows, key: Key, facts: Facts) -> Iterator[OwnerLife]:
@@ -80,7 +82,7 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
     An error once it has stood so for `grace_ms`, info before: a member may be on its way out.
     """
     for owner in rows.once(owner_lives, key, facts)[-1:]:
-        if owner.to_zxid is not None or not owner.is_ephemeral or not _is_known(facts, owner.session):
+        if owner.to_zxid is not None or not owner.is_ephemeral or not _is_known(facts, key[0], owner.session):
             return
         lives = [life for life in facts.members.get(key[0], ()) if owner.is_of(member_of(life))]
         if any(life.to_zxid is None for life in lives):
@@ -143,7 +145,7 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
         mine = members.get(owner.session, ())
         if any(owner.is_of(member_of(life)) and _stood_at(life, owner, facts) for life in mine):
             continue
-        if not _is_known(facts, owner.session):
+        if not _is_known(facts, key[0], owner.session):
             continue
         there = [life for life in facts.members.get(key[0], ()) if _stood_at(life, owner, facts)]
         detail = _mismatch_text(owner, there, mine)
@@ -332,7 +334,7 @@ def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
     """A partition that members subscribe to and no member owns, at the end of the history.
 
     Wildcards are expanded as members do it. An error once it has stood so for `grace_ms`, info before: the
-    group may be in the middle of a rebalance.
+    group may be in the middle of a rebalance, and what was before the log, or one tree, is not known.
     """
     (replay,) = rows.once(replayed_group, key, facts)
     partitions = partitions_at(facts, facts.end_zxid)
@@ -348,17 +350,18 @@ def never_owned(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterat
     if not missing:
         return
     plan = replay.expected_owners(facts.end_zxid)
+    known = (facts.start_zxid, facts.start_ms) if facts.has_log else (facts.end_zxid, facts.end_ms)
     for tp in missing:
         freed = replay.freed.get(tp)
-        if freed is None and not facts.is_whole:
+        if freed is None and (not facts.is_whole or not facts.knows(owner_path(key[0], tp))):
             continue
-        spans = demand(facts, key[0], *tp)
-        since = TimeRange(spans[-1].from_zxid, spans[-1].from_ms) if spans else TimeRange(0, 0)
-        if freed is not None and freed.zxid > since.from_zxid:
-            since = TimeRange(freed.zxid, freed.time_ms)
+        moments = [known, *((span.from_zxid, span.from_ms) for span in demand(facts, key[0], *tp)[-1:])]
+        moments += [(freed.zxid, freed.time_ms)] if freed else []
+        since = TimeRange(*max(moments))
         ms = since.ms(facts)
         severity: Severity = "error" if ms > bounds["grace_ms"] else "info"
-        detail = f"no member has owned it for {duration_text(ms)} at the end, and members subscribe to it"
+        lasted = f"has owned it for {duration_text(ms)} at the end" if facts.has_log else "owns it"
+        detail = f"no member {lasted}, and members subscribe to it"
         if plan is not None and tp in plan.owners:
             detail += f"; it is assigned to {plan.owners[tp]!r}"
         yield Finding.during("never_owned", severity, since, detail, (key[0], *tp))

@@ -25,6 +25,7 @@ from zkgroup.audit.inputs.events import BY_GROUP, BY_MEMBERSHIP, Event, Key
 from zkgroup.audit.inputs.facts import Facts, Life, client
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
+from zkgroup.znodes.consumers import ids_path, owners_path
 from zkgroup.znodes.paths import path_kind
 
 _HOUR_MS: Final = 3_600_000
@@ -156,7 +157,8 @@ def skew(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Find
         ),
         default=(0, 0),
     )
-    plan = replay.expected_owners(facts.end_zxid)
+    is_known = facts.knows(ids_path(key[0]), owners_path(key[0]))
+    plan = replay.expected_owners(facts.end_zxid) if is_known else None
     if plan is None or facts.end_ms - time_ms <= bounds["grace_ms"]:
         return
     found = _uneven_shares(plan, _shares(plan, replay.threads()), _shares(plan, plan.owners))

@@ -57,7 +57,7 @@ def controller_epoch_gap(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """Controller epochs that passed between two snapshots.
 
     An error where the epoch fell, or its znode was written another number of times than it rose: not every
-    election raised it by exactly one. Info where more than one passed, each with an election.
+    write raised it by exactly one. Info where several did: elections, or a tool.
     """
     for change in of.changes("controller_epoch", bool):
         was, now = (decoded(ControllerEpoch.decode, change.path, state_in(each).data) for each in change[1:])
@@ -70,7 +70,7 @@ def controller_epoch_gap(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         elif not is_right:
             what = f" in {counted(writes or 0, 'write')}"
         else:
-            what = f": at least {rose} elections" if writes else ", and the znode was made again"
+            what = f": raised {rose} times" if writes else ", and the znode was made again"
         if not is_right or rose > 1:
             found = change.shown(f"epoch {was.epoch} -> {now.epoch}{what}", "info" if is_right else "error")
             yield found if change.is_same else found._replace(at_zxid=None)
@@ -82,7 +82,7 @@ def controller_epoch_gap(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     act="Nothing, if they were restarted, started or stopped then. Otherwise look at the broker's own log:"
     " its session may have expired.",
 )
-def broker_restarted(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
+def broker_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """A broker whose registration is not that of the snapshot before; there may have been others between."""
     for change in of.changes("broker"):
         if not change.is_same:
@@ -121,12 +121,9 @@ def leadership_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
 
 def _moved(old: PartitionState, new: PartitionState) -> str:
     """The change of a state in words; empty where it is as it was."""
-    parts = []
-    if (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch):
-        parts.append(f"leader {old.leader} -> {new.leader}, epoch {old.leader_epoch} -> {new.leader_epoch}")
-    if old.isr != new.isr:
-        parts.append(f"ISR {brokers_text(old.isr)} -> {brokers_text(new.isr)}")
-    return ", ".join(parts)
+    isrs = brokers_text(old.isr), brokers_text(new.isr)
+    pairs = ("leader", old.leader, new.leader), ("epoch", old.leader_epoch, new.leader_epoch), ("ISR", *isrs)
+    return ", ".join(f"{name} {was} -> {now}" for name, was, now in pairs if was != now)
 
 
 @StateRule.of(replicas.leader_epoch_not_rising)

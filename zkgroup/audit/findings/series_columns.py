@@ -54,7 +54,7 @@ def summed(names: Numbers, numbers: Numbers, *weights: Numbers) -> Iterator[tupl
 def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str]]:
     """What came and went, by subtree of `depth` names: the number of the later snapshot, and words.
 
-    A path is left out where one of the two snapshots does not know it.
+    A path is left out, of the totals too, where one of the two snapshots does not know it.
     """
     if not len(runs.path):
         return
@@ -65,31 +65,32 @@ def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str
     is_next = (runs.path[1:] == runs.path[:-1]) & (runs.last[:-1] + 1 == runs.first[1:])
     is_first, ends = np.append([True], ~is_next), np.flatnonzero(np.append(~is_next, [True]))
     was, was_size, was_mzxid = (np.where(is_first, 0, np.roll(each, 1)) for each in (there, size, mzxid))
-    kept = ~is_first & (was == 1) & there
     columns = (
-        there - was,
-        size - was_size,
+        is_first * there,
+        is_first * size,
+        ~is_first * (size - was_size),
         ~is_first & (there > was),
         was > there,
-        kept & (mzxid != was_mzxid),
+        (was > 0) & there & (mzxid != was_mzxid),
+        *np.zeros((2, len(there)), np.int64),
     )
-    none = np.zeros(len(ends), np.int64)
-    at_ends = -1 * there[ends], -size[ends], none, none, none
+    at_ends = *np.zeros((6, len(ends)), np.int64), there[ends], size[ends]
     rows = summed(
         of_path[np.concatenate([runs.path, runs.path[ends]])],
         np.concatenate([runs.first, runs.last[ends] + 1]),
         *(np.concatenate(each) for each in zip(columns, at_ends, strict=True)),
     )
-    last, before = -1, (0, 0)
-    for name, number, (znodes, data, added, removed, changed) in rows:
-        before = before if name == last else (0, 0)
-        last, after = name, (before[0] + znodes, before[1] + data)
+    last, known = -1, (0, 0)
+    for name, number, (found, found_size, grown, added, removed, changed, lost, lost_size) in rows:
+        known = known if name == last else (0, 0)
+        before = known[0] - lost, known[1] - lost_size
+        last, after = name, (before[0] + added - removed, before[1] + grown)
         if added or removed or changed:
             sizes = [counted(each[1], "byte") for each in (before, after)]
             moved = f"{added} added, {removed} removed, {changed} changed"
             totals = f"{counted(before[0], 'znode')}, {sizes[0]} of data -> {after[0]}, {sizes[1]}"
             yield number, f"{names[name]}: {moved}; {totals}"
-        before = after
+        known = after[0] + found, after[1] + found_size
 
 
 def writes_of_offsets(series: Series) -> Iterator[tuple[str, int, int, int]]:

@@ -116,23 +116,43 @@ def unowned_interval(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     A warning for the time in which it was so throughout: the parent of its owners counts no more creates
     (`cversion`) than snapshots show owners. Else it was so at every snapshot, which is info.
     """
+    for path, (first, last), certain in _unowned(of, bounds["snapshots"]):
+        for is_certain, part in groupby(range(first, max(last, first + 1)), certain.__contains__):
+            pairs = list(part)
+            between = pairs[0], min(pairs[-1] + 1, last)
+            severity: Severity = "warning" if is_certain else "info"
+            how = "at every snapshot; between them it may have had one"
+            how = "throughout: no other owner was made meanwhile" if is_certain else how
+            detail = f"no member owned it{of.times(between)}, {how}"
+            yield Shown(between, detail, path, severity=severity, lasts=True)
+
+
+@StateRule.of(ownership.never_owned, ownership.never_owned.bounds)
+def never_owned(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
+    """A partition without an owner in the last snapshots, while a member subscribed to its topic.
+
+    An error where it was so throughout, as of `unowned_interval`, for the last `grace_ms`; else info.
+    """
+    for path, (first, last), certain in _unowned(of, 1) if of.series.ends else ():
+        if last == len(of.series.snapshots) - 1:
+            since = max((number + 1 for number in range(first, last) if number not in certain), default=first)
+            severity: Severity = "error" if of.span_ms((since, last)) > bounds["grace_ms"] else "info"
+            detail = f"no member owns it at the end{of.times((first, last))}, and members subscribe to it"
+            yield Shown((first, last), detail, path, severity=severity, lasts=True)
+
+
+def _unowned(of: SeriesView, least: float) -> Iterator[tuple[str, Between, set[int]]]:
+    """The owners that are missing in `least` snapshots while they are wanted, and what is `_certain`."""
     for group, topic, wanted in _wanted(of):
-        certain = _certain(of, group, topic)
+        certain: set[int] | None = None
         of_topic = [(seen, numbers_of(seen.state and seen.state.data)) for seen in of.runs(Topic.path(topic))]
         for number in sorted({number for _, numbers in of_topic for number in numbers}):
             path = consumers.owner_path(group, TopicPartition(topic, number))
             gaps = [seen for seen in of.runs(path) if seen.state is None]
             there = [seen for seen, numbers in of_topic if number in numbers]
-            known = stretches(gaps, there, wanted)
-            for (first, last), _, _ in of.lasting(known, lambda *_: True, bounds["snapshots"]):
-                for is_certain, part in groupby(range(first, max(last, first + 1)), certain.__contains__):
-                    pairs = list(part)
-                    between = pairs[0], min(pairs[-1] + 1, last)
-                    severity: Severity = "warning" if is_certain else "info"
-                    how = "at every snapshot; between them it may have had one"
-                    how = "throughout: no other owner was made meanwhile" if is_certain else how
-                    detail = f"no member owned it{of.times(between)}, {how}"
-                    yield Shown(between, detail, path, severity=severity, lasts=True)
+            for between, _, _ in of.lasting(stretches(gaps, there, wanted), lambda *_: True, least):
+                certain = _certain(of, group, topic) if certain is None else certain
+                yield path, between, certain
 
 
 def _wanted(of: SeriesView) -> Iterator[tuple[str, str, list[Seen]]]:
@@ -208,6 +228,10 @@ def _value(state: ZnodeState | None) -> int | None:
     return None if state is None else offset_of(state.path, state.data)
 
 
+def _text(state: ZnodeState | None) -> str:
+    return (state_in(state).data or b"").decode("utf-8", "replace")
+
+
 def _reset(marker: ZnodeState | None) -> Reset | None:
     return None if marker is None else decoded(Reset.decode, marker.path, marker.data)
 
@@ -262,11 +286,12 @@ def offset_deleted(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         if not change.is_same:
             was, now = _value(change.old), _value(change.new)
             severity: Severity = "warning" if (now or 0) < (was or 0) else "info"
-            yield change.shown(f"deleted and made again: it was {was}, and then {now}", severity)
+            values = f"it was {_text(change.old)}, and then {_text(change.new)}"
+            yield change.shown(f"deleted and made again: {values}", severity)
     last = {change.path: change for change in of.changes("offset") if not change.is_same}
     for change in last.values():
         if change.new is None:
-            yield change.shown(f"deleted; it was {_value(change.old)}", "info")
+            yield change.shown(f"deleted; it was {_text(change.old)}", "info")
 
 
 @StateRule.of(offsets.commit_rate)
@@ -302,7 +327,7 @@ def stalled_offset(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         for seen in of.runs(consumers.offset_path(path_kind(path).name, partition_of(path))):
             known = stretches(owner, [seen]) if seen.last - seen.first + 1 >= least else ()
             for between, times, owners in of.lasting(known, lambda owner, _: owner, least):
-                what = "without an offset" if seen.state is None else f"at {_value(seen.state)}"
+                what = "without an offset" if seen.state is None else f"at {_text(seen.state)}"
                 session = session_in(owners[0]) if len({*map(session_in, owners)}) == 1 else None
                 yield Shown(
                     between, f"{what}{times}, with an owner in each of them", path, session, lasts=True

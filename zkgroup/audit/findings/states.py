@@ -76,13 +76,13 @@ class StateChange(NamedTuple):
         return int(new - old)
 
     def shown(self, detail: str, severity: Severity | None = None) -> Shown:
-        """As found, with its transaction: the create, or the write where it was the only one."""
+        """As found, with its session and transaction: the create, or the write where it was the only one."""
         at_zxid = None
         if self.new and not self.is_same:
             at_zxid = self.new.stat.czxid
         elif self.new and self.grown() == 1:
             at_zxid = self.new.stat.mzxid
-        return Shown(self.between, detail, self.path, session_in(self.new), at_zxid, severity)
+        return Shown(self.between, detail, self.path, session_in(self.new or self.old), at_zxid, severity)
 
 
 class Stretch(NamedTuple):

@@ -18,6 +18,7 @@ from zkgroup.audit.inputs.events import Event
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import hex_session, named
+from zkgroup.zkfiles.records import is_below
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.coordinated_groups import SlotConfig
@@ -89,6 +90,8 @@ class Facts:
     """False where there is only a snapshot."""
     is_whole: bool = True
     """False where the tree before the log is not known: no snapshot, nor the ensemble's first record."""
+    unknown: frozenset[str] = frozenset()
+    """Paths of which one tree tells nothing, nor of what is below them."""
     sessions: Mapping[int, SessionLife] = field(default_factory=dict)
     open_by_server: Mapping[int, int] = field(default_factory=dict)
     """The number of sessions that live at the end, by the `myid` of the server that issued them."""
@@ -109,6 +112,11 @@ class Facts:
     """The zxids of transactions with a reset marker or an audit record of an operator, by group."""
     derived: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
     """Results that rules computed from the other fields, kept for the next rule that needs them."""
+
+    def knows(self, *paths: str) -> bool:
+        """True if none of these paths, nor what is below them, is unknown."""
+        pairs = ((path, each) for path in paths for each in self.unknown)
+        return not any(is_below(path, (each,)) or is_below(each, (path,)) for path, each in pairs)
 
 
 def server_of(session: int) -> int:

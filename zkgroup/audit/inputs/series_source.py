@@ -193,7 +193,7 @@ class SeriesSource(Source):
             for each in self._whole.tree(one.number)
         )
         tree = Tree.from_znodes(znodes, zxid=zxid, sessions=one.sessions, digests=False)
-        return SeenTree(tree, zxid, time_ms, not detail, False, detail, one.unreadable)
+        return SeenTree(tree, zxid, time_ms, not detail, False, detail, one.unreadable, one.unknown)
 
     def _tells(self, snapshot: TreeSnapshot | None, path: str, state: object) -> bool:
         """True if logs, or a snapshot, tell about a path that is so there."""

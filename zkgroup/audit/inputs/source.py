@@ -123,6 +123,8 @@ class SeenTree(NamedTuple):
     """The reason why it is not exact; empty where it is."""
     unreadable: frozenset[str] = frozenset()
     """Paths of clients that it lacks, with all below them: an export could not read them."""
+    unknown: frozenset[str] = frozenset()
+    """These, and those that changed while they were read."""
 
 
 class Difference(NamedTuple):
@@ -175,6 +177,7 @@ class Rows(NamedTuple):
             facts,
             end_zxid=max(facts.end_zxid, self.seen.zxid),
             end_ms=max(facts.end_ms, self.seen.time_ms or 0),
+            unknown=self.seen.unknown,
         )
 
 

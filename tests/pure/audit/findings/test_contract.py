@@ -67,10 +67,10 @@ session_leak                S+L warning
 open_acl                    S   warning
 """
 OF_SERIES = {
-    *("orphan_owner", "owner_session_mismatch", "unowned_interval", "persistent_znode", "rebalance"),
+    *("orphan_owner", "owner_session_mismatch", "unowned_interval", "never_owned", "persistent_znode"),
     *("offset_regression", "reset_overwritten", "stalled_offset", "commit_rate", "controller_election"),
     *("controller_epoch_gap", "under_replicated", "offline_partition", "leader_epoch_not_rising"),
-    *("stuck_reassignment", "stuck_topic_deletion", "growth", "open_acl"),
+    *("stuck_reassignment", "stuck_topic_deletion", "growth", "open_acl", "rebalance"),
 }
 """Findings of logs that series of snapshots show, too."""
 OF_SERIES_ALONE = {
@@ -78,7 +78,7 @@ OF_SERIES_ALONE = {
     "membership_changed": "info",
     "missing_session": "error",
     "offset_deleted": "warning",
-    "broker_restarted": "info",
+    "broker_changed": "info",
     "leadership_changed": "info",
     "topic_changed": "info",
     "config_changed": "info",

@@ -118,7 +118,7 @@ A tree that was closed later is none but for that.
 An ACL that the snapshot lacks, a known defect of servers, is a warning; no ACL at all was not read.
     new zxid=100; seed /brokers zxid=5 acl=open; seed /consumers zxid=5
     > warning #5.. +0..: any client may change 1 of 2 znodes below /brokers and /consumers; 1 have an ACL that
-      the snapshot lacks (ZOOKEEPER-4689), such as /consumers; changes of ACLs are in logs only
+      the snapshot lacks (ZOOKEEPER-4689), such as /consumers
     new zxid=100; seed /brokers zxid=5; seed /consumers zxid=5
     > nothing
 """

@@ -224,6 +224,14 @@ Without the log's beginning an unseen owner may stand: only the released partiti
     new zxid=1000; topic t 2; join g g_a 1; claim g t-0 g_a-0 1; released: release g t-0 1; passes 60000
     > error g t-0 released..: no member has owned it for 60.0 s at the end, and members subscribe to it; it is
       assigned to 'g_a-0'
+A tree tells nothing of the time before it, so that counts from the first record of a log, or not at all.
+    new zxid=100; seed /brokers/topics/t '{"version":1,"partitions":{"0":[1]}}' zxid=5
+    seed /consumers/g/ids/g_a '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+      zxid=6 session=1
+    > info g t-0 #6.. +0..: no member owns it, and members subscribe to it; it is assigned to 'g_a-0'
+    first: create /x; passes 20000
+    > error g t-0 first..: no member has owned it for 20.0 s at the end, and members subscribe to it; it is
+      assigned to 'g_a-0'
 
 persistent_znode
 Each place of a session is named in a log; other znodes beside it are none.

@@ -97,6 +97,11 @@ It is gone, or made again: a lower one is a warning.
     delete /consumers/g/offsets/t/1 1; snapshot
     > warning g t-0 s0..s1 @made: deleted and made again: it was 50, and then 7
     > info g t-1 s0..s1: deleted; it was 50
+What is no number is told as it is written.
+    commit g t-0 50 1; snapshot; delete /consumers/g/offsets/t/0 1; made: commit g t-0 odd 1; snapshot
+    delete /consumers/g/offsets/t/0 1; snapshot
+    > warning g t-0 s0..s1 @made: deleted and made again: it was 50, and then odd
+    > info g t-0 s1..s2: deleted; it was odd
 commit_rate
 The growth of versions counts writes; a znode that is new counts its create.
     commit g t-0 1 1; snapshot; commit g t-0 2 1; commit g t-0 3 1; commit g t-1 1 1; snapshot; snapshot
@@ -106,8 +111,10 @@ Three snapshots with an owner, and without a commit.
     member; commit g t-0 5 1; snapshot; snapshot; snapshot; commit g t-0 6 1; snapshot; snapshot
     > info g t-0 0x1 s0..s2: at 5, in 3 snapshots over 2.0 h, with an owner in each of them
     > (snapshots=4) nothing
-Also where there is no offset at all.
-    member; snapshot; snapshot; snapshot
+Also where there is no offset at all, or one that is no number.
+    member; commit g t-0 odd 1; snapshot; snapshot; snapshot
+    > info g t-0 0x1 s0..: at odd, in 3 snapshots over 2.0 h, with an owner in each of them
+    new; member; snapshot; snapshot; snapshot
     > info g t-0 0x1 s0..: without an offset, in 3 snapshots over 2.0 h, with an owner in each of them
 reset_overwritten
 Lower than the marker.
@@ -177,6 +184,20 @@ A claim that is not seen may have been of it, for a while.
 No member wants it, or it is not there.
     topic t 1; member; snapshot; leave g g_a 1; release g t-0 1; snapshot; snapshot
     > nothing
+never_owned
+From the first of the last snapshots without an owner; an error where it had none throughout for its grace.
+    topic; member; claim g t-1 g_a-0 1; 3 times (snapshot); release g t-1 1; snapshot
+    > info g t-1 s3..: no member owns it at the end, and members subscribe to it
+    new; topic; member; claim g t-1 g_a-0 1; snapshot; release g t-1 1; snapshot; snapshot
+    > error g t-1 s1..: no member owns it at the end, in 2 snapshots over 60.0 min, and members subscribe to
+      it
+Between them it may have had one.
+    topic; member; snapshot; claim g t-1 g_a-0 1; release g t-1 1; snapshot
+    > info g t-1 s0..: no member owns it at the end, in 2 snapshots over 60.0 min, and members subscribe to it
+Where the last snapshot does not know the path, or has an owner, there is nothing to say of the end.
+    topic; member; snapshot; snapshot; snapshot /consumers/g/owners/t
+    new; topic; member; snapshot; snapshot; claim g t-1 g_a-0 1; snapshot
+    > nothing
 rebalance
 The registrations that `ids` counted, of which one is not seen.
     member; snapshot; second; leave g g_b 2; left: join g g_c 2; snapshot; gone: leave g g_c 2; snapshot
@@ -187,9 +208,9 @@ Who joined, was lost, and registered anew.
     member; second; snapshot; leave g g_a 1; anew: join g g_a 1; leave g g_b 2; c: join g g_c 2; snapshot
     d: join g g_d 1
     snapshot
-    > info g s0..s1: lost: g_b
     > info g 0x1 s0..s1 @anew: registered anew: g_a
     > info g 0x2 s0..s1 @c: joined: g_c
+    > info g 0x2 s0..s1: lost: g_b
     > info g 0x1 s1..s2 @d: joined: g_d
 persistent_znode
 From the first snapshot that shows it to the last.
@@ -202,18 +223,18 @@ Another controller, and none.
     open 1; open 2; elect 1 1 1; snapshot; expire 1; two: elect 2 2 none; raise_epoch 2 2; snapshot; expire 2
     snapshot
     > info 0x2 s0..s1 @two: broker 2 (session 0x2) elected; before it broker 1 (session 0x1)
-    > info s1..s2: no controller; before it broker 2 (session 0x2)
+    > info 0x2 s1..s2: no controller; before it broker 2 (session 0x2)
 controller_epoch_gap
 Epochs that passed are info; one that fell, or that rose by more than it was written, is an error.
     raise_epoch 1 1; snapshot; raise_epoch 2 1; raise_epoch 3 1; snapshot; raise_epoch 4 1; snapshot
     back: raise_epoch 2 1; snapshot; raise_epoch 5 1; raise_epoch 6 1; snapshot
-    > info s0..s1: epoch 1 -> 3: at least 2 elections
+    > info s0..s1: epoch 1 -> 3: raised 2 times
     > error s2..s3 @back: epoch 4 -> 2: it went back
     > error s3..s4: epoch 2 -> 6 in 2 writes
-broker_restarted
+broker_changed
 Anew, gone, and back.
     brokers; snapshot; expire 1; open 3; r: broker 1 3; expire 2; snapshot; open 4; b: broker 2 4; snapshot
-    > info s0..s1: broker 2 is gone
+    > info 0x2 s0..s1: broker 2 is gone
     > info 0x3 s0..s1 @r: broker 1 registered anew
     > info 0x4 s1..s2 @b: broker 2 registered
 leadership_changed
@@ -222,6 +243,9 @@ The writes of the states of a topic, and what is otherwise.
       snapshot
     > info t-0 s0..s1: 2 writes
     > info t-0 s1..s2 @moved: 1 write: leader 1 -> 2, epoch 0 -> 1, ISR [1, 2] -> [2]
+A leader that was elected again is no other one.
+    brokers; snapshot; again: state t-0 1 1,2 epoch=5; snapshot
+    > info t-0 s0..s1 @again: 1 write: epoch 0 -> 5
 leader_epoch_not_rising
 It fell, or stayed for another leader.
     brokers; state t-0 1 1,2 epoch=5; snapshot; f: state t-0 1 1,2 epoch=3; snapshot; s: state t-0 2 1,2
@@ -281,6 +305,12 @@ What came, went and was written, by subtree.
     > (depth=2) info s0..s1: /a/b: 0 added, 0 removed, 1 changed; 1 znode, 2 bytes of data -> 1, 3 bytes
     > info s0..s1: /a/c: 0 added, 1 removed, 0 changed; 1 znode, 0 bytes of data -> 0, 0 bytes
     > info s0..s1: /a/d: 1 added, 0 removed, 0 changed; 0 znodes, 0 bytes of data -> 1, 3 bytes
+The totals are of the paths that both snapshots know.
+    create /a/b xx; create /a/c y; snapshot; create /a/d 'xyz'; snapshot /a/b; set /a/c zz; snapshot
+    set /a/b z; snapshot
+    > info s0..s1: /a: 1 added, 0 removed, 0 changed; 2 znodes, 1 byte of data -> 3, 4 bytes
+    > info s1..s2: /a: 0 added, 0 removed, 1 changed; 3 znodes, 4 bytes of data -> 3, 5 bytes
+    > info s2..s3: /a: 0 added, 0 removed, 1 changed; 4 znodes, 7 bytes of data -> 4, 6 bytes
 """
 
 
