@@ -165,15 +165,15 @@ def _of_past(
     with opened(inputs, in_columns=False) as (source, report):
         report("replaying")
         seen = source.tree(at)
-        moment = LastTransaction.of(seen.zxid, seen.time_ms)
+        moment, unknown = LastTransaction.of(seen.zxid, seen.time_ms), seen.unknown
 
         def below(path: str) -> list[Znode]:
             paths = seen.tree.paths(outside(source.chroot, path))
-            znodes = (seen.tree.znode(one) for one in paths)
+            znodes = (seen.tree.znode(one) for one in paths if inside(source.chroot, one) not in unknown)
             return [one._replace(path=inside(source.chroot, one.path)) for one in znodes if one]
 
         as_of = AsOf(moment.zxid, moment.time_ms or 0)
-        found = [past_offsets(group, as_of, below, seen.unreadable) for group in groups]
+        found = [past_offsets(group, as_of, below, unknown) for group in groups]
     when = "" if seen.time_ms is None else f", {iso_time(seen.time_ms)}"
     echo_err(f"the offsets at {hex_zxid(seen.zxid)}{when}: {'exact' if seen.is_exact else seen.detail}")
     lacking = [error for _, error in found if error is not None]

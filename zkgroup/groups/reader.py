@@ -105,21 +105,21 @@ def past_offsets(
     group: str,
     as_of: AsOf,
     znodes_below: Callable[[str], Sequence[Znode]],
-    unreadable: Iterable[str] = (),
+    unknown: Mapping[str, str],
 ) -> tuple[GroupSnapshot, AccessDeniedError | None]:
     """The offsets of a group in a tree of the past, and why there may be more.
 
     Args:
         znodes_below: gives the znodes at and below a path.
-        unreadable: paths that the tree lacks, with all below them.
+        unknown: paths of which the tree tells nothing, and all below them, each with the reason.
 
     Raises NotFoundError where the tree has no such group, AccessDeniedError where it may have one, and
     ConfigError for a name that no group has.
     """
     validate_group_id(group)
     znodes, offsets = znodes_below(group_path(group)), f"{offsets_path(group)}/"
-    lacking = next((path for path in unreadable if _overlap(offsets, f"{path.rstrip('/')}/")), None)
-    error = lacking and AccessDeniedError(f"{lacking}: could not be read when this tree was exported")
+    lacking = next((path for path in unknown if _overlap(offsets, f"{path.rstrip('/')}/")), None)
+    error = lacking and AccessDeniedError(f"{lacking}: {unknown[lacking]}")
     if znodes:
         return GroupSnapshot.of_offsets(group, as_of, znodes), error or None
     raise error or NotFoundError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -257,11 +258,21 @@ class History:
         base, skipped = self._base_for(asked)
         return _replayed(self.ensemble, base, asked, skipped)
 
+    @cached_property
+    def first_followed(self) -> int:
+        """The zxid of the first tree that the logs lead on from; 0 for the empty one, and for none."""
+        first = self.ensemble.first_logged
+        if first is None or begins_with_nothing(self.ensemble):
+            return 0
+        zxids = (each.zxid for each in candidates(self.ensemble))
+        return next((zxid for zxid in zxids if records.hole_between(zxid, first) is None), 0)
+
     def beginning(self) -> PastTree:
         """The earliest tree from which everything later follows by `transactions`."""
         if begins_with_nothing(self.ensemble):
             return _replayed(self.ensemble, empty_base(), 0, ())
-        base, skipped = _first_that("any", candidates(self.ensemble), 0)
+        found = sorted(candidates(self.ensemble), key=lambda each: each.zxid < self.first_followed)
+        base, skipped = _first_that("any", found, 0)
         if base is not None:
             return _replayed(self.ensemble, base, base.exact_from, skipped, until_proved=True)
         why = f": {'; '.join(skipped)}" if skipped else ""

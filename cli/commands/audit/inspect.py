@@ -156,6 +156,8 @@ def _in_folder(path: Path) -> dict[Path, str]:
     content = folder_content(path)
     for skipped in (each for server in content.servers for each in server.skipped):
         echo_err(f"note: left out: {skipped} is no regular file")
+    for note in content.notes:
+        echo_err(f"note: {note}")
     return content.kinds
 
 

@@ -15,7 +15,7 @@ from zkgroup.audit.inputs.one_tree import ROUNDS, inconsistency_of, of_walk, wal
 from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import AuthenticationError, ConfigError, NotFoundError, StoreUnavailableError
 from zkgroup.model import Znode
-from zkgroup.model.text import counted, hex_zxid, iso_time
+from zkgroup.model.text import counted, hex_zxid, iso_time, named
 from zkgroup.zkfiles.export_names import export_name, next_due_ms, outdated, same_zxid
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
 from zkgroup.zkfiles.history import State, ZnodeChange
@@ -78,6 +78,7 @@ DIFF = document(
         to_zxid=int,
         exact=bool,
         changes=Sequence[ZnodeChange],
+        unknown=Sequence[str],
         skipped=Sequence[SkippedFile],
     ),
     rows="changes",
@@ -158,6 +159,7 @@ def _below(source: Source, seen: SeenTree, below: str) -> list[Znode]:
     whole = outside(source.chroot, below)
     paths = seen.tree.paths(whole)
     if not paths:
+        seen.require_known(whole, source.chroot)
         raise NotFoundError(
             f"{below}: there was no such znode at {hex_zxid(seen.zxid)}; {_nearest(seen.tree, whole)}"
         )
@@ -225,6 +227,7 @@ def diff(inputs: Inputs, before: PointInTime, after: PointInTime, path: str) -> 
         to_zxid=end,
         exact=found.is_exact,
         changes=changes,
+        unknown=found.unknown,
         skipped=source.skipped,
     ):
         shown = [one for one in changes if not one.is_of_children_only]
@@ -236,6 +239,8 @@ def diff(inputs: Inputs, before: PointInTime, after: PointInTime, path: str) -> 
         )
         known = "" if found.is_exact else ", as far as the files show"
         echo_err(f"{differ} from {hex_zxid(min(start, last))} to {hex_zxid(min(end, last))}{more}{known}")
+    if found.unknown:
+        echo_err(f"not known at both ends: {counted(len(found.unknown), 'path')}: {named(found.unknown)}")
     if max(start, end) > last:
         echo_err(f"note: the files end at {hex_zxid(last)}")
     if source.damages():
@@ -477,13 +482,17 @@ def _of_files(inputs: Inputs, at: PointInTime | None, to: _ExportTo) -> tuple[Wr
     with opened(inputs, in_columns=False) as (source, report):
         report("replaying")
         seen = source.tree(at)
+        one = seen.snapshot
+        read = None if one is None else one.header
         header = ExportHeader(
             time_ms=seen.time_ms,
             source=", ".join(map(str, inputs.paths)),
             chroot=inputs.chroot,
             zxid_before=seen.zxid,
-            zxid_after=seen.zxid,
-            detail=seen.detail,
+            zxid_after=seen.zxid if read is None else max(seen.zxid, read.zxid_after),
+            changed=() if one is None else tuple(sorted(one.unknown - one.unreadable)),
+            unreadable=() if one is None else tuple(sorted(one.unreadable)),
+            detail=seen.detail if one is None else one.detail,
         )
         made = to.write(header, _exported_below(seen, source.chroot), report)
     return made, EXIT_CHECK_FAILED if seen.is_damaged or source.damages() else 0

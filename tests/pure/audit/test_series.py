@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from tests.worlds.cut_histories import GROUPS, cuts_of, history_of, write_fuzzy, write_series, write_tree
+from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory, seen_znodes
 from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife
 from zkgroup.audit.answers.snapshots import OfPartitions, offsets_in, owners_in, sessions_in
@@ -130,6 +131,18 @@ def test_sessions_are_those_that_servers_list(seed: int, tmp_path: Path) -> None
     assert {row.session for row in rows} == {session for each in lists for session in each}
 
 
+def test_a_session_is_open_only_in_the_list_of_the_last_snapshot(seed: int, tmp_path: Path) -> None:
+    """An export that is later has no list, so nobody knows."""
+    world = history_of(seed)
+    world.snapshot(tmp_path, world.zxid)
+    assert {row.ended for row in sessions_in(open_source([tmp_path]).series, pytest.fail)[1]} == {"open"}
+
+    world.create("/later")
+    write_tree(tmp_path / "later.gz", world.at(world.zxid))
+
+    assert {row.ended for row in sessions_in(open_source([tmp_path]).series, pytest.fail)[1]} == {None}
+
+
 def test_what_changed_while_it_was_read_proves_nothing(seed: int, tmp_path: Path) -> None:
     """Every run is true of the history at each of its snapshots, and no known path is left out."""
     world, draw = history_of(seed), random.Random(seed)
@@ -219,6 +232,48 @@ def test_logs_answer_what_they_cover(seed: int, tmp_path: Path) -> None:
             life = [row for row in _offsets(log)[where] if last < row.zxid <= behind[-1].zxid]
             if all(row.kind == "commit" for row in life):
                 assert sum(row.writes or 0 for row in behind) == len(life)
+
+
+def test_an_old_snapshot_takes_nothing_from_logs(seed: int, tmp_path: Path) -> None:
+    """Behind it records are missing, so the logs go on from the first snapshot within them, as without it."""
+    world = history_of(seed)
+    old = cuts_of(seed, world)[0]
+    first, within = old + 3, old + 5
+    for folder in (tmp_path / "alone", tmp_path / "both"):
+        world.snapshot(folder, within)
+        world.log(folder, first)
+    world.snapshot(tmp_path / "both", old)
+    alone, both = open_source([tmp_path / "alone"]), open_source([tmp_path / "both"])
+
+    for start in (None, PointInTime(zxid=first), PointInTime(zxid=within + 2)):
+        one, other = alone.rows(start), both.rows(start)
+        assert (one.seen.zxid, one.seen.is_exact) == (other.seen.zxid, other.seen.is_exact)
+        assert events_in(one) == events_in(other)
+    assert both.damages() == []
+    assert any("behind a hole, so they are read from" in note for note in both.notes())
+    shown = {row.zxid for rows in _offsets(both).values() for row in rows}
+    assert {row.zxid for rows in _offsets(alone).values() for row in rows if row.kind != "snapshot"} <= shown
+
+
+def test_snapshots_behind_the_last_record_count(seed: int, tmp_path: Path) -> None:
+    """Those that a server keeps beside its logs, as those that lie elsewhere."""
+    world = history_of(seed)
+    cuts = cuts_of(seed, world)
+    last = cuts[0] + 2
+    world.log(tmp_path / "server", 0, last)
+    world.log(tmp_path / "logs", 0, last)
+    for zxid in (each for each in cuts if each > last):
+        world.snapshot(tmp_path / "server", zxid)
+        world.snapshot(tmp_path / "others", zxid)
+    if cuts[-1] <= last:
+        return
+    beside, apart = open_source([tmp_path / "server"]), open_source([tmp_path / "logs", tmp_path / "others"])
+
+    assert seen_znodes(beside.tree().tree) == seen_znodes(world.at(cuts[-1]))
+    assert [len(each.snapshots) for each in beside.series] == [len(each.snapshots) for each in apart.series]
+    assert {at: [*map(_written, rows)] for at, rows in _offsets(beside).items()} == {
+        at: [*map(_written, rows)] for at, rows in _offsets(apart).items()
+    }
 
 
 def test_fuzzy_snapshots_tell_nothing_false(seed: int, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_stretch_that_ends_before_it_starts_is_refused() -> None:
 
 
 def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
-    """With the tree of the first snapshot; an earlier tree is not known."""
+    """With the tree of the first snapshot that they lead on from; an earlier tree is not known."""
     folder = tmp_path / "version-2"
     folder.mkdir()
     for name in ("snapshot.66.gz", "log.68.gz", "snapshot.114.gz", "log.116.gz"):
@@ -110,8 +110,8 @@ def test_where_the_files_begin_later_the_rows_do_too(tmp_path: Path) -> None:
 
     rows = source.rows(PointInTime(zxid=5))
 
-    assert rows.seen.zxid == 0x66
-    assert min(event.zxid for event in events_in(rows) if not event.seed) == 0x68
+    assert rows.seen.zxid == 0x115
+    assert min(event.zxid for event in events_in(rows) if not event.seed) == 0x116
     with pytest.raises(NotFoundError, match="begin later"):
         source.tree(PointInTime(zxid=5))
 
@@ -204,7 +204,7 @@ def test_one_export_is_a_series_of_one(tmp_path: Path) -> None:
 
     assert {event.seed for event in events_in(rows)} == {True}
     assert (rows.seen.is_exact, source.damages()) == (False, [])
-    assert source.notes() == ["1 paths changed while it was read, up to 0x3e7: /a"]
+    assert source.notes() == ["1 path changed while it was read, up to 0x3e7: /a"]
     assert source.tree(PointInTime(zxid=rows.seen.zxid)).zxid == rows.seen.zxid
     later = source.tree(PointInTime(zxid=rows.seen.zxid + 1))
     assert (later.zxid, later.is_exact) == (rows.seen.zxid, False)

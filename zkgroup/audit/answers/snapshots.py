@@ -99,14 +99,16 @@ def _parts(
     return replace(found[0][0], end_zxid=last.end_zxid, end_ms=last.end_ms), found
 
 
-def _joined(parts: Iterable[Mapping[Any, Any]], ended: str) -> dict[Any, Any]:
-    """The rows of all parts, by key. Snapshots may show the end of one that was open in the log."""
+def _joined(parts: Sequence[tuple[Facts, Mapping[Any, Any]]], ended: str) -> dict[Any, Any]:
+    """The rows of all parts, by key. Open is what the last part shows so, not what the log ended with."""
     found: dict[Any, Any] = {}
-    for part in parts:
+    _, last = max(parts, key=lambda part: part[0].end_zxid)
+    for _, part in parts:
         for key, row in part.items():
-            known = found.setdefault(key, row)
-            if getattr(known, ended) == "open" and row.to_zxid is not None:
-                found[key] = known._replace(to_zxid=row.to_zxid, to_ms=row.to_ms, **{ended: None})
+            known, now = found.setdefault(key, row), last.get(key)
+            if getattr(known, ended) == "open" and (now is None or getattr(now, ended) != "open"):
+                to = (None, None) if now is None else (now.to_zxid, now.to_ms)
+                found[key] = known._replace(to_zxid=to[0], to_ms=to[1], **{ended: None})
     return found
 
 
@@ -125,7 +127,7 @@ class OfPartitions(NamedTuple):
         def part(series: Series | None) -> _Part:
             found: Mapping[GroupPartition, Any]
             if series is None:
-                facts, found = partition_rows(source.rows(self.start or source.logged_from, until), group)
+                facts, found = partition_rows(source.rows(self.start, until), group)
                 of: Any = facts
             else:
                 require_group(group, groups_in(series))
@@ -145,7 +147,8 @@ def owners_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[Gr
     facts, parts = asked.within(source, None)
     for part, of, found in parts:
         lives_of = owners_of if part is of else _owners_of
-        known.append({(at, life.from_zxid): life for at in found for life in lives_of(found[at], of)})
+        lives = {(at, life.from_zxid): life for at in found for life in lives_of(found[at], of)}
+        known.append((part, lives))
     in_order = ((at, life) for (at, _), life in sorted(_joined(known, "ended_by").items(), key=itemgetter(0)))
     return facts, [each for each in in_order if is_within(each[1].from_zxid, each[1].to_zxid, zxids)]
 
@@ -212,7 +215,7 @@ def sessions_in(
         return facts, _sessions(series, facts), groups_in(series)
 
     facts, found = _parts(parts, part)
-    rows = _joined(({row.session: row for row in rows} for _, rows, _ in found), "ended")
+    rows = _joined([(of, {row.session: row for row in rows}) for of, rows, _ in found], "ended")
     return facts, by_beginning(rows.values()), {group for *_, groups in found for group in groups}
 
 
@@ -229,5 +232,5 @@ def _sessions(series: Series, facts: Facts) -> Iterator[SessionRow]:
         life = SessionLife(session, series.timeouts.get(session), *moment, *end)
         count = series.ephemerals(lists[within[-1]].number).get(session, 0)
         row = session_row(life, facts, writes=0, last_ms=None, created=0, ephemerals=count)
-        is_open = end[0] is None and series.ends
+        is_open = end[0] is None and series.ends and lists[-1] is series.snapshots[-1]
         yield row._replace(ended="open" if is_open else None, writes=None, created=None)

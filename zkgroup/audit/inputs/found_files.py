@@ -52,7 +52,7 @@ class FoundFiles:
     snapshots: list[SnapshotFile] = field(default_factory=list)
     """Exports, and servers' snapshots that no log leads on from, by zxid."""
     covered: list[SnapshotFile] = field(default_factory=list)
-    """The first and the last of the other snapshots of the folders, and the trees at the end of logs."""
+    """The other snapshots of the folders by zxid, and the trees at the end of logs."""
     skipped: list[SkippedFile] = field(default_factory=list)
     """What cannot be read."""
     notes: list[str] = field(default_factory=list)
@@ -72,6 +72,11 @@ class FoundFiles:
         else:
             self.snapshots.append(SnapshotFile(header.zxid_before, path, header))
         return True
+
+    def end_logs(self, zxid: int) -> None:
+        """Takes the snapshots behind the last record, which no log tells of."""
+        self.snapshots += (each for each in self.covered if each.zxid > zxid)
+        self.covered = [each for each in self.covered if each.zxid <= zxid]
 
     @property
     def kinds(self) -> dict[Path, str]:
@@ -129,13 +134,11 @@ def _sort_out(found: FoundFiles) -> None:
     if with_logs and not any(each in with_logs for each in based):
         with_logs += based  # a server may keep its snapshots apart from its logs
     found.folders = [each.folder for each in found.servers if each in with_logs]
-    covered: list[SnapshotFile] = []
     for server in found.servers:
         for each in server.snapshots:
-            some = covered if server in with_logs and is_led_on(each) else found.snapshots
+            some = found.covered if server in with_logs and is_led_on(each) else found.snapshots
             some.append(SnapshotFile(each.zxid, each.path, None))
-    covered.sort(key=lambda each: each.zxid)
-    found.covered = [*covered[:1], *covered[1:][-1:]]
+    found.covered.sort(key=lambda each: each.zxid)
     by_path = {each.path.resolve(): each for each in found.snapshots}
     found.snapshots = sorted(by_path.values(), key=lambda each: (each.zxid, each.header is None, each.path))
 
@@ -147,9 +150,9 @@ def folder_content(path: Path) -> FoundFiles:
     """
     found, refused, others = FoundFiles(), None, []
     try:
-        found.servers.append(list_files(path))
+        found.servers.append(_server_files(path))
     except NotZooKeeperFileError as error:
-        if path.is_symlink() or not (path.is_dir() and os.access(path, os.R_OK | os.X_OK)):
+        if not (path.is_dir() and os.access(path, os.R_OK | os.X_OK)):
             raise
         refused = error
     for each in sorted(path.iterdir()):
@@ -159,7 +162,7 @@ def folder_content(path: Path) -> FoundFiles:
             others.append(each.name)
     if refused is not None and not (found.snapshots or found.skipped):
         raise refused
-    if others:
+    if others and (found.snapshots or not any(each.logs for each in found.servers)):
         found.notes.append(f"{path}: neither snapshots nor exports, so ignored: {named(others)}")
     return found
 
@@ -169,5 +172,13 @@ def _file_content(path: Path) -> FoundFiles:
     if named_so is not None and named_so.kind == SNAPSHOT and os.path.lexists(path):
         found.snapshots.append(SnapshotFile(named_so.zxid, path, None))
     elif named_so is not None or not found.export(path):
-        list_files(path)  # says what it is
+        _server_files(path)  # says what it is
     return found
+
+
+def _server_files(path: Path) -> ServerFiles:
+    """As `list_files`, but errors say that an export is allowed, too."""
+    try:
+        return list_files(path)
+    except NotZooKeeperFileError as error:
+        raise type(error)(error.path, f"an export, or {error.expected}", error.found) from error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from zkgroup.audit.inputs.source import Progress, quiet
 from zkgroup.errors import AccessDeniedError
 from zkgroup.model.requests import AclEntry, Code, Znode, ZnodeAcl
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader
 from zkgroup.zkfiles.history import parent_of
 
@@ -30,9 +30,9 @@ def inconsistency_of(header: ExportHeader) -> str:
     found, changed, unreadable = [], header.changed, header.unreadable
     if changed:
         until = f"while it was read, up to {header.zxid_after:#x}"
-        found.append(f"{len(changed)} paths changed {until}: {named(changed)}")
+        found.append(f"{counted(len(changed), 'path')} changed {until}: {named(changed)}")
     if unreadable:
-        found.append(f"{len(unreadable)} paths could not be read: {named(unreadable)}")
+        found.append(f"{counted(len(unreadable), 'path')} could not be read: {named(unreadable)}")
     return "; ".join(found)
 
 

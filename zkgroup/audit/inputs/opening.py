@@ -80,6 +80,8 @@ def open_source(
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
     found = find_files(paths)
     folders = Folders(History(*found.folders), chroot, progress or quiet) if found.folders else None
+    if folders is not None and folders.history.ensemble.unlogged is not None:
+        found.end_logs(folders.history.ensemble.last_record or 0)
     if folders is not None and not (found.snapshots or found.skipped):
         return folders
     require_columns()
@@ -106,7 +108,6 @@ class Folders(Source):
     def __init__(self, history: History, chroot: str = "", progress: Progress = quiet) -> None:
         super().__init__(chroot, progress)
         self.history: History = history
-        self._lost: dict[str, None] = {}
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         self._note_outside(None, at)
@@ -191,7 +192,7 @@ class Folders(Source):
             for server in self.history.ensemble.servers
             for damage in server.damages.values()
         ]
-        return [*found, *super().damages(), *self._lost]
+        return [*found, *super().damages()]
 
     def notes(self) -> list[str]:
         ensemble = self.history.ensemble
@@ -260,7 +261,7 @@ class Folders(Source):
         if from_zxid > 1:
             with suppress(NotFoundError):
                 past = self.history.tree_at(zxid=from_zxid - 1)
-                if past.account.is_whole:
+                if past.account.is_whole and past.account.snapshot_zxid >= self.history.first_followed:
                     return past
         return self.history.beginning()
 

@@ -36,7 +36,8 @@ def read_series(
     found: FoundFiles, chroot: str = "", progress: Progress = quiet, folders: Source | None = None
 ) -> SeriesSource:
     """The source of snapshots that were found. Reads all of them, and raises as `SeriesReader` does."""
-    files = sorted((*found.snapshots, *found.covered), key=lambda each: each.zxid)
+    ends = (*found.covered[:1], *found.covered[1:][-1:])  # of what logs tell
+    files = sorted((*found.snapshots, *ends), key=lambda each: each.zxid)
     reader = SeriesReader(files, chroot, progress, is_whole=folders is not None)
     whole, skipped = reader.series(), [*found.skipped, *reader.skipped]
     return SeriesSource(whole, chroot, progress, folders, skipped, found.notes, reader.twins)
@@ -62,17 +63,21 @@ class SeriesSource(Source):
         self._first = self._last = 0
         if folders is not None and folders.history is not None:
             self.history, ensemble = folders.history, folders.history.ensemble
-            self._first, self._last = ensemble.first_logged or 0, ensemble.last_record or 0
+            logged, self._last = ensemble.first_logged or 0, ensemble.last_record or 0
+            self._first = max(logged, self.history.first_followed + 1)
+            if logged < self._first and hole_between(whole.snapshots[0].end_zxid, logged) is not None:
+                hole = f"the logs begin at {logged:#x}, behind a hole"
+                self._details[f"{hole}, so they are read from {self._first:#x} on"] = None
         covered = [each.number for each in whole.snapshots if self.covers(each.end_zxid)]
         if covered:
-            self.logged_from = PointInTime(self._first)
             behind = whole.within(covered[-1], len(whole.snapshots) - 1)
             parts = [whole.within(0, covered[0], ends=False), behind]
             self.series = [each for each in parts if len(each.snapshots) > 1]
         self._details |= dict.fromkeys(notes)
         details = [text for each in whole.snapshots if (text := _inconsistency(each))]
         if details:
-            of = f"{len(details)} of {len(whole.snapshots)} snapshots are not exact and whole, the last: "
+            are = "is" if len(details) == 1 else "are"
+            of = f"{len(details)} of {len(whole.snapshots)} snapshots {are} not exact and whole, the last: "
             self._details[details[-1] if len(whole.snapshots) == 1 else of + details[-1]] = None
         if twins:
             self._details[f"{counted(twins, 'snapshot')} of a zxid that another one has, too"] = None
@@ -123,6 +128,8 @@ class SeriesSource(Source):
             of = f"{told[0].path} is the last snapshot until both moments"
             raise NotFoundError(f"{of}, so nothing can be compared")
         before, after = self.tree(start), self.tree(end)
+        for moment in (before, after):
+            moment.require_known(below, self.chroot)
         changes = [
             each
             for each in diff_trees(before.tree, after.tree, below)
@@ -130,10 +137,13 @@ class SeriesSource(Source):
         ]
         for moment in (before, after):
             if not moment.is_exact:
-                self._details[standing_text(moment.zxid, moment.detail)] = None
+                notes = self._lost if moment.is_damaged else self._details
+                notes[standing_text(moment.zxid, moment.detail)] = None
         is_exact = before.is_exact and after.is_exact
         later = max(before, after, key=lambda each: each.zxid)
-        return Difference(changes, before.zxid, after.zxid, later.time_ms, is_exact, last)
+        inside = below.removeprefix(self.chroot) or "/"
+        unknown = (each for each in {**before.unknown, **after.unknown} if is_below(each, (inside,)))
+        return Difference(changes, before.zxid, after.zxid, later.time_ms, is_exact, last, sorted(unknown))
 
     def damages(self) -> list[str]:
         of_folders = () if self._folders is None else self._folders.damages()
@@ -193,7 +203,7 @@ class SeriesSource(Source):
             for each in self._whole.tree(one.number)
         )
         tree = Tree.from_znodes(znodes, zxid=zxid, sessions=one.sessions, digests=False)
-        return SeenTree(tree, zxid, time_ms, not detail, False, detail, one.unreadable, one.unknown)
+        return SeenTree(tree, zxid, time_ms, not detail, False, detail, one)
 
     def _tells(self, snapshot: TreeSnapshot | None, path: str, state: object) -> bool:
         """True if logs, or a snapshot, tell about a path that is so there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from zkgroup.audit.inputs.found_files import SkippedFile
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import time_text
 from zkgroup.zkfiles.history import History, ZnodeChange
-from zkgroup.zkfiles.records import Hole, hole_between
+from zkgroup.zkfiles.records import Hole, hole_between, is_below
 from zkgroup.zkfiles.tree import Tree
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zkgroup.audit.inputs.rows import Columns
     from zkgroup.audit.inputs.snapshots import Series
     from zkgroup.zkfiles.ensemble import EnsembleFiles
+    from zkgroup.zkfiles.snapshots import TreeSnapshot
 
 
 class Progress(Protocol):
@@ -121,10 +122,26 @@ class SeenTree(NamedTuple):
     """True if a part of it is missing or wrong, not only unproved."""
     detail: str
     """The reason why it is not exact; empty where it is."""
-    unreadable: frozenset[str] = frozenset()
-    """Paths of clients that it lacks, with all below them: an export could not read them."""
-    unknown: frozenset[str] = frozenset()
-    """These, and those that changed while they were read."""
+    snapshot: TreeSnapshot | None = None
+    """The one that it is; None where it stands on logs, or is no part of a series."""
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """Paths of clients of which it tells nothing, or nothing of its zxid, and why."""
+        if self.snapshot is None:
+            return {}
+        found = dict.fromkeys(self.snapshot.unknown, "changed while this tree was exported")
+        return found | dict.fromkeys(
+            self.snapshot.unreadable, "could not be read when this tree was exported"
+        )
+
+    def require_known(self, path: str, chroot: str) -> None:
+        """Raises NotFoundError for a path of the servers where it tells nothing at and below it."""
+        inside, unknown = path.removeprefix(chroot) or "/", self.unknown
+        known = (each.removeprefix(chroot) or "/" for each in self.tree.paths(path))
+        if self.snapshot is not None and is_below(inside, unknown) and unknown.keys() >= {*known}:
+            above = max((each for each in unknown if is_below(inside, (each,))), key=len)
+            raise NotFoundError(f"{inside}: not known in {self.snapshot.path}: {above} {unknown[above]}")
 
 
 class Difference(NamedTuple):
@@ -139,6 +156,8 @@ class Difference(NamedTuple):
     """True if both trees are proved to be those that servers had."""
     last_zxid: int
     """The last one of the source."""
+    unknown: Sequence[str] = ()
+    """Paths of clients, at and below the one that was asked for, that are not known at both moments."""
 
 
 class ReadRows(Protocol):
@@ -177,7 +196,7 @@ class Rows(NamedTuple):
             facts,
             end_zxid=max(facts.end_zxid, self.seen.zxid),
             end_ms=max(facts.end_ms, self.seen.time_ms or 0),
-            unknown=self.seen.unknown,
+            unknown=frozenset(self.seen.unknown),
         )
 
 
@@ -190,14 +209,13 @@ class Source(ABC):
     """Files that are left out; they are among the damages."""
     series: Sequence[Series] = ()
     """Snapshots that follow each other, of each stretch of which no log tells."""
-    logged_from: PointInTime | None = None
-    """The first record of the logs, where snapshots tell what was before."""
 
     def __init__(self, chroot: str = "", progress: Progress = quiet) -> None:
         """`chroot` is the root of clients, without a slash at its end; empty for the whole tree."""
         self.chroot, self.progress = chroot, progress
         self._holes: dict[Hole, None] = {}
         self._details: dict[str, None] = {}
+        self._lost: dict[str, None] = {}
 
     @abstractmethod
     def tree(self, at: PointInTime | None = None) -> SeenTree:
@@ -257,7 +275,7 @@ class Source(ABC):
 
     def damages(self) -> list[str]:
         """The faults of everything that was read so far."""
-        return [hole.text for hole in self._holes]
+        return [*(hole.text for hole in self._holes), *self._lost]
 
     def notes(self) -> list[str]:
         """The notes about everything that was read so far, beside damages."""

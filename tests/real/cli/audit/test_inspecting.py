@@ -215,7 +215,7 @@ def test_a_pipe_or_a_link_is_no_input(lone_shell: Shell, tmp_path: Path) -> None
 
     assert lone_shell.run(*words, str(export)).code == 0
     assert (pipe.code, link.code) == (2, 2)
-    assert "expected a folder, found no folder" in pipe.err
+    assert "expected an export, or a folder, found no folder" in pipe.err
     assert "a link, which is not followed" in link.err
 
 

@@ -170,7 +170,7 @@ def test_what_is_no_folder_of_zookeeper_is_refused(
         ran = lone_shell.run("audit", *command, "--input", str(tmp_path / name))
         assert (ran.code, ran.out) == (code, ""), ran
         assert str(tmp_path / name) in ran.err
-        assert name != "file" or "expected a folder, found a file" in ran.err
+        assert name != "file" or "expected an export, or a folder, found a file" in ran.err
         assert "bug" not in ran.err
 
 
@@ -236,7 +236,7 @@ def test_a_folder_that_may_not_be_read_is_refused(
     ran = lone_shell.run("audit", *command, "--input", str(tmp_path))
 
     assert (ran.code, ran.out) == (2, "")
-    assert f"{tmp_path}: expected a folder to read, found Permission denied" in ran.err
+    assert f"{tmp_path}: expected an export, or a folder to read, found Permission denied" in ran.err
 
 
 def test_tables_fit_the_terminal(lone_shell: Shell) -> None:

@@ -35,6 +35,7 @@ def test_names_and_order_do_not_matter(lone_shell: Shell, world: ServerHistory, 
     """Files, a folder of them, several behind one `--input` and each behind its own."""
     files = [str(path) for path in _exports(world, tmp_path / "exports", 90, 40, 60)]
     (tmp_path / "exports" / "README").write_text("nightly")
+    (tmp_path / "link").symlink_to(tmp_path / "exports")
     words = ("audit", "offsets", "--group", "g", "--format", "json")
 
     of_folder = lone_shell.run(*words, "--input", str(tmp_path / "exports"))
@@ -46,6 +47,7 @@ def test_names_and_order_do_not_matter(lone_shell: Shell, world: ServerHistory, 
         ["--input", *files],
         [word for file in files for word in ("--input", file)],
         ["--input", *files * 2],
+        ["--input", str(tmp_path / "link")],
     ):
         assert lone_shell.json(*words, *inputs) == of_folder.document
     assert sum(row["writes"] or 0 for row in of_folder.document["offsets"]) > 0
@@ -69,6 +71,8 @@ def test_a_moment_has_the_last_snapshot_before_it(
     time = at.document["as_of"]["time"]
     assert lone_shell.json(*words, "--at", time)["as_of"]["zxid"] == 90
     assert str(last) not in between.err
+    made = lone_shell.json("audit", "export", *words[2:4], "--at", "89", f"{tmp_path / 'made'}/")
+    assert (made["exact"], made["zxid_before"]) == (True, 40)
 
 
 def test_the_offsets_of_yesterday_are_those_of_its_last_snapshot(
@@ -233,6 +237,50 @@ def test_what_is_not_known_at_both_ends_is_no_difference(
     paths = {each["path"] for each in found["changes"]}
     assert paths
     assert changed not in paths
+    assert found["unknown"] == [changed]
+    told = lone_shell.run("audit", "diff", "--input", str(tmp_path), "60", "99", "/consumers")
+    assert (told.code, f"not known at both ends: 1 path: {changed}" in told.err) == (0, True)
+
+
+def test_what_is_not_known_is_not_said_to_be_missing(
+    lone_shell: Shell, world: ServerHistory, tmp_path: Path
+) -> None:
+    """A znode that went while the tree was read; its offset is not exported, and exports keep the path."""
+    group = "/consumers/lost/offsets/t"
+    for path in ("/consumers/lost", "/consumers/lost/offsets", group, f"{group}/0", f"{group}/1"):
+        world.create(path, b"7")
+    before = world.zxid
+    world.delete(f"{group}/1")
+    changed = [f"{group}/1"]
+    first = write_tree(tmp_path / "one.gz", world.at(before), changed=changed, until=world.at(world.zxid))
+    world.create("/later")
+    write_tree(tmp_path / "two.gz", world.at(world.zxid))
+    inputs = ("--input", str(tmp_path))
+
+    tree = lone_shell.run("audit", "tree", *inputs, "--at", str(before), f"{group}/1")
+    diff = lone_shell.run("audit", "diff", *inputs, str(before), str(world.zxid), f"{group}/1")
+    offsets = lone_shell.run("offsets", "export", *inputs, "--at", str(before), "lost")
+
+    for ran in (tree, diff):
+        assert (ran.code, ran.out) == (5, "")
+        assert f"{group}/1: not known in {first}: {group}/1 changed while this tree was exported" in ran.err
+    assert (offsets.code, offsets.lines) == (4, [f"{group}/0:7"])
+    assert f"not exported: {group}/1: changed while this tree was exported" in offsets.err
+    made = lone_shell.json("audit", "export", *inputs, "--at", str(before), f"{tmp_path / 'again'}/")
+    assert (made["exact"], made["changed"]) == (False, changed)
+
+
+def test_a_difference_from_a_damaged_tree_is_exit_3(
+    lone_shell: Shell, world: ServerHistory, tmp_path: Path
+) -> None:
+    """As that tree alone is: records are missing between the logs and a later snapshot."""
+    world.log(tmp_path, 0, 60)
+    world.snapshot(tmp_path, 90)
+    inputs = ("--input", str(tmp_path))
+
+    assert lone_shell.run("audit", "tree", *inputs, "--at", "70").code == 3
+    assert lone_shell.run("audit", "diff", *inputs, "70", "90").code == 3
+    assert lone_shell.run("audit", "diff", *inputs, "60", "90").code == 0
 
 
 def test_what_logs_cover_they_answer(lone_shell: Shell, tmp_path: Path) -> None:
@@ -261,15 +309,20 @@ def test_what_logs_cover_they_answer(lone_shell: Shell, tmp_path: Path) -> None:
     between = lone_shell.json("audit", "tree", *inputs, "--at", str(last + 4))
     assert (between["as_of"]["zxid"], between["exact"]) == (last, True)
     assert lone_shell.json("audit", "diff", *inputs, str(last), str(last + 5))["changes"] == []
+    sessions = [lone_shell.json("audit", "sessions", *each)["sessions"] for each in (inputs[:2], inputs)]
+    assert ["open" in {row["ended"] for row in rows} for rows in sessions] == [True, False]
 
 
 def test_a_folder_of_exports_is_inspected(lone_shell: Shell, world: ServerHistory, tmp_path: Path) -> None:
-    """By zxid, beside a server's files."""
+    """By zxid, beside a server's files; what is neither is named."""
     _exports(world, tmp_path, 90, 40)
     write_series(tmp_path, world, cuts_of(7, world), random.Random(3))
+    (tmp_path / "notes.txt").write_text("nightly")
 
-    found = lone_shell.json("audit", "inspect", str(tmp_path))["files"]
+    ran = lone_shell.run("audit", "inspect", str(tmp_path), "--format", "json")
+    found = ran.document["files"]
 
+    assert "neither snapshots nor exports, so ignored: notes.txt" in ran.err
     assert {each["kind"] for each in found} == {"export", "snapshot"}
     for kind in ("export", "snapshot"):
         zxids = [each["first_zxid"] for each in found if each["kind"] == kind]
