@@ -264,7 +264,10 @@ class History:
         first = self.ensemble.first_logged
         if first is None or begins_with_nothing(self.ensemble):
             return 0
-        zxids = (each.zxid for each in candidates(self.ensemble))
+        end = self.ensemble.unlogged  # behind the last record a snapshot follows no log
+        zxids = (
+            each.zxid for each in candidates(self.ensemble) if end is None or each.zxid < end.first_missing
+        )
         return next((zxid for zxid in zxids if records.hole_between(zxid, first) is None), 0)
 
     def beginning(self) -> PastTree:

@@ -254,23 +254,28 @@ def test_an_old_snapshot_takes_nothing_from_logs(seed: int, tmp_path: Path) -> N
     shown = {row.zxid for rows in _offsets(both).values() for row in rows}
     assert {row.zxid for rows in _offsets(alone).values() for row in rows if row.kind != "snapshot"} <= shown
 
+    world.snapshot(tmp_path / "between", old)
+    world.log(tmp_path / "between", first, first + 3)
+    world.snapshot(tmp_path / "between", first + 6)
+    assert any(not event.seed for event in events_in(open_source([tmp_path / "between"]).rows()))
+
 
 def test_snapshots_behind_the_last_record_count(seed: int, tmp_path: Path) -> None:
-    """Those that a server keeps beside its logs, as those that lie elsewhere."""
+    """Those that a server keeps beside its logs, and those that lie elsewhere."""
     world = history_of(seed)
     cuts = cuts_of(seed, world)
     last = cuts[0] + 2
     world.log(tmp_path / "server", 0, last)
     world.log(tmp_path / "logs", 0, last)
-    for zxid in (each for each in cuts if each > last):
+    later = [each for each in cuts if each > last] or [world.zxid]
+    for zxid in later:
         world.snapshot(tmp_path / "server", zxid)
         world.snapshot(tmp_path / "others", zxid)
-    if cuts[-1] <= last:
-        return
     beside, apart = open_source([tmp_path / "server"]), open_source([tmp_path / "logs", tmp_path / "others"])
 
-    assert seen_znodes(beside.tree().tree) == seen_znodes(world.at(cuts[-1]))
-    assert [len(each.snapshots) for each in beside.series] == [len(each.snapshots) for each in apart.series]
+    for source in (beside, apart):
+        assert seen_znodes(source.tree().tree) == seen_znodes(world.at(later[-1]))
+        assert [[one.end_zxid for one in each.snapshots] for each in source.series] == [[last, *later]]
     assert {at: [*map(_written, rows)] for at, rows in _offsets(beside).items()} == {
         at: [*map(_written, rows)] for at, rows in _offsets(apart).items()
     }
