@@ -128,14 +128,10 @@ class SeriesSource(Source):
             of = f"{told[0].path} is the last snapshot until both moments"
             raise NotFoundError(f"{of}, so nothing can be compared")
         before, after = self.tree(start), self.tree(end)
+        changes = [*diff_trees(before.tree, after.tree, below)]
         for moment in (before, after):
             moment.require_known(below, self.chroot)
-        changes = [
-            each
-            for each in diff_trees(before.tree, after.tree, below)
-            if self._tells(told[0], each.path, each.before) and self._tells(told[1], each.path, each.after)
-        ]
-        for moment in (before, after):
+            changes = [each for each in changes if moment.tells(each.path, self.chroot)]
             if not moment.is_exact:
                 notes = self._lost if moment.is_damaged else self._details
                 notes[standing_text(moment.zxid, moment.detail)] = None
@@ -204,11 +200,6 @@ class SeriesSource(Source):
         )
         tree = Tree.from_znodes(znodes, zxid=zxid, sessions=one.sessions, digests=False)
         return SeenTree(tree, zxid, time_ms, not detail, False, detail, one)
-
-    def _tells(self, snapshot: TreeSnapshot | None, path: str, state: object) -> bool:
-        """True if logs, or a snapshot, tell about a path that is so there."""
-        inside, unknown = path.removeprefix(self.chroot) or "/", snapshot.unknown if snapshot else ()
-        return inside not in unknown and (state is not None or not is_below(inside, unknown))
 
 
 def _inconsistency(snapshot: TreeSnapshot) -> str:

@@ -135,11 +135,15 @@ class SeenTree(NamedTuple):
             self.snapshot.unreadable, "could not be read when this tree was exported"
         )
 
+    def tells(self, path: str, chroot: str) -> bool:
+        """True if it tells what a path of the servers is, or that it is not there."""
+        inside, unknown = path.removeprefix(chroot) or "/", self.snapshot.unknown if self.snapshot else ()
+        return inside not in unknown and (path in self.tree or not is_below(inside, unknown))
+
     def require_known(self, path: str, chroot: str) -> None:
         """Raises NotFoundError for a path of the servers where it tells nothing at and below it."""
-        inside, unknown = path.removeprefix(chroot) or "/", self.unknown
-        known = (each.removeprefix(chroot) or "/" for each in self.tree.paths(path))
-        if self.snapshot is not None and is_below(inside, unknown) and unknown.keys() >= {*known}:
+        if self.snapshot and not any(self.tells(each, chroot) for each in (path, *self.tree.paths(path))):
+            inside, unknown = path.removeprefix(chroot) or "/", self.unknown
             above = max((each for each in unknown if is_below(inside, (each,))), key=len)
             raise NotFoundError(f"{inside}: not known in {self.snapshot.path}: {above} {unknown[above]}")
 
