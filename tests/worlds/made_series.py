@@ -18,9 +18,8 @@ from zkgroup.audit.findings.engine import STATE_RULES, bounds_of, order
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.findings.states import find_states
 from zkgroup.audit.inputs.events import Event
-from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
-from zkgroup.zkfiles.records import AclEntry, StoredStat, is_below
+from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode, is_below
 from zkgroup.zkfiles.snapshots import TreeSnapshot
 from zkgroup.zkfiles.states import States as Table
 from zkgroup.znodes.paths import path_kind
@@ -114,8 +113,8 @@ class History:
         self.events = list(served(events))
         self.times: list[tuple[int, int]] = []
         """Zxids and times of the transactions."""
-        self.of_path: dict[str, list[tuple[int, ZnodeState | None]]] = {}
-        self._now: dict[str, ZnodeState] = {}
+        self.of_path: dict[str, list[tuple[int, StoredZnode | None]]] = {}
+        self._now: dict[str, StoredZnode] = {}
         for zxid, rows in groupby(self.events, lambda event: event.zxid):
             touched: set[str] = set()
             for row in rows:
@@ -124,7 +123,7 @@ class History:
             for path in touched:
                 self.of_path.setdefault(path, []).append((zxid, self._now.get(path)))
 
-    def at(self, path: str, zxid: int) -> ZnodeState | None:
+    def at(self, path: str, zxid: int) -> StoredZnode | None:
         """A path behind a transaction."""
         states = self.of_path.get(path, [])
         place = bisect_right(states, zxid, key=lambda each: each[0])
@@ -133,7 +132,7 @@ class History:
     def series(self, cuts: Sequence[Cut], draw: random.Random | None = None) -> Series:
         """The snapshots; `draw` gives the moments of fuzzy ones."""
         draw, table = draw or random.Random(0), Table()
-        trees = list[list[ZnodeState]]([] for _ in cuts)
+        trees = list[list[StoredZnode]]([] for _ in cuts)
         for path in sorted(self.of_path):
             for cut, tree in zip(cuts, trees, strict=True):
                 if not is_below(path, cut.unknown):
@@ -168,7 +167,7 @@ class History:
         if row.op == "create":
             owner = row.session if row.ephemeral == "session" else 0
             stat = StoredStat(row.zxid, row.zxid, row.time_ms, row.time_ms, 0, 0, 0, owner, row.zxid)
-            now[path] = ZnodeState(path, row.data, row.acl, stat)
+            now[path] = StoredZnode(path, row.data, row.acl, stat)
             if parent in now:
                 old = now[parent].stat
                 self._restat(parent, cversion=old.cversion + 1, pzxid=row.zxid)

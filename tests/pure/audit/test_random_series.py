@@ -24,7 +24,7 @@ from zkgroup.audit.findings.membership import numbers_of, topics_wanted
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import decoded, registration_of
-from zkgroup.audit.inputs.series import ZnodeState
+from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.znodes.brokers import PartitionState, Topic
 from zkgroup.znodes.consumers import Offset
 from zkgroup.znodes.controller import ControllerEpoch
@@ -40,7 +40,7 @@ OFTEN = {
     *("stuck_reassignment", "topic_changed", "config_changed"),
 }
 """In these histories; the others have their tests in `findings/test_series.py`."""
-Tree = dict[str, ZnodeState]
+Tree = dict[str, StoredZnode]
 
 
 class World:
@@ -100,7 +100,7 @@ class World:
         return any(is_so(zxid) for zxid in range(one.from_zxid or 0, until + 1))
 
 
-def _value(state: ZnodeState | None) -> int | None:
+def _value(state: StoredZnode | None) -> int | None:
     offset = None if state is None else decoded(Offset.decode, state.path, state.data)
     return None if offset is None else offset.value
 
@@ -124,7 +124,7 @@ def is_true(world: World, one: Finding) -> bool:
     offset = f"/consumers/{one.group}/offsets/{one.topic}/{one.partition}"
     state = f"/brokers/topics/{one.topic}/partitions/{one.partition}/state"
 
-    def registrations(zxid: int) -> list[ZnodeState]:
+    def registrations(zxid: int) -> list[StoredZnode]:
         claim = history.at(owner, zxid)
         thread = "" if claim is None else (claim.data or b"").decode("utf-8", "replace")
         paths = (f"/consumers/{one.group}/ids/{name}" for name in members_named(thread))
@@ -255,7 +255,7 @@ def _writes_between_ends(world: World, one: Finding, path: str) -> bool:
     return any(row.path == path and row.op in ("create", "set", "delete") for row in within)
 
 
-def _state_of(state: ZnodeState | None) -> PartitionState | None:
+def _state_of(state: StoredZnode | None) -> PartitionState | None:
     return None if state is None else decoded(PartitionState.decode, state.path, state.data)
 
 

@@ -13,10 +13,10 @@ from typing import Final, Literal, NamedTuple
 
 from zkgroup.audit.inputs.events import Event, Key
 from zkgroup.audit.inputs.facts import Facts, Life, members_of
-from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.errors import CorruptZnodeError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
+from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.snapshots import TreeSnapshot
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, owners_path
@@ -85,7 +85,7 @@ def members_named(thread: str) -> tuple[str, ...]:
     return Owner(thread).members
 
 
-def thread_of(znode: Event | ZnodeState | Life) -> str:
+def thread_of(znode: Event | StoredZnode | Life) -> str:
     """The text of an owner znode; bytes that are no UTF-8 are replaced."""
     return (znode.data or b"").decode("utf-8", "replace")
 

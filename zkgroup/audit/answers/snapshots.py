@@ -21,14 +21,21 @@ from zkgroup.audit.answers.partitions import (
 )
 from zkgroup.audit.answers.reading import partition_rows
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
-from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, SINGLE, Event, is_of_groups, require_group
+from zkgroup.audit.inputs.events import (
+    BY_GROUP_PARTITION,
+    SINGLE,
+    Event,
+    Seen,
+    States,
+    is_of_groups,
+    require_group,
+)
 from zkgroup.audit.inputs.facts import Facts, SessionLife, facts_of
-from zkgroup.audit.inputs.series import Seen, States, ZnodeState
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import PointInTime, Source, is_within
 from zkgroup.errors import NotFoundError
 from zkgroup.model import TopicPartition
-from zkgroup.zkfiles.records import lifetime_of
+from zkgroup.zkfiles.records import StoredZnode, lifetime_of
 from zkgroup.zkfiles.snapshots import TreeSnapshot
 from zkgroup.znodes.paths import path_kind
 
@@ -36,7 +43,7 @@ _Part = tuple[Facts, *tuple[Any, ...]]
 """What the log or a series answers, behind its facts."""
 
 
-SeenLife = tuple[ZnodeState, TreeSnapshot, TreeSnapshot | None]
+SeenLife = tuple[StoredZnode, TreeSnapshot, TreeSnapshot | None]
 """One existence of a znode: its first known state, the last snapshot with it, and the first one behind that
 without it."""
 

@@ -19,9 +19,9 @@ from zkgroup.audit.findings.states import (
     stretches,
 )
 from zkgroup.audit.inputs.facts import decoded
-from zkgroup.audit.inputs.series import ZnodeState
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, hex_session, named
+from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import config_path
@@ -46,7 +46,7 @@ def controller_election(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield change.shown(now + before, "info")
 
 
-def _controller(state: ZnodeState) -> str:
+def _controller(state: StoredZnode) -> str:
     value, session = decoded(ControllerRegistration.decode, state.path, state.data), session_in(state)
     held = f" (session {hex_session(session)})" if session else ""
     return ("a controller that cannot be read" if value is None else f"broker {value.broker}") + held
@@ -90,11 +90,11 @@ def broker_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield change.shown(f"broker {path_kind(change.path).name} {what}")
 
 
-def _state(state: ZnodeState | None) -> PartitionState | None:
+def _state(state: StoredZnode | None) -> PartitionState | None:
     return None if state is None else state_of(state.path, state.data)
 
 
-def _topic(state: ZnodeState | None) -> Topic | None:
+def _topic(state: StoredZnode | None) -> Topic | None:
     return None if state is None else topic_of(state.path, state.data)
 
 
@@ -147,7 +147,7 @@ def under_replicated(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield Shown(between, f"not in sync: {brokers}{times}", path, lasts=True)
 
 
-def _missing(*states: ZnodeState | None) -> list[int] | None:
+def _missing(*states: StoredZnode | None) -> list[int] | None:
     """The replicas that are not in sync; None where all are."""
     of_state, of_topic, deletion = states
     state, topic = _state(of_state), _topic(of_topic)
@@ -177,12 +177,12 @@ def offline_partition(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield Shown(between, detail + times, path, lasts=True)
 
 
-def _missing_leader(of_state: ZnodeState | None, deletion: ZnodeState | None, *_: object) -> int | None:
+def _missing_leader(of_state: StoredZnode | None, deletion: StoredZnode | None, *_: object) -> int | None:
     state = _state(of_state)
     return None if state is None or deletion is not None else state.leader
 
 
-def _moves(state: ZnodeState | None) -> Mapping[TopicPartition, str]:
+def _moves(state: StoredZnode | None) -> Mapping[TopicPartition, str]:
     """The moves that a request asks for, or that are under way in a topic, in words."""
     if state is None:
         return {}
@@ -260,7 +260,7 @@ def config_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield change.shown(f"{change.path} {f'changed: {names}' if was != now else 'was written'}")
 
 
-def _settings(state: ZnodeState | None) -> dict[str, object]:
+def _settings(state: StoredZnode | None) -> dict[str, object]:
     def decode(path: str, data: bytes | None) -> dict[str, object]:
         return read_object(path, data, "a configuration")
 

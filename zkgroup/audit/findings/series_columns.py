@@ -11,7 +11,7 @@ import pyarrow as pa
 from zkgroup.audit.findings.load import is_open
 from zkgroup.audit.findings.offsets import marked_offset
 from zkgroup.audit.findings.tables import offsets_in
-from zkgroup.audit.inputs.series import Seen
+from zkgroup.audit.inputs.events import Seen
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted

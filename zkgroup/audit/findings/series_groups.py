@@ -25,10 +25,11 @@ from zkgroup.audit.findings.states import (
     state_in,
     stretches,
 )
+from zkgroup.audit.inputs.events import Seen
 from zkgroup.audit.inputs.facts import decoded, registration_of
-from zkgroup.audit.inputs.series import Seen, ZnodeState
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, hex_session
+from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.znodes import consumers
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.group_records import AuditRecord, Reset
@@ -39,7 +40,7 @@ _ACT_MS = 60_000
 """An operator's change of many offsets takes several transactions, and no longer than this."""
 
 
-def _claim(state: ZnodeState) -> str:
+def _claim(state: StoredZnode) -> str:
     """An owner in words: the thread, and its session."""
     session = session_in(state)
     return f"{thread_of(state)!r}{f' (session {hex_session(session)})' if session else ''}"
@@ -59,7 +60,7 @@ def owner_changed(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield change.shown(f"{again}{_claim(change.old)} -> {_claim(change.new)}")
 
 
-def _claims(of: SeriesView) -> Iterator[tuple[ZnodeState, list[Stretch]]]:
+def _claims(of: SeriesView) -> Iterator[tuple[StoredZnode, list[Stretch]]]:
     """The owners that a session holds, each with the registrations of the members that it names."""
     never = of.runs(consumers.consumers_path())
     for life, owner in (each for of_path in of.of_kind("owner").values() for each in lives(of_path)):
@@ -91,7 +92,7 @@ def orphan_owner(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield Shown(between, detail, owner.path, session_in(owner), None, severity, lasts=True)
 
 
-def _in_another_session(owner: ZnodeState, *members: ZnodeState | None) -> Sequence[ZnodeState] | None:
+def _in_another_session(owner: StoredZnode, *members: StoredZnode | None) -> Sequence[StoredZnode] | None:
     """An owner and its member's registration; None where there is one in the session of the owner."""
     there = [each for each in members if each is not None]
     return [owner, *there] if there and session_in(owner) not in map(session_in, there) else None
@@ -224,15 +225,15 @@ def persistent_znode(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
                 yield Shown(between, detail, path, None, state.stat.czxid, lasts=True)
 
 
-def _value(state: ZnodeState | None) -> int | None:
+def _value(state: StoredZnode | None) -> int | None:
     return None if state is None else offset_of(state.path, state.data)
 
 
-def _text(state: ZnodeState | None) -> str:
+def _text(state: StoredZnode | None) -> str:
     return (state_in(state).data or b"").decode("utf-8", "replace")
 
 
-def _reset(marker: ZnodeState | None) -> Reset | None:
+def _reset(marker: StoredZnode | None) -> Reset | None:
     return None if marker is None else decoded(Reset.decode, marker.path, marker.data)
 
 
@@ -242,7 +243,7 @@ def _markers(of: SeriesView) -> dict[str, Sequence[Seen]]:
     return {path: of_path for path, of_path in paths if path is not None}
 
 
-def _is_recorded(of: SeriesView, old: ZnodeState, new: ZnodeState) -> bool:
+def _is_recorded(of: SeriesView, old: StoredZnode, new: StoredZnode) -> bool:
     """True if an operator changed offsets of the group between two writes, or at the second one."""
     runs = of.runs(AuditRecord.path(path_kind(new.path).name))
     acts = (seen.state.stat for seen in runs if seen.state is not None)
@@ -355,7 +356,7 @@ def reset_overwritten(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
 
 
 def _overwritten(
-    marker: ZnodeState, offset: ZnodeState, of_offset: Sequence[Seen], *, has_jvm_owner: bool
+    marker: StoredZnode, offset: StoredZnode, of_offset: Sequence[Seen], *, has_jvm_owner: bool
 ) -> str | None:
     """The way in which an offset was overwritten after a reset; None where that is not known."""
     reset, at = _reset(marker), marker.stat.mzxid

@@ -13,9 +13,9 @@ from itertools import compress, groupby, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Severity, StateRule, place_of, runs
-from zkgroup.audit.inputs.series import Seen, States, ZnodeState
+from zkgroup.audit.inputs.events import Seen, States
 from zkgroup.model.text import duration_text
-from zkgroup.zkfiles.records import is_below, lifetime_of
+from zkgroup.zkfiles.records import StoredZnode, is_below, lifetime_of
 from zkgroup.znodes.group_records import AuditRecord
 from zkgroup.znodes.paths import Kind, path_kind
 
@@ -54,8 +54,8 @@ class StateChange(NamedTuple):
     """A path that is otherwise than in a snapshot before; None where it was not there."""
 
     between: Between
-    old: ZnodeState | None
-    new: ZnodeState | None
+    old: StoredZnode | None
+    new: StoredZnode | None
 
     @property
     def path(self) -> str:
@@ -93,7 +93,7 @@ class Stretch(NamedTuple):
     seen: tuple[Seen, ...]
 
     @property
-    def states(self) -> Sequence[ZnodeState | None]:
+    def states(self) -> Sequence[StoredZnode | None]:
         return [seen.state for seen in self.seen]
 
 
@@ -138,7 +138,7 @@ class SeriesView:
         return as_runs(compress(range(len(snapshots)), is_known))
 
     def changes(
-        self, kind: Kind, among: Callable[[ZnodeState | None], object] = lambda _: True
+        self, kind: Kind, among: Callable[[StoredZnode | None], object] = lambda _: True
     ) -> Iterator[StateChange]:
         """The changes of the paths of a kind, or of their states that are among some."""
         for of_path in self.of_kind(kind).values():
@@ -180,13 +180,13 @@ def find_states(
             yield shown.finding(rule, view.series)
 
 
-def state_in(state: ZnodeState | None) -> ZnodeState:
+def state_in(state: StoredZnode | None) -> StoredZnode:
     """The state of a znode that is there."""
     assert state is not None
     return state
 
 
-def session_in(state: ZnodeState | None) -> int | None:
+def session_in(state: StoredZnode | None) -> int | None:
     """The session that holds a znode; None for one that is no session's."""
     owner = 0 if state is None else state.stat.ephemeral_owner
     return owner if owner and lifetime_of(owner) == "session" else None
@@ -199,7 +199,7 @@ def changes(of_path: Sequence[Seen]) -> Iterator[StateChange]:
             yield StateChange((before.last, after.first), before.state, after.state)
 
 
-def lives(of_path: Sequence[Seen]) -> Iterator[tuple[list[Seen], ZnodeState]]:
+def lives(of_path: Sequence[Seen]) -> Iterator[tuple[list[Seen], StoredZnode]]:
     """The existences of a znode, in order: the runs and the last state of each."""
     there = [(seen, seen.state) for seen in of_path if seen.state is not None]
     for _, life in groupby(there, lambda each: each[1].stat.czxid):

@@ -6,7 +6,7 @@ rows come from `zkgroup.zkfiles`, in Spark from Parquet; findings are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -32,6 +32,21 @@ Lifetime = Literal["session", "container", "ttl"]
 
 SINGLE = -1
 """`sub` of an operation outside a multi, and of a seed."""
+
+
+class Seen(NamedTuple):
+    """What consecutive snapshots of a series have of a path, all of them the same."""
+
+    state: StoredZnode | None
+    """None where the path was not there. Its `cversion` counts creates only, as a server stores it."""
+    first: int
+    last: int
+    """Numbers of snapshots, from 0 in the order of their zxids. A run ends before one in which the path is
+    unknown."""
+
+
+States = Mapping[str, Sequence[Seen]]
+"""By path, or by a name in it, the runs in order."""
 
 
 class Event(NamedTuple):

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from zkgroup import errors
-from zkgroup.audit.inputs.events import SINGLE, Event, Key, Keys
+from zkgroup.audit.inputs.events import SINGLE, Event, Key, Keys, Seen, States
 from zkgroup.audit.inputs.found_files import SkippedFile, SnapshotFile, reason_of
-from zkgroup.audit.inputs.series import Seen, States
 from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.snapshots import TreeSnapshot

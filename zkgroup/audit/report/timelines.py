@@ -14,10 +14,9 @@ from zkgroup.audit.answers.snapshots import lives_in
 from zkgroup.audit.findings import cluster
 from zkgroup.audit.findings.cluster import ChangeStamp, PartitionView, ViewStretch
 from zkgroup.audit.findings.tables import ScreenTables
-from zkgroup.audit.inputs.events import CREATE
+from zkgroup.audit.inputs.events import CREATE, Seen
 from zkgroup.audit.inputs.facts import Facts, Life, decoded
 from zkgroup.audit.inputs.rows import Flags, Numbers
-from zkgroup.audit.inputs.series import Seen
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned
 from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
