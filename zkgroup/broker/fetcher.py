@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from zkgroup.broker.fetch_session import FetchSessionHandler
-from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replicas.executor import ExecutorClosedError, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.settings import BrokerSettings

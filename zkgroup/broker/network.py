@@ -31,7 +31,7 @@ from zkgroup.broker.machine.events import (
     StoppedLeading,
     TopicsFollowed,
 )
-from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replica_view import Action, DeleteReplica, ReplicaView, Role, SetReplicas
 from zkgroup.broker.replicas.actions import followed_again, read_followers, role_change, set_maximal_isrs
 from zkgroup.broker.replicas.executor import ReplicaExecutor

@@ -12,7 +12,7 @@ from tests.worlds.batches import batches_in, build_batch, records_of
 from tests.worlds.broker_requests import state, update_metadata
 from tests.worlds.replica_managers import TP, in_memory
 from tests.worlds.serving import Client, Served, on_a_loop, served, until
-from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager

@@ -20,7 +20,7 @@ from zkgroup.broker import fetcher
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.log.data_dir import DataDir
 from zkgroup.broker.log.log_config import LogConfig
-from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.handlers import RequestContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
-from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
 from zkgroup.broker.server.control_queue import ControlHandlers, RequestObserver

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from zkgroup.broker.machine.events import FollowerFetched
-from zkgroup.broker.quota import ReplicationQuota
+from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
