@@ -1,4 +1,4 @@
-"""Conversations with Kafka 2.8.2 about users and logins (`tests/golden/security`)."""
+"""Conversations with Kafka 2.8.2 about users and logins, and about ACLs (`tests/golden/security`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from tests.worlds import golden_data
 
-FILE = "security/kafka-2.8.2.jsonl"
+LOGINS = "security/kafka-2.8.2.jsonl"
+ACLS = "security/kafka-2.8.2-authorizer.jsonl"
 
 
 class Exchange(NamedTuple):
@@ -30,10 +31,10 @@ class Conversation(NamedTuple):
     """True if Kafka closed the connection at its end."""
 
 
-def conversations() -> list[Conversation]:
-    """All of them, in the order in which they were recorded."""
+def conversations(file: str = LOGINS) -> list[Conversation]:
+    """Those of a file, in the order in which they were recorded."""
     found = []
-    for row in golden_data.lines(FILE):
+    for row in golden_data.lines(file):
         frames = [None if one is None else bytes.fromhex(one) for one in row["frames"]]
         pairs = zip(frames[0::2], frames[1::2], strict=False)
         exchanges = tuple(Exchange(sent or b"", came) for sent, came in pairs)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkgroup.wire import admin_apis, control, groups, log_dirs, metadata, records, sasl, users
+from zkgroup.wire import acls, admin_apis, control, groups, log_dirs, metadata, records, sasl, users
 from zkgroup.wire import messages as wire
 from zkgroup.wire.messages import Api, Request, RequestHeader, Response
 
-MODULES = (admin_apis, control, groups, log_dirs, metadata, records, sasl, users)
+MODULES = (acls, admin_apis, control, groups, log_dirs, metadata, records, sasl, users)
 REQUESTS: Mapping[int, type[Request]] = {
     kind.API.value: kind
     for module in MODULES

@@ -1,4 +1,6 @@
-"""Asks Kafka 2.8.2 about users and logins: HOST PORT-PLAINTEXT PORT-SASL OUT.jsonl.
+"""Asks Kafka 2.8.2 about users, logins and ACLs: HOST PORT-PLAINTEXT PORT-SASL OUT.jsonl.
+
+With one port, about ACLs alone: the broker has `AclAuthorizer`, no ACL, and `User:ANONYMOUS` as super user.
 
 A line is one connection: its `case`, and in turn the bytes that were sent and those that came, as frames in
 hex; null where Kafka closed the connection. The broker's JAAS entry has `alice` with the password
@@ -13,8 +15,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tests.waiting import PATIENCE_S
+from zkgroup.wire.acls import (
+    AclCreation,
+    AclFilter,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from zkgroup.wire.messages import Request, encode_request, framed
 from zkgroup.wire.metadata import ApiVersionsRequest, MetadataRequest
 from zkgroup.wire.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -70,6 +80,121 @@ def of_users() -> Cases:
     )
     yield "removed", [altered(upsertion("bob", 2, 5000), deleted=(("bob", 1),)), described("bob")]
     yield "gone", [altered(deleted=(("bob", 2), ("al ice/x", 1))), described()]
+
+
+Words = tuple[int, str | None, int, str | None, str | None, int, int]
+"""Numbers of the type of a resource, its name, the type of its pattern; principal, host, operation,
+permission."""
+TOPIC, GROUP, CLUSTER = 2, 3, 4
+LITERAL, PREFIXED = 3, 4
+ANY, MATCH = 1, 2
+DENY, ALLOW = 2, 3
+READ, WRITE, DESCRIBE = 3, 4, 8
+EVERY: Words = (ANY, None, ANY, None, None, ANY, ANY)
+
+
+def _fields(words: Words) -> dict[str, Any]:
+    names = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
+    return dict(zip(names, words, strict=True))
+
+
+def created_acls(*acls: Words, version: int = 2) -> bytes:
+    rows = tuple(AclCreation(**_fields(one)) for one in acls)
+    return request(CreateAclsRequest(creations=rows), version)
+
+
+def deleted_acls(*filters: Words, version: int = 2) -> bytes:
+    rows = tuple(AclFilter(**_fields(one)) for one in filters)
+    return request(DeleteAclsRequest(filters=rows), version)
+
+
+def described_acls(words: Words = EVERY, version: int = 2) -> bytes:
+    return request(DescribeAclsRequest(**_fields(words)), version)
+
+
+def of_acls() -> Cases:
+    def acl(
+        name: str, kind: int = TOPIC, pattern: int = LITERAL, who: str = "User:alice", **more: Any
+    ) -> Words:
+        host, operation = more.get("host", "*"), more.get("operation", READ)
+        return kind, name, pattern, who, host, operation, more.get("permission", ALLOW)
+
+    first = acl("t"), acl("t", who="User:bob", host="10.0.0.1", operation=WRITE, permission=DENY)
+    yield "nothing", [described_acls(), deleted_acls(EVERY)]
+    yield "created", [created_acls(*first, acl("t", pattern=PREFIXED)), created_acls(first[0])]
+    yield (
+        "versions",
+        [
+            *(created_acls(acl("g", GROUP), version=version) for version in range(3)),
+            *(described_acls((ANY, None, LITERAL, None, None, ANY, ANY), version) for version in range(3)),
+            *(
+                deleted_acls((GROUP, "g", LITERAL, None, None, ANY, ANY), version=version)
+                for version in range(3)
+            ),
+        ],
+    )
+    yield (
+        "several of one resource",
+        [
+            created_acls(
+                acl("*"),
+                acl("*"),
+                acl("kafka-cluster", CLUSTER, operation=DESCRIBE),
+                acl("te", pattern=PREFIXED),
+            ),
+            created_acls(
+                acl("", pattern=LITERAL), acl("other", CLUSTER), acl("t x/y"), acl("who", who="alice")
+            ),
+            created_acls(acl("host", host=""), acl("op", operation=READ), acl("o", GROUP, operation=WRITE)),
+            created_acls(),
+            described_acls(),
+        ],
+    )
+    for name, words in (
+        ("literal", (TOPIC, "t", LITERAL, None, None, ANY, ANY)),
+        ("prefixed", (TOPIC, "t", PREFIXED, None, None, ANY, ANY)),
+        ("any", (TOPIC, "t", ANY, None, None, ANY, ANY)),
+        ("match", (TOPIC, "test", MATCH, None, None, ANY, ANY)),
+        ("match of any name", (TOPIC, None, MATCH, None, None, ANY, ANY)),
+        ("wildcard", (TOPIC, "*", LITERAL, None, None, ANY, ANY)),
+        ("wildcard, matched", (TOPIC, "*", MATCH, None, None, ANY, ANY)),
+        ("of bob", (ANY, None, ANY, "User:bob", None, ANY, ANY)),
+        ("of a host", (ANY, None, ANY, None, "10.0.0.1", ANY, ANY)),
+        ("of every host", (ANY, None, ANY, None, "*", ANY, ANY)),
+        ("writes", (ANY, None, ANY, None, None, WRITE, ANY)),
+        ("denials", (ANY, None, ANY, None, None, ANY, DENY)),
+        ("all operations, the operation", (ANY, None, ANY, None, None, 2, ANY)),
+    ):
+        yield f"described: {name}", [described_acls(words)]
+    for name, words in (
+        ("any type", (ANY, "x", LITERAL, "User:a", "*", READ, ALLOW)),
+        ("any pattern", (TOPIC, "x", ANY, "User:a", "*", READ, ALLOW)),
+        ("match", (TOPIC, "x", MATCH, "User:a", "*", READ, ALLOW)),
+        ("any operation", (TOPIC, "x", LITERAL, "User:a", "*", ANY, ALLOW)),
+        ("any permission", (TOPIC, "x", LITERAL, "User:a", "*", READ, ANY)),
+        ("unknown type", (0, "x", LITERAL, "User:a", "*", READ, ALLOW)),
+        ("a type too high", (99, "x", LITERAL, "User:a", "*", READ, ALLOW)),
+        ("a pattern too high", (TOPIC, "x", 99, "User:a", "*", READ, ALLOW)),
+        ("an operation too high", (TOPIC, "x", LITERAL, "User:a", "*", 99, ALLOW)),
+        ("a permission too high", (TOPIC, "x", LITERAL, "User:a", "*", READ, 99)),
+    ):
+        yield f"bad: {name}", [created_acls(words)]
+        yield f"bad, not alone: {name}", [created_acls(acl("fine"), words)]
+        yield f"bad filter: {name}", [described_acls(words)]
+        yield f"bad deletion: {name}", [deleted_acls(words)]
+    yield (
+        "removed",
+        [
+            deleted_acls(
+                (TOPIC, "t", LITERAL, "User:bob", None, ANY, ANY), (TOPIC, "t", ANY, None, None, ANY, ANY)
+            ),
+            deleted_acls((TOPIC, "t", ANY, None, None, ANY, ANY)),
+            deleted_acls((TOPIC, "tex", MATCH, None, None, READ, ALLOW)),
+            described_acls(),
+            deleted_acls(EVERY, EVERY),
+            described_acls(),
+        ],
+    )
 
 
 def token(token: bytes, version: int = 1) -> bytes:
@@ -138,13 +263,14 @@ def frames(port: int, sent: list[bytes]) -> list[str | None]:
 
 
 def main() -> None:
-    plaintext, sasl = map(int, sys.argv[2:4])
+    *ports, file = sys.argv[2:]
+    asked = [of_acls()] if len(ports) == 1 else [of_users(), of_logins()]
     rows = [
         json.dumps({"case": name, "frames": frames(port, sent)}) + "\n"
-        for port, cases in ((plaintext, of_users()), (sasl, of_logins()))
+        for port, cases in zip(map(int, ports), asked, strict=True)
         for name, sent in cases
     ]
-    Path(sys.argv[4]).write_text("".join(rows), encoding="utf-8")
+    Path(file).write_text("".join(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":
