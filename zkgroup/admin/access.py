@@ -18,8 +18,9 @@ from zkgroup.errors import AccessDeniedError, ConfigError, PartlyDoneError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model.requests import AclChange, AclEntry, Code, ZnodeAcl, ZnodeStat
 from zkgroup.model.text import counted, named
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.znodes.access import CLOSED_ROOTS, is_open
-from zkgroup.znodes.brokers import PLAINTEXT, BrokerRegistration, broker_ids_path
+from zkgroup.znodes.brokers import BrokerRegistration, broker_ids_path
 from zkgroup.zookeeper.acls import acl_at
 from zkgroup.zookeeper.settings import CREATOR_ACL, NO_CREDENTIALS, OPEN_ACL
 

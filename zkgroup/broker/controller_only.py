@@ -34,9 +34,10 @@ from zkgroup.controller.machine.requests.batch import live_brokers
 from zkgroup.errors import ConfigError, CorruptZnodeError, StoreUnavailableError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Read, ReadDone, SessionEvent
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.runtime.logs import get_logger
 from zkgroup.runtime.loop import LoopThread
-from zkgroup.security.listeners import PLAINTEXT, Listener
+from zkgroup.security.listeners import Listener
 from zkgroup.wire.control import (
     ControlledShutdownResponse,
     PartitionStateInfo,

@@ -12,6 +12,7 @@ from zkgroup.broker.server.handshakes import TlsListener
 from zkgroup.broker.server.logins import SaslListener
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
+from zkgroup.model.values import PLAINTEXT, SSL
 from zkgroup.security import tls
 from zkgroup.security.certificates import valid_until
 from zkgroup.security.client import KNOWN, PROTOCOL, ClientSecurity
@@ -20,7 +21,6 @@ from zkgroup.security.listeners import (
     INTER_BROKER_PROTOCOL,
     NAMES,
     PROTOCOL_MAP,
-    SSL,
     Listener,
     ListenerSettings,
     parse_listeners,
@@ -30,7 +30,7 @@ from zkgroup.security.principals import parse_rules
 from zkgroup.security.sasl import ScramUsers
 from zkgroup.security.sasl_settings import ENABLED, INTER_BROKER, SaslSettings, inter_broker_login, is_of_sasl
 from zkgroup.security.tls import TlsSettings
-from zkgroup.znodes.brokers import PLAINTEXT, Endpoint, InterBrokerListener
+from zkgroup.znodes.brokers import Endpoint, InterBrokerListener
 
 HASHES_AT_ONCE: Final = 2
 """Passwords of a listener that are hashed at the same time; each takes 16 MiB and some 50 ms."""

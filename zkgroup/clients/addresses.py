@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from zkgroup.errors import ConfigError
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess, ClientSecurity
-from zkgroup.znodes.brokers import PLAINTEXT, ZKGROUP_KEY, BrokerRegistration
+from zkgroup.znodes.brokers import ZKGROUP_KEY, BrokerRegistration
 
 NEGOTIATES_FROM: Final = 3
 """Lowest version of a Kafka broker's registration from which on it answers ApiVersions (0.10)."""

@@ -21,8 +21,9 @@ from zkgroup.errors import (
     ZkGroupError,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
-from zkgroup.znodes.brokers import PLAINTEXT, BrokerRegistration
+from zkgroup.znodes.brokers import BrokerRegistration
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Values of consumer groups: partitions, lease grants, subscriptions, members and assignments.
+"""Values of consumer groups (partitions, lease grants, subscriptions, members), and names of protocols.
 
 `quick_init` makes frozen dataclasses such as these at half the cost.
 """
@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+PLAINTEXT: Final = "PLAINTEXT"
+SSL: Final = "SSL"
+PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
+"""Of listeners, in the order of their numbers (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
 
 class TopicPartition(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.tls import KEY_STORE, TlsContext, TlsSettings
+from zkgroup.security.tls import KEY_STORE, TlsSettings, client_context, server_context
 
 _CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _ROUNDS: Final = 10
@@ -28,10 +28,10 @@ def valid_until(settings: TlsSettings, host: str, *, must_trust: bool) -> dateti
 
     Raises ConfigError.
     """
-    context = TlsContext(replace(settings, client_auth="none")).server()
+    context = server_context(replace(settings, client_auth="none"))
     assert settings.key_store is not None
     chain = _CERTIFICATE.findall(Path(settings.key_store).read_text("ascii", "replace"))
-    client = TlsContext(TlsSettings(trust_store=settings.trust_store)).client()
+    client = client_context(TlsSettings(trust_store=settings.trust_store))
     client.check_hostname = settings.check_host_names
     if not must_trust:
         # The file of a certificate without a chain has no authority: the certificate is one for itself.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from zkgroup.errors import ConfigError
+from zkgroup.model.values import PLAINTEXT, PROTOCOLS
 from zkgroup.security.jaas import JAAS, MECHANISMS, PLAIN, parse_jaas
-from zkgroup.security.listeners import PLAINTEXT, PROTOCOLS
 from zkgroup.security.scram import import_scramp
 from zkgroup.security.secret import Secret
 from zkgroup.security.tls import (
@@ -19,8 +19,8 @@ from zkgroup.security.tls import (
     KEY_STORE_TYPE,
     TRUST_STORE,
     TRUST_STORE_TYPE,
-    TlsContext,
     TlsSettings,
+    client_context,
 )
 
 PROTOCOL: Final = "security.protocol"
@@ -119,7 +119,7 @@ class ClientSecurity:
 
     def tls_context(self) -> ssl.SSLContext | None:
         """A context of the files as they are now; None without TLS. Raises ConfigError."""
-        return TlsContext(self.tls or TlsSettings()).client() if self.uses_tls else None
+        return client_context(self.tls or TlsSettings()) if self.uses_tls else None
 
     def kafka_python_options(self) -> dict[str, Any]:
         """The options of kafka-python's clients that mean the same. They have the password: never print them.

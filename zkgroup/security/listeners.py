@@ -13,10 +13,8 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from zkgroup.errors import ConfigError
+from zkgroup.model.values import PLAINTEXT, PROTOCOLS
 
-PLAINTEXT: Final = "PLAINTEXT"
-SSL: Final = "SSL"
-PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
 LISTENERS: Final = "listeners"
 ADVERTISED: Final = "advertised.listeners"
 PROTOCOL_MAP: Final = "listener.security.protocol.map"

@@ -7,13 +7,12 @@ import binascii
 import hashlib
 import hmac
 import re
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.secret_files import check_secret_file, file_stamp, refuse_irregular
+from zkgroup.security.secret_files import Followed, check_secret_file, refuse_irregular
 
 LOG2_N: Final = 14
 BLOCK: Final = 8
@@ -68,27 +67,14 @@ class PasswordFile:
             on_fault: is called with the reason where a changed file cannot be read; until it can, users are
                 as they were.
         """
-        self._path, self._on_fault = path, on_fault
-        self._lock = threading.Lock()
-        self._stamp = file_stamp(self._path)
-        self._hashes = self._read()
+        self._path = path
+        self._hashes = Followed(path, make=self._read, on_fault=on_fault)
 
     def accepts(self, user: str, password: str) -> bool:
         """Returns whether that is the user's password; takes as long for a user who is not there."""
-        stored = self._current().get(user)
+        stored = self._hashes.current().get(user)
         is_right = is_password(_NOBODY if stored is None else stored, password)
         return is_right and stored is not None
-
-    def _current(self) -> Mapping[str, str]:
-        with self._lock:
-            try:
-                stamp = file_stamp(self._path)
-                if stamp != self._stamp:
-                    self._stamp = stamp
-                    self._hashes = self._read()
-            except ConfigError as error:
-                self._on_fault(str(error))
-            return self._hashes
 
     def _read(self) -> Mapping[str, str]:
         refuse_irregular(self._path)

@@ -1,13 +1,18 @@
-"""Files with passwords and keys: who may read and write them, and whether they have changed."""
+"""Files with passwords and keys: who may read and write them, and what they are once they have changed."""
 
 from __future__ import annotations
 
 import logging
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from zkgroup.errors import ConfigError
 from zkgroup.security.secret import refuse_writable
+
+T = TypeVar("T")
 
 _log = logging.getLogger("zkgroup.security")
 
@@ -48,3 +53,34 @@ def file_stamp(path: str | Path | None) -> tuple[int, ...]:
     except OSError as error:
         return (error.errno or -1,)
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+
+class Followed(Generic[T]):
+    """What is made of some files, and made again when one of them has changed."""
+
+    def __init__(
+        self, *files: str | Path | None, make: Callable[[], T], on_fault: Callable[[str], object]
+    ) -> None:
+        """Makes it. Raises what `make` raises.
+
+        Args:
+            files: their paths; None for none.
+            make: reads them. Raises ConfigError where they cannot be used.
+            on_fault: is called with the reason, once for a change that cannot be used.
+        """
+        self._files, self._make, self._on_fault = files, make, on_fault
+        self._lock = threading.Lock()
+        self._stamps = tuple(map(file_stamp, files))
+        self._made = make()
+
+    def current(self) -> T:
+        """That of the files as they are; the former one while they cannot be used. Any thread may call it."""
+        with self._lock:
+            stamps = tuple(map(file_stamp, self._files))
+            if stamps != self._stamps:
+                self._stamps = stamps
+                try:
+                    self._made = self._make()
+                except ConfigError as error:
+                    self._on_fault(str(error))
+            return self._made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,8 +29,6 @@ _CLIENT_AUTH: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
-
-_log = logging.getLogger("zkgroup.security")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,63 +72,39 @@ class TlsSettings:
         )
 
 
-class TlsContext:
-    """The contexts of some settings, of the files as they are at each call. TLS 1.2 or newer."""
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Shows the broker's certificate, and checks those of clients by `client_auth`. TLS 1.2 or newer.
 
-    def __init__(self, settings: TlsSettings) -> None:
-        """Reads nothing yet."""
-        self._settings = settings
-        self._server: ssl.SSLContext | None = None
-        self._files: object = None
-        """The state of the files at the last read."""
+    Raises ConfigError for a file that is missing or wrong.
+    """
+    if settings.key_store is None:
+        raise ConfigError(f"{KEY_STORE}: expected a file with private key and certificate, found none")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    if settings.trust_store is not None:
+        _load_trust(context, settings.trust_store)
+    elif settings.client_auth != "none":
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    _load_key(context, settings.key_store, settings.key_password)
+    return context
 
-    def server(self) -> ssl.SSLContext:
-        """Shows the broker's certificate, and checks those of clients by `client_auth`.
 
-        It is made anew when a file has changed. Where that cannot be used, the former context stays, and one
-        line is logged. Raises ConfigError where there is none.
-        """
-        files = tuple(map(file_stamp, (self._settings.key_store, self._settings.trust_store)))
-        if self._server is not None and files == self._files:
-            return self._server
-        try:
-            made = self._new_server()
-        except ConfigError as error:
-            if self._server is None:
-                raise
-            _log.error("%s; the former one is used until it changes again", error)
-        else:
-            self._server = made
-        self._files = files
-        return self._server
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Checks the broker's certificate. TLS 1.2 or newer.
 
-    def _new_server(self) -> ssl.SSLContext:
-        settings = self._settings
-        if settings.key_store is None:
-            raise ConfigError(f"{KEY_STORE}: expected a file with private key and certificate, found none")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.verify_mode = _CLIENT_AUTH[settings.client_auth]
-        if settings.trust_store is not None:
-            _load_trust(context, settings.trust_store)
-        elif settings.client_auth != "none":
-            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    Raises ConfigError for a file that is missing or wrong.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = settings.check_host_names
+    if settings.trust_store is None:
+        context.load_default_certs()
+    else:
+        _load_trust(context, settings.trust_store)
+    if settings.key_store is not None:
         _load_key(context, settings.key_store, settings.key_password)
-        return context
-
-    def client(self) -> ssl.SSLContext:
-        """Checks the broker's certificate. Raises ConfigError for a file that is missing or wrong."""
-        settings = self._settings
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.check_hostname = settings.check_host_names
-        if settings.trust_store is None:
-            context.load_default_certs()
-        else:
-            _load_trust(context, settings.trust_store)
-        if settings.key_store is not None:
-            _load_key(context, settings.key_store, settings.key_password)
-        return context
+    return context
 
 
 def _load_trust(context: ssl.SSLContext, path: str) -> None:

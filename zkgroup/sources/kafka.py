@@ -27,8 +27,8 @@ from zkgroup.errors import (
 )
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import after, seconds_until
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.security.client import BrokerAccess, ClientSecurity
-from zkgroup.security.listeners import PLAINTEXT
 from zkgroup.settings import GroupSettings
 from zkgroup.sources.port import Bounds, Cluster, RecordSource, SourceRecord
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration

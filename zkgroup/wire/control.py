@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple, Protocol
 
 from zkgroup.model import TopicPartition
-from zkgroup.security.listeners import PLAINTEXT
+from zkgroup.model.values import PLAINTEXT, PROTOCOLS
 from zkgroup.wire.messages import Api, Request, Response
 from zkgroup.wire.schema import Boolean, Int16, Int32, Int64, Layout, NullableString, String, Versions
 
@@ -107,9 +107,9 @@ class BrokerEndPoint:
     """Only in Metadata, from version 1 on."""
 
 
-PROTOCOL_IDS = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+PROTOCOL_IDS = {protocol: number for number, protocol in enumerate(PROTOCOLS)}
 """Numbers of security protocols (org.apache.kafka.common.security.auth.SecurityProtocol)."""
-_PROTOCOLS = {number: protocol for protocol, number in PROTOCOL_IDS.items()}
+_PROTOCOLS = dict(enumerate(PROTOCOLS))
 
 
 @dataclass(frozen=True, slots=True)

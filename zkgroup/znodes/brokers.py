@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeGuard
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
+from zkgroup.model.values import PLAINTEXT, PROTOCOLS
 from zkgroup.znodes.json_fields import (
     INT16,
     INT32,
@@ -50,9 +51,6 @@ def topics_path() -> str:
 VERSIONS: Final = range(1, 6)
 VERSION_DEFAULT: Final = 4
 """Readable by 0.8.2.2, which reads host and port only, and by every release from 0.9.0.1 on."""
-PLAINTEXT: Final = "PLAINTEXT"
-SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
-PROTOCOLS: Final = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
 ZKGROUP_KEY: Final = "zkgroup"
 
 Role = Literal["data", "controller"]

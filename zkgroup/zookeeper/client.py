@@ -57,7 +57,7 @@ from zkgroup.zookeeper.requests import (
     too_big,
 )
 from zkgroup.zookeeper.settings import Address, ClientSettings, Digest
-from zkgroup.zookeeper.sockets import TlsFiles
+from zkgroup.zookeeper.sockets import followed_tls
 from zkgroup.zookeeper.wire import ChrootPaths
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
@@ -130,7 +130,7 @@ class ZooKeeperClient:
         self._clock = clock
         self._address = Address.parse(address)
         self._settings = settings or ClientSettings()
-        self._tls = TlsFiles(self._settings.tls) if self._settings.tls else None
+        self._tls = followed_tls(self._settings.tls) if self._settings.tls else None
         self._paths = ChrootPaths(self._address.chroot)
         self._acls = CreationAcls(
             self._settings.acl, time.monotonic if self._settings.is_authenticated else None

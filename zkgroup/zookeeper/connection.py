@@ -21,13 +21,14 @@ from typing import Protocol
 from zkgroup.errors import AuthenticationError, ConfigError, ZkGroupError
 from zkgroup.model.ports import Clock
 from zkgroup.model.requests import Session
+from zkgroup.security.secret_files import Followed
 from zkgroup.zookeeper import bulk_requests
 from zkgroup.zookeeper.kazoo_adapter import KazooHandler, KazooSession, SessionState, ShutdownError
 from zkgroup.zookeeper.pipeline import RequestPipeline
 from zkgroup.zookeeper.refusals import Refusals
 from zkgroup.zookeeper.requests import ChrootCheck, CloseSession
 from zkgroup.zookeeper.settings import Address, ClientSettings, Sasl, present
-from zkgroup.zookeeper.sockets import SharedSocket, TlsFiles, open_connection, refuses_certificate
+from zkgroup.zookeeper.sockets import SharedSocket, open_connection, refuses_certificate
 from zkgroup.zookeeper.wire import ChrootPaths, Op, encode_read
 
 _log = logging.getLogger("zkgroup.zookeeper")
@@ -62,7 +63,7 @@ class ClientConnection:
         incarnation: int,
         address: Address,
         settings: ClientSettings,
-        tls: TlsFiles | None,
+        tls: Followed[ssl.SSLContext] | None,
         clock: Clock | None = None,
     ) -> None:
         self.incarnation = incarnation
@@ -166,7 +167,7 @@ class ClientConnection:
         return SharedSocket(sock, self.pipeline.receive, self._now)
 
     def _context(self) -> ssl.SSLContext | None:
-        return None if self._tls is None else self._tls.context()
+        return None if self._tls is None else self._tls.current()
 
     def _log_in_as_now(self) -> None:
         """Takes the credentials as their file has them: a password that has changed is used from now on."""

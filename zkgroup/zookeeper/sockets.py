@@ -12,10 +12,11 @@ import ssl
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.secret_files import check_secret_file, file_stamp
+from zkgroup.security.secret_files import Followed, check_secret_file
 from zkgroup.zookeeper.settings import Tls
 from zkgroup.zookeeper.wire import AUTH_DEMANDED, PING_XID, WATCH_XID
 
@@ -245,30 +246,15 @@ def refuses_certificate(error: OSError | None) -> bool:
     )
 
 
-class TlsFiles:
-    """The TLS context of the settings, made again when one of the files has changed."""
-
-    def __init__(self, tls: Tls) -> None:
-        """Raises `ConfigError` if a file is invalid."""
-        self._tls = tls
-        self._seen = self._stamps()
-        self._context = tls_context(tls)
-
-    def context(self) -> ssl.SSLContext:
-        """The context of the files as they are, or as they were if they cannot be used now: they may be
-        changed at this moment, and the next connection reads them again.
-        """
-        seen = self._stamps()
-        if seen != self._seen:
-            try:
-                self._context, self._seen = tls_context(self._tls), seen
-            except ConfigError as error:
-                _log.warning("%s; the former files are still used", error)
-        return self._context
-
-    def _stamps(self) -> tuple[tuple[int, ...], ...]:
-        files = (self._tls.ca_file, self._tls.cert_file, self._tls.key_file)
-        return tuple(map(file_stamp, files))
+def followed_tls(tls: Tls) -> Followed[ssl.SSLContext]:
+    """The TLS context of the settings' files. Raises `ConfigError` if a file is invalid."""
+    return Followed(
+        tls.ca_file,
+        tls.cert_file,
+        tls.key_file,
+        make=partial(tls_context, tls),
+        on_fault=partial(_log.warning, "%s; the former files are used until they change again"),
+    )
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

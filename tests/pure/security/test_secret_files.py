@@ -12,7 +12,7 @@ from zkgroup.errors import ConfigError
 from zkgroup.security.passwords import PasswordFile
 from zkgroup.security.properties import read_properties
 from zkgroup.security.secret_files import check_secret_file
-from zkgroup.security.tls import TlsContext, TlsSettings
+from zkgroup.security.tls import TlsSettings, client_context, server_context
 from zkgroup.zookeeper import Digest, Sasl
 
 
@@ -68,8 +68,8 @@ def test_a_pipe_is_refused_where_files_are_read_again(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for read in (
-        lambda: TlsContext(TlsSettings(key_store=str(pipe))).server(),
-        lambda: TlsContext(TlsSettings(trust_store=str(pipe))).client(),
+        lambda: server_context(TlsSettings(key_store=str(pipe))),
+        lambda: client_context(TlsSettings(trust_store=str(pipe))),
         lambda: PasswordFile(pipe, lambda _: None),
     ):
         with pytest.raises(ConfigError, match=f"{pipe}: expected a regular file"):

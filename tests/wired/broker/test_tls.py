@@ -30,7 +30,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.runtime.logs import LINES_MAX
 from zkgroup.security.listeners import Listener
 from zkgroup.security.scram import ScramCredential
-from zkgroup.security.tls import TlsContext, TlsSettings
+from zkgroup.security.tls import TlsSettings, server_context
 from zkgroup.wire.messages import Request
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState
@@ -282,7 +282,7 @@ def test_a_key_store_that_is_replaced_while_it_is_read(
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", replaced)
 
-    TlsContext(TlsSettings(key_store=str(used))).server()
+    server_context(TlsSettings(key_store=str(used)))
     assert not later.exists()
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from zkgroup.broker.server.connection_choice import Peer
-from zkgroup.security.listeners import PLAINTEXT
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.wire.messages import Request, RequestHeader, Response
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from zkgroup.broker.server.connection import Connection
@@ -23,7 +24,8 @@ from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.security.certificates import valid_until
 from zkgroup.security.listeners import Listener
 from zkgroup.security.principals import parse_rules, principal_of
-from zkgroup.security.tls import TlsContext, TlsSettings
+from zkgroup.security.secret_files import Followed
+from zkgroup.security.tls import TlsSettings, server_context
 
 _log = get_logger("zkgroup.broker")
 
@@ -37,17 +39,22 @@ class TlsListener:
     def __init__(self, settings: TlsSettings) -> None:
         """Raises ConfigError for a rule that is wrong, and for files that cannot be used."""
         self._settings = settings
-        self._files = TlsContext(settings)
+        self._files = Followed(
+            settings.key_store,
+            settings.trust_store,
+            make=partial(server_context, settings),
+            on_fault=partial(_log.error, "%s; the former one is used until it changes again"),
+        )
         self._used: ssl.SSLContext | None = None
         self.context()
         self._rules = parse_rules(settings.principal_rules)
 
     def context(self) -> ssl.SSLContext:
-        """As `TlsContext.server`. One line says until when a new certificate is valid.
+        """That of the files as they are. One line says until when a new certificate is valid.
 
         One that is not valid is used as well, as in Kafka.
         """
-        found = self._files.server()
+        found = self._files.current()
         if found is not self._used:
             self._used, file = found, self._settings.key_store
             try:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
-from zkgroup.security.listeners import PLAINTEXT
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.wire.control import (
     LEADER_DURING_DELETE,
     BrokerEndPoint,

@@ -9,7 +9,7 @@ from typing import Final
 from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.handlers import Respond
 from zkgroup.broker.server.logins import Login
-from zkgroup.security.listeners import PLAINTEXT
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.wire.messages import REQUEST_BYTES_MAX, Request
 
 CHUNK_BYTES: Final = 64 * 1024

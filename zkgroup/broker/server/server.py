@@ -15,8 +15,9 @@ from zkgroup.broker.server.handshakes import Handshakes, TlsListener
 from zkgroup.broker.server.logins import Login, SaslListener
 from zkgroup.broker.server.port import CameBy, ConnectionLimits, Port, nothing
 from zkgroup.errors import ConfigError, ConflictError
+from zkgroup.model.values import PLAINTEXT
 from zkgroup.runtime.acceptor import Acceptor
-from zkgroup.security.listeners import PLAINTEXT, Listener
+from zkgroup.security.listeners import Listener
 from zkgroup.wire.messages import Request
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 
 from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.errors import ConfigError
+from zkgroup.model.values import PROTOCOLS
 from zkgroup.security.client import ClientSecurity
 from zkgroup.security.jaas import MECHANISMS, PLAIN
-from zkgroup.security.listeners import PROTOCOLS
 from zkgroup.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramCredential
 from zkgroup.security.secret import Secret
 from zkgroup.security.tls import TlsSettings
