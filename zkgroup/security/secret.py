@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from zkgroup.errors import ConfigError
 
-_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
@@ -27,7 +27,7 @@ def refuse_writable(path: str | Path) -> str | None:
     if os.name != "posix" or not stat.S_ISREG(mode):
         return None
     found, mend = f"{stat.S_IMODE(mode):04o}", f"`chmod 600 {shlex.quote(str(path))}` mends it"
-    if mode & _WRITE:
+    if mode & OTHERS_WRITE:
         raise ConfigError(
             f"secret file {path}: expected a file that only its owner may write, found mode {found}; {mend}"
         )

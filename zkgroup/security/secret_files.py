@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import shlex
 import stat
 import threading
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.secret import refuse_writable
+from zkgroup.security.secret import OTHERS_WRITE, refuse_writable
 
 T = TypeVar("T")
 
@@ -23,7 +25,29 @@ _warned: set[str] = set()
 def check_secret_file(path: str | Path) -> None:
     """Logs once that others may read the file. Raises ConfigError where they may write it."""
     warning = refuse_writable(path)
-    if warning is not None and warning not in _warned:
+    if warning is not None:
+        _warn_once(warning)
+
+
+def check_trusted_file(path: str | Path) -> None:
+    """Logs once that others may write the file: its certificates or keys decide who is trusted.
+
+    It stays usable, because a volume may give each file of a container to a group. One that does not exist
+    passes: reading says what is wrong with it.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return
+    if os.name == "posix" and stat.S_ISREG(mode) and mode & OTHERS_WRITE:
+        _warn_once(
+            f"{path}: others on this machine may write it (mode {stat.S_IMODE(mode):04o}), and so decide "
+            f"who is trusted; `chmod go-w {shlex.quote(str(path))}` mends it"
+        )
+
+
+def _warn_once(warning: str) -> None:
+    if warning not in _warned:
         _warned.add(warning)
         _log.warning("%s", warning)
 

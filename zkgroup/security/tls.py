@@ -10,7 +10,7 @@ from typing import Final, Self
 from zkgroup.errors import ConfigError
 from zkgroup.security.principals import RULES
 from zkgroup.security.secret import Secret
-from zkgroup.security.secret_files import check_secret_file, file_stamp, refuse_irregular
+from zkgroup.security.secret_files import check_secret_file, check_trusted_file, file_stamp, refuse_irregular
 
 PEM: Final = "PEM"
 KEY_STORE: Final = "ssl.keystore.location"
@@ -109,6 +109,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 def _load_trust(context: ssl.SSLContext, path: str) -> None:
     refuse_irregular(path)
+    check_trusted_file(path)
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:

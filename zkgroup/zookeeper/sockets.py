@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from zkgroup.errors import ConfigError
-from zkgroup.security.secret_files import Followed, check_secret_file
+from zkgroup.security.secret_files import Followed, check_secret_file, check_trusted_file
 from zkgroup.zookeeper.settings import Tls
 from zkgroup.zookeeper.wire import AUTH_DEMANDED, PING_XID, WATCH_XID
 
@@ -264,6 +264,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     context.check_hostname = tls.check_host_name
     try:
         if tls.ca_file is not None:
+            check_trusted_file(tls.ca_file)
             context = _trusting_only(context, tls.ca_file)
         if tls.cert_file is not None:
             password = tls.key_password.reveal() if tls.key_password else ""

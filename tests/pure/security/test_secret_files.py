@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.certificates import Authority
 from zkgroup.errors import ConfigError
 from zkgroup.security.passwords import PasswordFile
 from zkgroup.security.properties import read_properties
 from zkgroup.security.secret_files import check_secret_file
 from zkgroup.security.tls import TlsSettings, client_context, server_context
-from zkgroup.zookeeper import Digest, Sasl
+from zkgroup.zookeeper import Digest, Sasl, Tls
+from zkgroup.zookeeper.sockets import followed_tls
 
 
 def secret_file(folder: Path, text: str, mode: int) -> Path:
@@ -51,6 +53,25 @@ def test_a_file_that_others_may_read_is_warned_of_once(
         f"secret file {file}: others on this machine may read it (mode 0444); `chmod 600 '{file}'` mends it"
     )
     assert "canary" not in caplog.text
+
+
+def test_a_trust_store_that_others_may_write_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For brokers and for ZooKeeper: whoever writes it lets anybody in."""
+    store = Authority(tmp_path).trust_store
+    store.chmod(0o644)
+    client_context(TlsSettings(trust_store=str(store)))
+    assert caplog.records == []
+    store.chmod(0o664)
+    for _ in range(2):
+        client_context(TlsSettings(trust_store=str(store)))
+        followed_tls(Tls(ca_file=str(store)))
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"{store}: others on this machine may write it (mode 0664), and so decide who is trusted; "
+        f"`chmod go-w {store}` mends it"
+    )
 
 
 def test_other_files_pass(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
