@@ -281,7 +281,9 @@ class BrokerNetwork:
         self._accepts_control_requests = True
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
-        """Applies the configuration of a topic or broker. Raises ConfigError for an invalid setting."""
+        """Applies the configuration of an entity. Raises ConfigError for an invalid setting."""
+        if entity.kind not in ("topics", "brokers"):
+            return
         failed = None
         for part in (self._leader_quota, self._follower_quota, self._min_insync, self._log_configs):
             try:

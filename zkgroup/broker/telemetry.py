@@ -52,7 +52,10 @@ class BrokerListener:
         """This broker has changed the ISR of a partition that it leads."""
 
     def on_config(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
-        """The configuration of a topic or broker has changed to `overrides`."""
+        """The configuration of a topic, broker, client, user or address has changed to `overrides`.
+
+        Those of a user come without its credentials.
+        """
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:
         """This broker is the active controller and has loaded the cluster in `load_ms`."""

@@ -13,7 +13,7 @@ from zkgroup.broker.machine.events import (
 from zkgroup.model.requests import Create, Delete
 from zkgroup.security.scram import ScramCredential
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.config import BrokerConfig, ConfigEntity, TopicConfig, UserConfig
+from zkgroup.znodes.config import BrokerConfig, ConfigEntity, EntityConfig, TopicConfig, UserConfig
 from zkgroup.znodes.notifications import ConfigChange, config_changes_path
 from zkgroup.zookeeper.settings import OPEN_ACL
 
@@ -190,7 +190,8 @@ SECRET = ScramCredential.of_password("SCRAM-SHA-256", "geheim", 4096, b"salt" * 
 
 
 def _user(world: SteppedBrokers, name: str, **settings: str) -> None:
-    data = UserConfig({key.replace("_", "-"): value for key, value in settings.items()}).encode()
+    named = {key.replace("_", "-") if key.isupper() else key: value for key, value in settings.items()}
+    data = UserConfig(named).encode()
     world.server.put(UserConfig.path(name), data)
 
 
@@ -229,18 +230,50 @@ def test_users_are_read_before_the_broker_registers_and_followed() -> None:
     assert "c2VjcmV0" not in str(note.fields)
 
 
-def test_users_are_not_read_where_no_listener_needs_them() -> None:
-    """A broker without SCRAM reads what it did before."""
+def test_a_broker_without_scram_is_told_of_no_credentials() -> None:
+    """Nor does it pass them on with the quotas of their user."""
     world = SteppedBrokers()
-    _user(world, "alice", SCRAM_SHA_256=SECRET.encode())
-    for path in ("/config/users", "/config/users/alice"):
-        world.server.set_acl(path, UNREADABLE)
+    _user(world, "alice", SCRAM_SHA_256=SECRET.encode(), producer_byte_rate="1")
     node = world.node()
     world.run()
-    _notify(world, ConfigChange(ConfigEntity.user("alice"), "v2").encode())
 
     assert _credentials(node) == []
-    assert node.notes("config.unreadable") == []
+    assert _told(node) == [("users/alice", {"producer_byte_rate": "1"})]
+
+
+QUOTAS = {
+    "clients/app": "producer_byte_rate",
+    "clients/<default>": "consumer_byte_rate",
+    "users/<default>": "request_percentage",
+    "users/<default>/clients/<default>": "request_percentage",
+    "users/al%20ice/clients/app": "controller_mutation_rate",
+    "ips/127.0.0.1": "connection_creation_rate",
+}
+
+
+def _quota(world: SteppedBrokers, entity: str, value: str) -> None:
+    world.server.put(f"/config/{entity}", EntityConfig({QUOTAS[entity]: value}).encode())
+
+
+def test_quotas_are_read_before_the_broker_registers_and_followed() -> None:
+    """Of clients, users, clients of users and addresses, with their defaults, and when they are removed."""
+    world = SteppedBrokers()
+    for entity in QUOTAS:
+        _quota(world, entity, "1")
+    node = world.node()
+    world.run()
+    assert sorted(_told(node)) == sorted((entity, {name: "1"}) for entity, name in QUOTAS.items())
+    assert isinstance(node.effects[-1], Registered)
+
+    known = len(_told(node))
+    for entity in QUOTAS:
+        _quota(world, entity, "2")
+        _notify(world, ConfigChange(ConfigEntity.parse("", entity), "v2").encode())
+        world.server.remove(f"/config/{entity}")
+        _notify(world, ConfigChange(ConfigEntity.parse("", entity), "v2").encode())
+    assert _told(node)[known:] == [
+        told for entity, name in QUOTAS.items() for told in ((entity, {name: "2"}), (entity, {}))
+    ]
 
 
 def test_credentials_stay_while_zookeeper_is_away_and_are_read_in_the_next_session() -> None:

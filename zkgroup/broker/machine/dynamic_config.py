@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers, credentials of users, and the notifications that they changed.
+"""Configurations of topics and brokers, quotas and credentials, and the notifications that they changed.
 
 A notification is only a trigger: the configuration is read from `/config`. An unreadable one does not stop
 later ones. Every configuration is read once in each session, so that no notification is missed; after that
@@ -14,7 +14,7 @@ from typing import Final
 from zkgroup.broker.machine.events import BrokerContext, ConfigChanged, CredentialsChanged
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import Znode
-from zkgroup.model.requests import Delete, ListChildren, ListChildrenDone, Sync
+from zkgroup.model.requests import Delete, ListChildren, ListChildrenDone, Outcome, Sync
 from zkgroup.runtime.events import Watch
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
@@ -30,11 +30,20 @@ from zkgroup.runtime.procedures import (
     write,
 )
 from zkgroup.security.scram import HASHES, ScramCredential
-from zkgroup.znodes.config import DEFAULT_NAME, ConfigEntity, EntityConfig, EntityKind, entities_path
+from zkgroup.znodes.config import (
+    DEFAULT_NAME,
+    ConfigEntity,
+    EntityConfig,
+    EntityKind,
+    config_path,
+    entities_path,
+)
 from zkgroup.znodes.notifications import ConfigChange, config_changes_path
 
 KINDS: Final[tuple[EntityKind, ...]] = ("topics", "brokers")
-"""The entities whose configurations a broker applies; those of users where a listener needs them."""
+"""The entities whose configurations a broker must be able to read."""
+QUOTA_KINDS: Final[tuple[EntityKind, ...]] = ("clients", "users", "ips")
+"""The entities with quotas. A broker that may not list them starts all the same."""
 DELETED_AT_ONCE: Final = 100
 
 
@@ -50,7 +59,6 @@ class DynamicConfig:
         self._known: dict[int, Znode] = {}
         """Notifications that still exist."""
         self._overrides: dict[ConfigEntity, dict[str, str]] = {}
-        """Of a user only the SCRAM credentials."""
         self._hosted: dict[ConfigEntity, None] = {}
         """Topics with new leaders or followers here, whose configurations are to be read."""
         self.has_read = False
@@ -117,29 +125,42 @@ class DynamicConfig:
         self._must_read = True
 
     def _loaded(self) -> Procedure[list[ConfigEntity]]:
-        """Every topic and broker that has a configuration, or had one at the last read."""
+        """Every entity that has a configuration, or had one at the last read."""
         lists = yield from ask(*(Query(ListChildren(entities_path(kind))) for kind in KINDS))
+        lists += yield from ask_allowed(*(Query(ListChildren(entities_path(kind))) for kind in QUOTA_KINDS))
         entities = list(self._overrides)
-        for kind, outcome in zip(KINDS, lists, strict=True):
-            for name in list_done(outcome).children:
-                try:
-                    entities.append(ConfigEntity.parse(entities_path(kind), f"{kind}/{name}"))
-                except CorruptZnodeError as error:
-                    self._core.note(
-                        "config.unreadable", path=f"{entities_path(kind)}/{name}", detail=str(error)
-                    )
-        if self._core.config.follows_users:
-            entities += yield from self._loaded_users()
+        for kind, outcome in zip((*KINDS, *QUOTA_KINDS), lists, strict=True):
+            entities += self._listed(entities_path(kind), kind, outcome)
+        users = [each for each in entities if each.kind == "users" and each.client is None]
+        return entities + ((yield from self._loaded_clients(users)) if users else [])
+
+    def _loaded_clients(self, users: Sequence[ConfigEntity]) -> Procedure[list[ConfigEntity]]:
+        """The clients of these users that have a quota of their own."""
+        found = yield from read_allowed([user.config_path for user in users])
+        parents = [
+            user.entity_path
+            for user, znode in zip(users, found, strict=True)
+            if isinstance(znode, Znode) and znode.stat.children_count
+        ]
+        paths = [f"{config_path()}/{parent}/clients" for parent in parents]
+        lists = (yield from ask_allowed(*(Query(ListChildren(path)) for path in paths))) if paths else ()
+        entities = []
+        for parent, path, outcome in zip(parents, paths, lists, strict=True):
+            entities += self._listed(path, f"{parent}/clients", outcome)
         return entities
 
-    def _loaded_users(self) -> Procedure[list[ConfigEntity]]:
-        """Every user with a configuration. A broker that may not list them starts all the same."""
-        parent = entities_path("users")
-        (outcome,) = yield from ask_allowed(Query(ListChildren(parent)))
+    def _listed(self, path: str, parent: str, outcome: Outcome) -> list[ConfigEntity]:
+        """The entities in the list of a folder."""
         if not isinstance(outcome, ListChildrenDone):
-            self._core.note("config.unreadable", path=parent, detail="an ACL hides it")
+            self._core.note("config.unreadable", path=path, detail="an ACL hides it")
             return []
-        return [ConfigEntity("users", name) for name in outcome.children if name != DEFAULT_NAME]
+        entities = []
+        for name in outcome.children:
+            try:
+                entities.append(ConfigEntity.parse(path, f"{parent}/{name}"))
+            except CorruptZnodeError as error:
+                self._core.note("config.unreadable", path=f"{path}/{name}", detail=str(error))
+        return entities
 
     def _named(self, numbers: Sequence[int]) -> Procedure[list[ConfigEntity]]:
         """The entities in the notifications. A deleted or unreadable one counts as applied."""
@@ -156,8 +177,7 @@ class DynamicConfig:
             except (CorruptZnodeError, ConfigError) as error:
                 self._core.note("config_change.unreadable", path=znode.path, detail=str(error))
                 continue
-            if entity.kind in KINDS or (self._core.config.follows_users and _has_credentials(entity)):
-                entities.append(entity)
+            entities.append(entity)
         return entities
 
     def _emit_changed(self, entities: Iterable[ConfigEntity]) -> Procedure[None]:
@@ -175,17 +195,22 @@ class DynamicConfig:
             except CorruptZnodeError as error:
                 self._core.note("config.unreadable", path=entity.config_path, detail=str(error))
                 continue
-            if entity.kind == "users":
-                overrides = {name: overrides[name] for name in HASHES if name in overrides}
-            if overrides == self._overrides.get(entity, {}):
-                continue
+            self._emit(entity, overrides)
+
+    def _emit(self, entity: ConfigEntity, overrides: dict[str, str]) -> None:
+        """Emits what has changed. Credentials are told apart, and only where a listener needs them."""
+        before = self._overrides.pop(entity, {})
+        if overrides:
             self._overrides[entity] = overrides
-            if not overrides:
-                del self._overrides[entity]
-            if entity.kind == "users":
-                self._core.emit(CredentialsChanged(entity.plain_name or "", self._decoded(entity, overrides)))
-            else:
-                self._core.emit(ConfigChanged(entity, overrides))
+        if entity.kind == "users":
+            (before, secrets_before), (overrides, secrets) = (
+                _without_secrets(before),
+                _without_secrets(overrides),
+            )
+            if secrets != secrets_before and self._core.config.follows_users and _has_credentials(entity):
+                self._core.emit(CredentialsChanged(entity.plain_name or "", self._decoded(entity, secrets)))
+        if overrides != before:
+            self._core.emit(ConfigChanged(entity, overrides))
 
     def _decoded(self, entity: ConfigEntity, texts: Mapping[str, str]) -> dict[str, ScramCredential]:
         """The credentials of a user that can be read, by mechanism."""
@@ -215,3 +240,9 @@ class DynamicConfig:
 def _has_credentials(entity: ConfigEntity) -> bool:
     """Returns whether it is a user, and not the default of users or a client of one."""
     return entity.kind == "users" and entity.client is None and entity.name != DEFAULT_NAME
+
+
+def _without_secrets(overrides: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The quotas of a user, and its credentials."""
+    secrets = {name: value for name, value in overrides.items() if name in HASHES}
+    return {name: value for name, value in overrides.items() if name not in secrets}, secrets

@@ -201,7 +201,9 @@ class IsrChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """The configuration of a topic or broker has changed: all its overrides, none if the znode is gone."""
+    """The configuration of an entity has changed: all its overrides, none if the znode is gone.
+
+    Those of a user come without its credentials."""
 
     entity: ConfigEntity
     overrides: Mapping[str, str]
@@ -278,7 +280,7 @@ class BrokerMachineConfig:
     change_age_max_ms: int = CHANGE_AGE_MAX_MS
     """Milliseconds. Older notifications of configurations are deleted."""
     follows_users: bool = False
-    """True if it reads the SCRAM credentials of users, and is told of their changes."""
+    """True if it is told of the SCRAM credentials of users."""
     jitter: Callable[[], float] = lambda: 0.5
     """Returns a random number in [0, 1). The only source of randomness of the machine."""
 
