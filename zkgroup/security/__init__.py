@@ -1,8 +1,9 @@
-"""Who gets in: listeners, credentials, SASL exchanges, and the settings that name them.
+"""Who gets in and who may do what: listeners, credentials, access control lists, and their settings.
 
 Modules here import only the floor, so brokers, clients and the command line share them. Secrets are in no
 text that these classes print, and in no error.
 
+* `acls`: access control lists as Kafka has them, and what they allow
 * `properties`: Java's properties files
 * `listeners`: where a broker listens, and by which protocol
 * `secret`: `Secret`, a text that is never printed; `secret_files`: who may read and write a file of secrets

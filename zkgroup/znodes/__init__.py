@@ -8,6 +8,7 @@ missing and mistyped ones raise `CorruptZnodeError` with the path, what was expe
 * `group_records`: zkgroup's own records of a group: resets, assignments, views, audit
 * `brokers`: broker registrations, topics, partition states
 * `config`, `config_settings`: configurations below `/config`, and the settings they may hold
+* `acls`: Kafka's access control lists, and the notifications of their changes
 * `notifications`: changed configurations, changed ISRs, failed log directories
 * `admin_requests`: reassignments, elections and deletions requested below `/admin`, and unclean elections
 * `controller`: `/controller`, its epoch, and zkgroup's history, status and standby controllers

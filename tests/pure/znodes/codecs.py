@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from zkgroup.znodes.acls import AclChange, ResourceAcls
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.cluster import BrokerSequence, ClusterId, FinalizedFeatures, ProducerIdBlock
@@ -42,6 +43,9 @@ CODECS: dict[str, Any] = {
     r"/admin/delete_topics/[^/]+": TopicDeletion,
     r"/isr_change_notification/isr_change_\d{10}": IsrChange,
     r"/log_dir_event_notification/log_dir_event_\d{10}": LogDirEvent,
+    r"/kafka-acl/[^/]+/[^/]+": ResourceAcls,
+    r"/kafka-acl-extended/prefixed/[^/]+/[^/]+": ResourceAcls,
+    r"/kafka-acl(-extended)?-changes/acl_changes_\d{10}": AclChange,
     r"/cluster/id": ClusterId,
     r"/feature": FinalizedFeatures,
     r"/latest_producer_id_block": ProducerIdBlock,
@@ -49,6 +53,9 @@ CODECS: dict[str, Any] = {
 
 READ_ONLY = (FinalizedFeatures,)
 """Of later brokers; zkgroup never writes them, so they cannot be encoded."""
+
+AS_KAFKA_2_8 = (ResourceAcls, AclChange)
+"""Encoded as 2.8.2 does it; 3.9.1 orders the keys otherwise, and 1.1.1 has the type in small letters."""
 
 WITHOUT_DATA = (BrokerSequence, TopicDeletion)
 """That they are there is all they say; Kafka leaves null or zero bytes, and both are read alike."""
@@ -61,6 +68,9 @@ PARENTS = (
     r"/brokers/topics/[^/]+/partitions(/\d+)?",
     r"/config/(topics|brokers|clients|users|ips|changes)",
     r"/config/users/[^/]+/clients",
+    r"/kafka-acl(-extended/prefixed)?(/[^/]+)?",
+    r"/kafka-acl-extended",
+    r"/kafka-acl(-extended)?-changes",
     r"/consumers/[^/]+",
     r"/consumers/[^/]+/(ids|owners|offsets)",
     r"/consumers/[^/]+/(owners|offsets)/[^/]+",
@@ -68,7 +78,6 @@ PARENTS = (
 """Recorded without data: nothing to encode."""
 
 NOT_OURS = {
-    r"/kafka-acl(-extended)?(-changes)?(/.*)?": "access control lists of brokers",
     r"/delegation_token(/.*)?": "tokens of brokers",
     r"/migration": "a KRaft controller's progress",
 }
