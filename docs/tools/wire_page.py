@@ -88,6 +88,15 @@ DIFFERENCES = [
             "A salt of less than 12 bytes gets 93."
         ),
     ),
+    (
+        "DescribeClientQuotas, AlterClientQuotas",
+        (
+            "Any broker alters, not only the controller. A host name gets 42: only addresses have quotas, also those "
+            "of IPv6, which Kafka 2.8.2 refuses. So do a percentage or a mutation rate that is negative or not "
+            "finite, and a byte rate that is no number, all of which Kafka stores. Credentials are not removed. "
+            "Errors are 40 or 42 where Kafka answers -1."
+        ),
+    ),
     ("CreateTopics, AlterConfigs", "`cleanup.policy=compact` is taken, and every record is kept."),
     (
         "AlterConfigs, IncrementalAlterConfigs",

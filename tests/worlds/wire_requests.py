@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkgroup.wire import acls, admin_apis, control, groups, log_dirs, metadata, records, sasl, users
+from zkgroup.wire import (
+    acls,
+    admin_apis,
+    control,
+    groups,
+    log_dirs,
+    metadata,
+    quotas,
+    records,
+    sasl,
+    users,
+)
 from zkgroup.wire import messages as wire
 from zkgroup.wire.messages import Api, Request, RequestHeader, Response
 
-MODULES = (acls, admin_apis, control, groups, log_dirs, metadata, records, sasl, users)
+MODULES = (acls, admin_apis, control, groups, log_dirs, metadata, quotas, records, sasl, users)
 REQUESTS: Mapping[int, type[Request]] = {
     kind.API.value: kind
     for module in MODULES

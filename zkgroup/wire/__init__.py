@@ -11,7 +11,7 @@ request are ignored; no length that a peer claims is believed before the bytes a
 * `control`: what a controller and its brokers say to each other
 * `metadata`: what clients ask any broker; `records`: what they ask the leader of a partition
 * `admin_apis`: what tools ask to change; `groups`: what members and tools ask a coordinator
-* `users`: who may log in by SCRAM; `sasl`: logins
+* `users`: who may log in by SCRAM; `sasl`: logins; `quotas`: the quotas of users, clients and addresses
 * `record_batch`: batches of records, checked, stamped and read; their checksum is `crc32c`
 * `client`: the client's end of a connection
 """

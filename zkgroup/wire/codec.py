@@ -6,7 +6,7 @@ items take. So memory follows the size of the frame, never a number in it. A rec
 takes some 60 in memory, so the items of a large request are also limited (`requests.ITEMS_MAX`).
 
 A controller that takes over writes a hundred thousand partitions into one message, and every broker reads
-them. So neighbouring fields are packed in one go, and neighbouring integers unpacked in one. Where that
+them. So neighbouring fields are packed in one go, and neighbouring numbers unpacked in one. Where that
 fails the fields are done one by one, which names the one at fault.
 """
 
@@ -31,8 +31,8 @@ from zkgroup.wire.primitives import (
     count_items,
     data,
     fixed,
-    integer,
-    integers,
+    number,
+    numbers,
     read_uvarint,
     short,
     text,
@@ -46,9 +46,9 @@ from zkgroup.wire.schema import (
     Data,
     Field,
     Fixed,
-    Integer,
     Node,
     Nullable,
+    Number,
     StructSchema,
     Text,
     Truth,
@@ -86,8 +86,8 @@ def codec_of(kind: type, version: int, flexible: bool | None = None, *, is_count
 def _codec(node: Node, where: str, form: Form) -> Codec:
     compact = form.flexible
     match node:
-        case Integer():
-            return integer(node, where)
+        case Number():
+            return number(node, where)
         case Text():
             return text(node, where, compact=compact)
         case Data():
@@ -96,8 +96,8 @@ def _codec(node: Node, where: str, form: Form) -> Codec:
             return fixed(node, where)
         case Truth():
             return truth(where)
-        case Array(Integer() as item):
-            return integers(item, where, compact=compact, nullable=node.nullable, is_counted=form.is_counted)
+        case Array(Number() as item):
+            return numbers(item, where, compact=compact, nullable=node.nullable, is_counted=form.is_counted)
         case Array():
             return _array(node, where, form)
         case Nullable():
@@ -335,7 +335,7 @@ def _runs(fields: Sequence[Field], form: Form) -> Iterator[list[Field]]:
 def _is_counted(field: Field, form: Form) -> bool:
     """Returns whether it is an array of records that is always there."""
     node = field.node_in(form.version)
-    return isinstance(node, Array) and not isinstance(node.item, Integer) and not node.nullable
+    return isinstance(node, Array) and not isinstance(node.item, Number) and not node.nullable
 
 
 def _items(name: str, codec: Codec) -> Write:
@@ -354,7 +354,7 @@ def _items(name: str, codec: Codec) -> Write:
 def _is_flat(field: Field, form: Form) -> bool:
     """Returns whether one `struct` can hold it, once its length is known."""
     match field.node_in(form.version):
-        case Integer() | Array(Integer(), nullable=False):
+        case Number() | Array(Number(), nullable=False):
             return True
         case Text(nullable=False, compact=compact):
             return compact or not form.flexible
@@ -412,7 +412,7 @@ def _packer(
     for name, field in zip(names, fields, strict=True):
         if isinstance(field.node, Text):
             encoded += f"    {name} = {name}.encode()\n"
-        if isinstance(field.node, Integer):
+        if isinstance(field.node, Number):
             packed += f"{name}, "
         elif _is_counted(field, layouts.form):
             lengths += f"len({name}), " if layouts.form.flexible else ""
@@ -447,7 +447,7 @@ class _Layouts(dict[tuple[int, ...], Callable[..., bytes]]):
         left = iter(lengths)
         code, long, at = ">", dict[int, int](), 0
         for field in self._fields:
-            if isinstance(field.node, Integer):
+            if isinstance(field.node, Number):
                 code, at = code + field.node.code, at + 1
                 continue
             if _is_counted(field, self.form) and not self.form.flexible:
@@ -455,7 +455,7 @@ class _Layouts(dict[tuple[int, ...], Callable[..., bytes]]):
                 continue
             size = next(left)
             item = field.node.item if isinstance(field.node, Array) else None
-            each = item.code if isinstance(item, Integer) else "s"
+            each = item.code if isinstance(item, Number) else "s"
             if item is None and size > TEXT_BYTES_MAX:
                 raise struct.error("too long")  # the codec of the field names it
             if not self.form.flexible:
@@ -490,7 +490,7 @@ def _with_long(pack: Callable[..., bytes], long: dict[int, int]) -> Callable[...
 def _readers(node: StructSchema, form: Form, codecs: dict[str, Codec]) -> Iterator[Read]:
     plain = [field for field in node.fields if field.tag is None]
     for sort, group in groupby(plain, partial(_sort, version=form.version)):
-        if sort == "integers":
+        if sort == "numbers":
             yield _unpack(list(group), codecs)
             continue
         for field in group:
@@ -502,7 +502,7 @@ def _readers(node: StructSchema, form: Form, codecs: dict[str, Codec]) -> Iterat
 def _sort(field: Field, *, version: int) -> str:
     if version not in field.versions:
         return "absent"
-    return "integers" if isinstance(field.node, Integer) else "other"
+    return "numbers" if isinstance(field.node, Number) else "other"
 
 
 def _absent(absent: list[Any], _buffer: bytes, at: int, values: list[Any]) -> int:
@@ -511,9 +511,9 @@ def _absent(absent: list[Any], _buffer: bytes, at: int, values: list[Any]) -> in
 
 
 def _unpack(fields: list[Field], codecs: dict[str, Codec]) -> Read:
-    """Reads neighbouring integers in one go."""
+    """Reads neighbouring numbers in one go."""
     layout = struct.Struct(
-        ">" + "".join(field.node.code for field in fields if isinstance(field.node, Integer))
+        ">" + "".join(field.node.code for field in fields if isinstance(field.node, Number))
     )
     unpack_from, size = layout.unpack_from, layout.size
     singles = [codecs[field.name].read for field in fields]

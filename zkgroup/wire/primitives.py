@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from zkgroup.errors import CorruptFrameError, UnencodableError
-from zkgroup.wire.schema import Buffer, Data, Fixed, Integer, Text
+from zkgroup.wire.schema import Buffer, Data, Fixed, Number, Text
 
 Write = Callable[[Any, list[Buffer]], None]
 """Adds the bytes of one value. Raises UnencodableError where it does not fit."""
@@ -49,7 +49,7 @@ class Codec(NamedTuple):
     """Of an array of records."""
 
 
-def integer(node: Integer, where: str) -> Codec:
+def number(node: Number, where: str) -> Codec:
     """One number by itself."""
     layout = struct.Struct(">" + node.code)
     pack, unpack_from, size = layout.pack, layout.unpack_from, node.size
@@ -86,7 +86,7 @@ def truth(where: str) -> Codec:
     return Codec(write, read, 1)
 
 
-def integers(node: Integer, where: str, *, compact: bool, nullable: bool, is_counted: bool = False) -> Codec:
+def numbers(node: Number, where: str, *, compact: bool, nullable: bool, is_counted: bool = False) -> Codec:
     """An array of numbers, unpacked in one go. `is_counted`: `INTEGERS_OF_ITEM` count as one item."""
     size = node.size
     few = tuple(struct.Struct(f">{count}{node.code}") for count in range(8))

@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zkgroup.wire.primitives import ARRAY_COUNT, ONE_BYTE, TEXT_LENGTH, Codec, Read
-from zkgroup.wire.schema import Array, Field, Integer, StructSchema, Text, Truth
+from zkgroup.wire.schema import Array, Field, Number, StructSchema, Text, Truth
 
 _SLOW = "return slow(buffer, start, values)"
 
@@ -95,7 +95,7 @@ class _Source:
         """Adds a field."""
         node, name = field.node_in(version), f"a{index}"
         match node:
-            case Integer():
+            case Number():
                 self._add_number(node.code, name)
             case Truth():
                 self._add_number("B", name)

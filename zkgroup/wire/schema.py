@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-Node: TypeAlias = "Integer | Text | Data | Fixed | Truth | Array | Nullable | StructSchema"
+Node: TypeAlias = "Number | Text | Data | Fixed | Truth | Array | Nullable | StructSchema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _field(kind: type, name: str, hint: Any, default: Any = MISSING) -> Field:
 
 def _node(hint: Any, where: str) -> Node:
     for mark in _marks(hint):
-        if isinstance(mark, Integer | Text | Data | Fixed | Truth):
+        if isinstance(mark, Number | Text | Data | Fixed | Truth):
             return mark
         if isinstance(mark, Layout):
             return _laid_out(hint, mark)
@@ -125,8 +125,8 @@ def _marks(hint: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Integer:
-    """A whole number of fixed size."""
+class Number:
+    """A number of fixed size, whole or (`float64`) not."""
 
     name: str
     code: str
@@ -228,10 +228,11 @@ class Layout:
 Buffer: TypeAlias = bytes | memoryview
 """Bytes that are passed on without a copy."""
 
-Int8 = Annotated[int, Integer("int8", "b", 1)]
-Int16 = Annotated[int, Integer("int16", "h", 2)]
-Int32 = Annotated[int, Integer("int32", "i", 4)]
-Int64 = Annotated[int, Integer("int64", "q", 8)]
+Int8 = Annotated[int, Number("int8", "b", 1)]
+Int16 = Annotated[int, Number("int16", "h", 2)]
+Int32 = Annotated[int, Number("int32", "i", 4)]
+Int64 = Annotated[int, Number("int64", "q", 8)]
+Float64 = Annotated[float, Number("float64", "d", 8)]
 String = Annotated[str, Text(nullable=False)]
 NullableString = Annotated[str | None, Text(nullable=True)]
 ErrorText = Annotated[str | None, Text(nullable=True, is_cut=True)]

@@ -173,7 +173,8 @@ def check_topic_settings(settings: Mapping[str, str]) -> None:
 
 
 _WHOLE: Final = re.compile(r"\+?[0-9]{1,19}")
-_FRACTION: Final = re.compile(r"\+?[0-9]{1,19}(\.[0-9]{1,19})?")
+_FRACTION: Final = re.compile(r"\+?([0-9]{1,19}\.?[0-9]{0,19}|\.[0-9]{1,19})([eE][+-]?[0-9]{1,3})?")
+"""Kafka writes 20,000,000 as `2.0E7`."""
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
 

@@ -11,9 +11,9 @@ from zkgroup.wire.schema import (
     Data,
     Field,
     Fixed,
-    Integer,
     Node,
     Nullable,
+    Number,
     StructSchema,
     Text,
     Truth,
@@ -29,7 +29,9 @@ def values_of_kind(kind: type, version: int) -> st.SearchStrategy[Any]:
 def values_of(node: Node, version: int) -> st.SearchStrategy[Any]:
     """Any value of a node of a schema."""
     match node:
-        case Integer():
+        case Number(code="d"):
+            return st.floats(allow_nan=False)
+        case Number():
             low = 0 if node.code.isupper() else -(2 ** (8 * node.size - 1))
             return st.integers(low, low + 2 ** (8 * node.size) - 1)
         case Text():

@@ -1,10 +1,10 @@
-"""Frames of users, logins and ACLs that Kafka 2.8.2 took and sent are read, and written as they were."""
+"""Frames of users, logins, ACLs and quotas that Kafka 2.8.2 took and sent: read, and written as they were."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from tests.worlds.recorded_logins import ACLS, LOGINS, conversations
+from tests.worlds.recorded_logins import ACLS, LOGINS, QUOTAS, conversations
 from tests.worlds.wire_requests import REQUESTS, decode_request, encode_response
 from zkgroup.wire.messages import Api, decode_response, encode_request
 from zkgroup.wire.sasl import SaslAuthenticateRequest
@@ -13,6 +13,8 @@ from zkgroup.wire.users import CredentialUpsertion
 RECORDED = (
     Api.SASL_HANDSHAKE,
     Api.SASL_AUTHENTICATE,
+    Api.DESCRIBE_CLIENT_QUOTAS,
+    Api.ALTER_CLIENT_QUOTAS,
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS,
     Api.ALTER_USER_SCRAM_CREDENTIALS,
     Api.DESCRIBE_ACLS,
@@ -24,7 +26,7 @@ RECORDED = (
 def test_each_frame_is_read_and_written_as_it_was() -> None:
     """Requests and answers of every version, to the last byte."""
     seen: Counter[tuple[int, int]] = Counter()
-    for case in (*conversations(LOGINS), *conversations(ACLS)):
+    for case in (*conversations(LOGINS), *conversations(ACLS), *conversations(QUOTAS)):
         for exchange in case.exchanges:
             key, version = exchange.api
             if key not in RECORDED:

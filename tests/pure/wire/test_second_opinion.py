@@ -14,7 +14,7 @@ from kafka.protocol import admin, consumer, metadata, producer
 from tests.pure.properties.frame_values import values_of_kind
 from tests.worlds.wire_requests import REQUESTS, encode_response
 from zkgroup.wire.messages import Message, decode_rest, encode, encode_request
-from zkgroup.wire.schema import Array, Data, Field, Fixed, Integer, StructSchema, Text, Truth, schema_of
+from zkgroup.wire.schema import Array, Data, Field, Fixed, Number, StructSchema, Text, Truth, schema_of
 
 OWN_TAGS = 10_000
 """Tags from here on are zkgroup's own: kafka-python skips them."""
@@ -57,7 +57,7 @@ def _their_value(their: Any, value: Any, node: Any, version: int) -> Any:
         if value is None or not isinstance(node.item, StructSchema):
             return None if value is None else list(value)
         return [theirs_from(their.data_class, one, node.item, version) for one in value]
-    if their.name.endswith("authorized_operations") and isinstance(node, Integer):
+    if their.name.endswith("authorized_operations") and isinstance(node, Number):
         return {bit for bit in range(32) if value >> bit & 1}  # of a number below zero it never ends
     if isinstance(node, Fixed):
         return uuid.UUID(bytes=value)
@@ -122,7 +122,7 @@ def _least(field: Field) -> Any:
     if field.versions.absent is not None or field.tag is not None:
         return field.versions.absent
     match field.node:
-        case Integer():
+        case Number():
             return 0
         case Text():
             return ""

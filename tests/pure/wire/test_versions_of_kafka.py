@@ -24,8 +24,6 @@ ABSENT = {
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",
     41: "DescribeDelegationToken",
-    48: "DescribeClientQuotas",
-    49: "AlterClientQuotas",
     56: "AlterIsr",
     57: "UpdateFeatures",
     61: "DescribeProducers",

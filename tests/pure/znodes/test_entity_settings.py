@@ -14,12 +14,15 @@ from zkgroup.znodes.config_settings import check_entity_settings
     [
         ("brokers", {"leader.replication.throttled.rate": "50000", "min.insync.replicas": "2", "own": "x"}),
         ("clients", {"producer_byte_rate": "9223372036854775807", "request_percentage": "12.5"}),
-        ("users", {"consumer_byte_rate": "1", "controller_mutation_rate": "0.5"}),
+        (
+            "users",
+            {"consumer_byte_rate": "1", "controller_mutation_rate": "2.0E7", "request_percentage": ".5"},
+        ),
         ("ips", {"connection_creation_rate": "2147483647"}),
     ],
 )
 def test_numbers_that_fit_are_taken(kind: EntityKind, settings: dict[str, str]) -> None:
-    """Each kind its own; a broker may have any other setting too."""
+    """Each kind its own, also as Kafka writes it; a broker may have any other setting too."""
     check_entity_settings(kind, settings)
 
 
@@ -34,6 +37,7 @@ def test_numbers_that_fit_are_taken(kind: EntityKind, settings: dict[str, str]) 
         ("clients", "producer_byte_rate", "9223372036854775808", "expected a whole number from 0"),
         ("clients", "producer_byte_rate", "1.5", "expected a whole number from 0"),
         ("users", "request_percentage", "a tenth", "expected a number, found 'a tenth'"),
+        ("users", "request_percentage", "1e", "expected a number, found '1e'"),
         ("ips", "connection_creation_rate", "2147483648", "from 0 to 2147483647, found"),
         ("ips", "producer_byte_rate", "1", "ips have connection_creation_rate"),
         ("clients", "producer_byterate", "1", "clients have producer_byte_rate, consumer_byte_rate"),

@@ -9,7 +9,7 @@ from zkgroup.testing import KafkaCluster
 from zkgroup.wire.messages import Request
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
 from zkgroup.wire.primitives import TEXT_BYTES_MAX
-from zkgroup.wire.schema import Array, Data, Fixed, Integer, Nullable, StructSchema, Text, Truth, schema_of
+from zkgroup.wire.schema import Array, Data, Fixed, Nullable, Number, StructSchema, Text, Truth, schema_of
 
 LONGEST = "n" * TEXT_BYTES_MAX
 
@@ -19,7 +19,7 @@ def filled(node: Any) -> Any:
     match node:
         case Text():
             return LONGEST
-        case Integer():
+        case Number():
             return 1
         case Truth():
             return False

@@ -8,6 +8,7 @@ waits until they have taken effect, up to the request's timeout.
 * `topics`: CreateTopics, DeleteTopics, CreatePartitions, and the topics that Metadata creates
 * `configs`: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
 * `partitions`: ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments
+* `quotas`: DescribeClientQuotas, AlterClientQuotas
 * `users`: DescribeUserScramCredentials, AlterUserScramCredentials
 * `failures`: Kafka's error code for each error of zkgroup
 """

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.admin.undo_records import ChangeRecord
-from zkgroup.broker.admin import configs, partitions, topics, users
+from zkgroup.broker.admin import configs, partitions, quotas, topics, users
 from zkgroup.broker.admin.failures import Failure, failure_of
 from zkgroup.broker.admin.known_configs import known_configs
 from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
@@ -55,6 +55,12 @@ from zkgroup.wire.admin_apis import (
     ReassignedTopicResult,
 )
 from zkgroup.wire.messages import Api, ErrorCode, by_topic
+from zkgroup.wire.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from zkgroup.wire.schema import NO_UUID
 from zkgroup.wire.users import (
     AlterUserScramCredentialsRequest,
@@ -389,6 +395,24 @@ class AdminApis:
             return ListPartitionReassignmentsResponse(error=code, error_message=message)
         topics = by_topic(found.items(), OngoingTopic)
         return ListPartitionReassignmentsResponse(error=ErrorCode.NONE, topics=topics)
+
+    async def describe_client_quotas(
+        self, context: RequestContext, request: DescribeClientQuotasRequest
+    ) -> DescribeClientQuotasResponse:
+        """The quotas of users, clients and addresses."""
+        try:
+            found = await self._run(lambda ensemble: quotas.describe(ensemble, request))
+        except ZkGroupError as error:
+            code, message = failure_of(error)
+            return DescribeClientQuotasResponse(error=code, error_message=message, entries=None)
+        return DescribeClientQuotasResponse(error=ErrorCode.NONE, entries=found)
+
+    async def alter_client_quotas(
+        self, context: RequestContext, request: AlterClientQuotasRequest
+    ) -> AlterClientQuotasResponse:
+        """Changes quotas of users, clients and addresses."""
+        found = await self._run(lambda ensemble: quotas.alter(ensemble, request, _by(context)))
+        return AlterClientQuotasResponse(entries=found)
 
     async def describe_user_scram_credentials(
         self, context: RequestContext, request: DescribeUserScramCredentialsRequest

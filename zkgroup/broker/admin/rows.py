@@ -18,6 +18,7 @@ from zkgroup.wire.admin_apis import (
     ListPartitionReassignmentsRequest,
 )
 from zkgroup.wire.messages import ErrorCode, Request
+from zkgroup.wire.quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from zkgroup.wire.users import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 
@@ -34,6 +35,8 @@ _HANDLERS: Final[Mapping[type[Request], Callable[[AdminApis], Callable[..., Any]
     ElectLeadersRequest: lambda apis: apis.elect_leaders,
     AlterPartitionReassignmentsRequest: lambda apis: apis.alter_partition_reassignments,
     ListPartitionReassignmentsRequest: lambda apis: apis.list_partition_reassignments,
+    DescribeClientQuotasRequest: lambda apis: apis.describe_client_quotas,
+    AlterClientQuotasRequest: lambda apis: apis.alter_client_quotas,
     DescribeUserScramCredentialsRequest: lambda apis: apis.describe_user_scram_credentials,
     AlterUserScramCredentialsRequest: lambda apis: apis.alter_user_scram_credentials,
 }
