@@ -16,6 +16,7 @@ from tests.long.interop.servers import RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import BROKERS, Cluster, OurBrokers, RealBrokers, Tools
 from tests.waiting import eventually
+from tests.worlds.shell import Shell
 
 RELEASES = taking_part(without=(NEWEST,))
 LED = ("ours", OLDEST)
@@ -133,31 +134,39 @@ def test_the_configuration_of_a_topic_changes(tools: Tools) -> None:
 
 @at(*(release for release in RELEASES if not is_old(release)))
 def test_entities_are_configured(tools: Tools) -> None:
-    """ConfigCommand for topics, brokers, clients and users; zkgroup brokers apply theirs."""
+    """ConfigCommand for each kind of entity, beside zkgroup config; zkgroup brokers apply theirs."""
     cluster, topic = tools.cluster, tools.name("configured")
     tools.create(topic, (1, 2))
     entities = [
-        ("topics", topic, ("retention.ms", "5"), ("cleanup.policy", "compact")),
-        ("brokers", "1", (f"leader.{RATE}", "10"), (f"follower.{RATE}", "9")),
-        ("clients", "c", ("producer_byte_rate", "10"), ("consumer_byte_rate", "9")),
-        ("users", "u", ("producer_byte_rate", "10"), ("consumer_byte_rate", "9")),
+        (f"topics/{topic}", ("retention.ms", "5"), ("cleanup.policy", "compact")),
+        ("brokers/1", (f"leader.{RATE}", "10"), (f"follower.{RATE}", "9")),
+        ("clients/c", ("producer_byte_rate", "10"), ("consumer_byte_rate", "9")),
+        ("users/<default>", ("producer_byte_rate", "10"), ("consumer_byte_rate", "9")),
+        ("users/u/clients/<default>", ("producer_byte_rate", "10"), ("request_percentage", "1e3")),
     ]  # fmt: skip
-    for kind, name, gone, kept in entities:
-        words = ("--entity-type", kind, "--entity-name", name)
+    for entity, gone, kept in entities:
+        kind, *names = entity.split("/")
+        words = ["--entity-type", kind, *_named(names[0])]
+        ours = [*words, *(["--client-default"] if names[1:] else [])]
+        words += ["--entity-type", "clients", *_named(names[2])] if names[1:] else []
         both = ",".join(f"{key}={value}" for key, value in (gone, kept))
         for change in (("--add-config", both), ("--delete-config", gone[0])):
             printed = tools.run("ConfigCommand", "--alter", *words, *change)
             assert "ompleted updating config" in printed.text.replace("U", "u"), printed
-        assert cluster.json(f"/config/{kind}/{name}") == {"version": 1, "config": dict([kept])}
+        assert cluster.json(f"/config/{entity}") == {"version": 1, "config": dict([kept])}
+        (row,) = Shell(cluster.folder, cluster.address).json("config", "describe", *ours)["configs"]
+        assert (row["entity_type"], row["configs"]) == (kind, dict([kept]))
         described = tools.run("ConfigCommand", "--describe", *words)
         assert described.text.splitlines()[-1].endswith(f"are {kept[0]}={kept[1]}"), described
-        assert cluster.notifications()[-1] == {"version": 2, "entity_path": f"{kind}/{name}"}
+        assert cluster.notifications()[-1] == {"version": 2, "entity_path": entity}
         if kind in ("topics", "brokers"):
-            eventually(
-                partial(cluster.received, f"{kind}/{name}", dict([kept])), what=f"brokers apply {kept}"
-            )
+            eventually(partial(cluster.received, entity, dict([kept])), what=f"brokers apply {kept}")
         tools.run("ConfigCommand", "--alter", *words, "--delete-config", kept[0])
-        assert cluster.json(f"/config/{kind}/{name}") == {"version": 1, "config": {}}
+        assert cluster.json(f"/config/{entity}") == {"version": 1, "config": {}}
+
+
+def _named(name: str) -> list[str]:
+    return ["--entity-default"] if name == "<default>" else ["--entity-name", name]
 
 
 STARTED = "uccessfully started"

@@ -16,6 +16,7 @@ from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import OurBrokers
 from tests.waiting import eventually
 from tests.worlds.kafka_clients import CLIENTS
+from tests.worlds.shell import Shell
 from zkgroup.model import TopicPartition
 
 
@@ -84,6 +85,65 @@ def test_configs_are_set_shown_and_removed(tools: ServedTools) -> None:
     assert "leader.replication.throttled.rate=12345" in tools.run("configs", "--describe", *broker).text
     tools.run("configs", "--alter", *broker, "--delete-config", "leader.replication.throttled.rate")
     assert tools.cluster.json("/config/brokers/2")["config"] == {}
+
+
+QUOTA_OWNERS = (
+    (("users", "al ice/{r}"), None, "users/al%20ice%2F{r}"),
+    (("users", None), None, "users/<default>"),
+    (("clients", "app-{r}"), None, "clients/app-{r}"),
+    (("clients", None), None, "clients/<default>"),
+    (("users", "bob-{r}"), "app", "users/bob-{r}/clients/app"),
+    (("users", "bob-{r}"), "", "users/bob-{r}/clients/<default>"),
+    (("ips", "127.0.0.{r}"), None, "ips/127.0.0.{r}"),
+    (("ips", None), None, "ips/<default>"),
+)
+"""Kind and name (None: the default) of an owner, the client id of a user (empty: the default), its znode."""
+
+
+def test_quotas_are_set_shown_and_removed(tools: ServedTools) -> None:
+    """kafka-configs of each kind of owner, beside zkgroup config: each shows what the other has set."""
+    ours = Shell(tools.folder, tools.cluster.address)
+    short = str(RELEASES.index(tools.release) + 2)
+    for (kind, plain), client, entity in QUOTA_OWNERS:
+        name = plain and plain.format(r=short)
+        path = f"/config/{entity.format(r=short)}"
+        theirs, words = _of_owner(kind, name, client), _of_owner(kind, name, client, is_ours=True)
+        values = {"producer_byte_rate": "1024", "request_percentage": "150.5"}
+        more = "consumer_byte_rate=2048"
+        if kind == "ips":
+            values, more = {"connection_creation_rate": "5"}, "connection_creation_rate=7"
+        added = ",".join("=".join(pair) for pair in values.items())
+        tools.run("configs", "--alter", *theirs, "--add-config", added)
+        assert tools.cluster.json(path) == {"version": 1, "config": values}
+        assert ours.json("config", "describe", *words)["configs"][0]["configs"] == values
+
+        ours.json("config", "alter", *words, "--set", more, "--execute")
+        shown = tools.run("configs", "--describe", *theirs).text
+        values |= dict([more.split("=")])
+        for key, value in values.items():
+            assert f"{key}={float(value)}" in shown, shown
+
+        tools.run("configs", "--alter", *theirs, "--delete-config", ",".join(values))
+        assert tools.cluster.json(path) == {"version": 1, "config": {}}
+    refused = tools.refused(
+        "configs", "--alter", *_of_owner("users", "eve", None), "--add-config", "producer_byte_rate=-5"
+    )
+    assert "producer_byte_rate must be a LONG value" in refused
+    assert tools.cluster.json("/config/users/eve") is None
+
+
+def _of_owner(kind: str, name: str | None, client: str | None, *, is_ours: bool = False) -> list[str]:
+    """The options that name an owner of quotas, of kafka-configs or of zkgroup."""
+    words = ["--entity-type", kind, *(("--entity-name", name) if name else ("--entity-default",))]
+    if client is not None and is_ours:
+        words += ["--client", client] if client else ["--client-default"]
+    elif client is not None:
+        words += [
+            "--entity-type",
+            "clients",
+            *(("--entity-name", client) if client else ["--entity-default"]),
+        ]
+    return words
 
 
 def test_records_of_the_console_producer_reach_the_console_consumer(tools: ServedTools) -> None:
