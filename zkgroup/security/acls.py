@@ -127,7 +127,7 @@ class ResourcePattern(NamedTuple):
         return f"{self.type.pascal}:{self.pattern_type.name}:{self.name}"
 
 
-class AclEntry(NamedTuple):
+class AccessControlEntry(NamedTuple):
     """One entry of an ACL."""
 
     principal: str
@@ -149,11 +149,11 @@ class AclBinding(NamedTuple):
     """One entry of the ACL of a pattern."""
 
     pattern: ResourcePattern
-    entry: AclEntry
+    entry: AccessControlEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AclFilter:
+class AclBindingFilter:
     """Which bindings DescribeAcls and DeleteAcls mean; the default means all of them."""
 
     type: ResourceType = ResourceType.ANY
@@ -184,7 +184,7 @@ class AclFilter:
             return self.name.startswith(pattern.name)
         return pattern.name == WILDCARD
 
-    def matches_entry(self, entry: AclEntry) -> bool:
+    def matches_entry(self, entry: AccessControlEntry) -> bool:
         """Returns whether the filter means an entry (AccessControlEntryFilter.java@2.8.2)."""
         return (
             self.principal in (None, entry.principal)
@@ -233,35 +233,35 @@ class AclSettings:
     """Whether everybody may do everything to a resource without an ACL."""
 
 
-class Decision(NamedTuple):
+class AuthorizationResult(NamedTuple):
     """Whether an operation is authorized, and why."""
 
     is_allowed: bool
     reason: str
 
 
-_SUPER_USER: Final = Decision(True, "super user")
-_UNREAD: Final = Decision(False, "no ACL was read yet")
+_SUPER_USER: Final = AuthorizationResult(True, "super user")
+_UNREAD: Final = AuthorizationResult(False, "no ACL was read yet")
 _NO_ACL: Final = {
-    True: Decision(True, "the resource has no ACL"),
-    False: Decision(False, "the resource has no ACL"),
+    True: AuthorizationResult(True, "the resource has no ACL"),
+    False: AuthorizationResult(False, "the resource has no ACL"),
 }
-_NOT_ALLOWED: Final = Decision(False, "no ACL allows it")
+_NOT_ALLOWED: Final = AuthorizationResult(False, "no ACL allows it")
 
 
 @dataclass(slots=True)
 class _TypeAcls:
     """The ACLs of one type of resource."""
 
-    literal: dict[str, tuple[AclEntry, ...]] = field(default_factory=dict)
-    prefixed: dict[str, tuple[AclEntry, ...]] = field(default_factory=dict)
+    literal: dict[str, tuple[AccessControlEntry, ...]] = field(default_factory=dict)
+    prefixed: dict[str, tuple[AccessControlEntry, ...]] = field(default_factory=dict)
     lengths: Counter[int] = field(default_factory=Counter)
     """Of the prefixes: how many have that many characters."""
 
-    def of(self, pattern_type: PatternType) -> dict[str, tuple[AclEntry, ...]]:
+    def of(self, pattern_type: PatternType) -> dict[str, tuple[AccessControlEntry, ...]]:
         return self.literal if pattern_type is PatternType.LITERAL else self.prefixed
 
-    def change(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...]) -> None:
+    def change(self, pattern: ResourcePattern, entries: tuple[AccessControlEntry, ...]) -> None:
         names = self.of(pattern.pattern_type)
         if pattern.pattern_type is PatternType.PREFIXED and (pattern.name in names) != bool(entries):
             length = len(pattern.name)
@@ -273,7 +273,7 @@ class _TypeAcls:
         else:
             names.pop(pattern.name, None)
 
-    def matching(self, name: str) -> Iterator[AclEntry]:
+    def matching(self, name: str) -> Iterator[AccessControlEntry]:
         """The entries for a resource. It costs one lookup for each length that prefixes have."""
         for literal in dict.fromkeys((name, WILDCARD)):
             yield from self.literal.get(literal, ())
@@ -299,9 +299,11 @@ class AclCache:
         self.is_read = False
         """True once all ACLs were read; until then only super users are let in."""
         self._types = {each: _TypeAcls() for each in RESOURCE_TYPES}
-        self._decisions: dict[tuple[str, str, AclOperation, ResourceType, str | None], Decision] = {}
+        self._decisions: dict[
+            tuple[str, str, AclOperation, ResourceType, str | None], AuthorizationResult
+        ] = {}
 
-    def change(self, pattern: ResourcePattern, entries: Collection[AclEntry]) -> None:
+    def change(self, pattern: ResourcePattern, entries: Collection[AccessControlEntry]) -> None:
         """Replaces the entries of a pattern; none removes it."""
         self._types[pattern.type].change(pattern, tuple(entries))
         self._decisions.clear()
@@ -325,7 +327,7 @@ class AclCache:
 
     def authorize(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
-    ) -> Decision:
+    ) -> AuthorizationResult:
         """Decides about an operation on one resource.
 
         A denial wins; Describe is implied by Read, Write, Delete and Alter, DescribeConfigs by AlterConfigs.
@@ -337,7 +339,7 @@ class AclCache:
 
     def authorize_by_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
-    ) -> Decision:
+    ) -> AuthorizationResult:
         """Decides whether an operation is authorized on any resource of a type (KIP-679)."""
         key = principal, host, operation, resource_type, None
         if (known := self._decisions.get(key)) is not None:
@@ -345,8 +347,8 @@ class AclCache:
         return self._keep(key, self._decide_by_type(principal, host, operation, resource_type))
 
     def _keep(
-        self, key: tuple[str, str, AclOperation, ResourceType, str | None], decision: Decision
-    ) -> Decision:
+        self, key: tuple[str, str, AclOperation, ResourceType, str | None], decision: AuthorizationResult
+    ) -> AuthorizationResult:
         if len(self._decisions) >= DECISIONS_MAX:
             self._decisions.clear()
         if len(key[-1] or "") <= _KEPT_NAME_MAX:
@@ -355,7 +357,7 @@ class AclCache:
 
     def _decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
-    ) -> Decision:
+    ) -> AuthorizationResult:
         if (early := self._early(principal)) is not None:
             return early
         allowing = (operation, *_IMPLIED_BY.get(operation, ()), AclOperation.ALL)
@@ -366,26 +368,28 @@ class AclCache:
                 continue
             if entry.permission is AclPermission.DENY:
                 if entry.operation in (operation, AclOperation.ALL):
-                    return Decision(False, f"by acl = {entry}")
+                    return AuthorizationResult(False, f"by acl = {entry}")
             elif entry.operation in allowing:
                 allowed = entry
         if is_empty:
             return _NO_ACL[self.settings.allow_if_no_acl]
-        return _NOT_ALLOWED if allowed is None else Decision(True, f"by acl = {allowed}")
+        return _NOT_ALLOWED if allowed is None else AuthorizationResult(True, f"by acl = {allowed}")
 
-    def _early(self, principal: str) -> Decision | None:
+    def _early(self, principal: str) -> AuthorizationResult | None:
         if principal in self.settings.super_users:
             return _SUPER_USER
         return None if self.is_read else _UNREAD
 
     def _decide_by_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
-    ) -> Decision:
+    ) -> AuthorizationResult:
         if (early := self._early(principal)) is not None:
             return early
         acls = self._types[resource_type]
 
-        def names(permission: AclPermission, patterns: Mapping[str, Iterable[AclEntry]]) -> set[str]:
+        def names(
+            permission: AclPermission, patterns: Mapping[str, Iterable[AccessControlEntry]]
+        ) -> set[str]:
             return {
                 name
                 for name, entries in patterns.items()
@@ -400,9 +404,9 @@ class AclCache:
 
         denied = names(AclPermission.DENY, acls.literal)
         if WILDCARD in denied:
-            return Decision(False, "an ACL denies it on every resource")
+            return AuthorizationResult(False, "an ACL denies it on every resource")
         if self.settings.allow_if_no_acl:
-            return Decision(True, "a resource may have no ACL")
+            return AuthorizationResult(True, "a resource may have no ACL")
         denied_prefixes = names(AclPermission.DENY, acls.prefixed)
 
         def is_below_denied(name: str) -> bool:
@@ -410,7 +414,7 @@ class AclCache:
 
         allowed = names(AclPermission.ALLOW, acls.literal)
         if WILDCARD in allowed or any(name not in denied and not is_below_denied(name) for name in allowed):
-            return Decision(True, "an ACL allows it on some resource")
+            return AuthorizationResult(True, "an ACL allows it on some resource")
         if not all(map(is_below_denied, names(AclPermission.ALLOW, acls.prefixed))):
-            return Decision(True, "an ACL allows it on some resource")
-        return Decision(False, "no ACL allows it on any resource")
+            return AuthorizationResult(True, "an ACL allows it on some resource")
+        return AuthorizationResult(False, "no ACL allows it on any resource")

@@ -111,10 +111,11 @@ class Response(Message):
 class EncodedResponse(Response):
     """A response whose body is encoded already, because it is sent again and again."""
 
-    __slots__ = ("_rest", "_size")
+    __slots__ = ("_rest", "_size", "response")
 
     def __init__(self, response: Response, version: int) -> None:
         """`version`: the one in which it is sent."""
+        self.response = response
         kind: Any = type(response)
         writers, body = _response_writers(kind, version), encode(response, version)
         head = writers.head(writers.header_bytes + len(body), 0)

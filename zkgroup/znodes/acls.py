@@ -15,7 +15,7 @@ from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.security.acls import (
     PATTERN_TYPES,
     RESOURCE_TYPES,
-    AclEntry,
+    AccessControlEntry,
     AclOperation,
     AclPermission,
     PatternType,
@@ -82,7 +82,7 @@ class ResourceAcls:
     does not have, which decide nothing.
     """
 
-    entries: Mapping[AclEntry, Mapping[str, object]] = field(default_factory=dict)
+    entries: Mapping[AccessControlEntry, Mapping[str, object]] = field(default_factory=dict)
     """Each entry, with its unknown keys."""
     unknown: tuple[Mapping[str, object], ...] = ()
     """Entries with an operation or a permission of later versions, as they are in the znode."""
@@ -103,7 +103,9 @@ class ResourceAcls:
         """True if the znode has no entry, so that it is to be deleted."""
         return not self.entries and not self.unknown
 
-    def changed(self, added: Iterable[AclEntry] = (), removed: Collection[AclEntry] = ()) -> Self:
+    def changed(
+        self, added: Iterable[AccessControlEntry] = (), removed: Collection[AccessControlEntry] = ()
+    ) -> Self:
         """The ACL with some entries added and some removed; all others stay, also unknown ones.
 
         An entry that is there already keeps its unknown keys.
@@ -137,7 +139,7 @@ class ResourceAcls:
         found = fields.get("acls")
         if not isinstance(found, list):
             raise CorruptZnodeError(path, "a list in 'acls'", show(found))
-        entries: dict[AclEntry, Mapping[str, object]] = {}
+        entries: dict[AccessControlEntry, Mapping[str, object]] = {}
         unknown: list[Mapping[str, object]] = []
         for each in found:
             if not isinstance(each, dict):
@@ -149,7 +151,7 @@ class ResourceAcls:
         return cls(entries, tuple(unknown), others(fields, *_KEYS))
 
 
-def _entry(path: str, fields: Mapping[str, object]) -> AclEntry | None:
+def _entry(path: str, fields: Mapping[str, object]) -> AccessControlEntry | None:
     """The entry; None where a word is unknown. Raises CorruptZnodeError."""
     principal, permission, operation, host = (text_of(path, fields, key) for key in _ENTRY_KEYS)
     try:
@@ -160,11 +162,11 @@ def _entry(path: str, fields: Mapping[str, object]) -> AclEntry | None:
     # `Unknown` and `Any` are the first two words; they stand in no ACL that Kafka writes.
     if done is None or done <= AclOperation.ANY or given is None or given <= AclPermission.ANY:
         return None
-    return AclEntry(principal, host, done, given)
+    return AccessControlEntry(principal, host, done, given)
 
 
 @dataclass(frozen=True, slots=True)
-class AclChange:
+class AclChangeNode:
     """`/kafka-acl-changes/acl_changes_<n>`: the pattern of a changed ACL. Persistent, sequential.
 
     `TOPIC:orders` for a literal pattern; below `/kafka-acl-extended-changes` for a prefixed one
@@ -176,7 +178,7 @@ class AclChange:
 
     @staticmethod
     def path(pattern_type: PatternType, sequence: int) -> str:
-        return sequential(AclChange.prefix(pattern_type), sequence)
+        return sequential(AclChangeNode.prefix(pattern_type), sequence)
 
     @staticmethod
     def prefix(pattern_type: PatternType) -> str:

@@ -7,10 +7,10 @@ import pytest
 from zkgroup.errors import ConfigError
 from zkgroup.security.acls import (
     DECISIONS_MAX,
+    AccessControlEntry,
     AclBinding,
+    AclBindingFilter,
     AclCache,
-    AclEntry,
-    AclFilter,
     AclOperation,
     AclPermission,
     AclSettings,
@@ -25,10 +25,10 @@ Op, P, T = AclOperation, PatternType, ResourceType
 HOST = "10.0.0.1"
 
 
-def entry(text: str) -> AclEntry:
+def entry(text: str) -> AccessControlEntry:
     """`allow alice READ`, `deny * ALL 10.0.0.2`: permission, user, operation, host."""
     permission, user, operation, host = [*text.split(), "*"][:4]
-    return AclEntry(f"User:{user}", host, Op[operation], AclPermission[permission.upper()])
+    return AccessControlEntry(f"User:{user}", host, Op[operation], AclPermission[permission.upper()])
 
 
 def cache_of(acls: dict[str, list[str]], **settings: object) -> AclCache:
@@ -167,17 +167,17 @@ PATTERNS = {
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
-        (AclFilter(), set(PATTERNS)),
-        (AclFilter(type=T.GROUP), {"group"}),
-        (AclFilter(type=T.TOPIC, name="orders"), {"literal", "prefixed orders"}),
-        (AclFilter(name="orders", pattern_type=P.LITERAL), {"literal", "group"}),
-        (AclFilter(type=T.TOPIC, name="ord", pattern_type=P.PREFIXED), {"prefixed"}),
-        (AclFilter(type=T.TOPIC, pattern_type=P.PREFIXED), {"prefixed", "prefixed orders"}),
-        (AclFilter(type=T.TOPIC, name="ord", pattern_type=P.MATCH), {"wildcard", "prefixed"}),
-        (AclFilter(name="orders", pattern_type=P.MATCH), set(PATTERNS)),
+        (AclBindingFilter(), set(PATTERNS)),
+        (AclBindingFilter(type=T.GROUP), {"group"}),
+        (AclBindingFilter(type=T.TOPIC, name="orders"), {"literal", "prefixed orders"}),
+        (AclBindingFilter(name="orders", pattern_type=P.LITERAL), {"literal", "group"}),
+        (AclBindingFilter(type=T.TOPIC, name="ord", pattern_type=P.PREFIXED), {"prefixed"}),
+        (AclBindingFilter(type=T.TOPIC, pattern_type=P.PREFIXED), {"prefixed", "prefixed orders"}),
+        (AclBindingFilter(type=T.TOPIC, name="ord", pattern_type=P.MATCH), {"wildcard", "prefixed"}),
+        (AclBindingFilter(name="orders", pattern_type=P.MATCH), set(PATTERNS)),
     ],
 )
-def test_filters_of_patterns(asked: AclFilter, found: set[str]) -> None:
+def test_filters_of_patterns(asked: AclBindingFilter, found: set[str]) -> None:
     """`MATCH` finds what applies to a resource, `ANY` what has its name."""
     assert {name for name, pattern in PATTERNS.items() if asked.matches_pattern(pattern)} == found
 
@@ -186,16 +186,16 @@ def test_filters_of_entries() -> None:
     """Each part that is given has to be equal."""
     one = AclBinding(PATTERNS["literal"], entry("allow alice READ"))
 
-    assert AclFilter(principal="User:alice", host="*", operation=Op.READ).matches(one)
+    assert AclBindingFilter(principal="User:alice", host="*", operation=Op.READ).matches(one)
     for other in (
-        AclFilter(principal="User:*"),
-        AclFilter(host=HOST),
-        AclFilter(operation=Op.ALL),
-        AclFilter(permission=AclPermission.DENY),
-        AclFilter(type=T.GROUP),
+        AclBindingFilter(principal="User:*"),
+        AclBindingFilter(host=HOST),
+        AclBindingFilter(operation=Op.ALL),
+        AclBindingFilter(permission=AclPermission.DENY),
+        AclBindingFilter(type=T.GROUP),
     ):
         assert not other.matches(one)
-    assert AclFilter(operation=Op.UNKNOWN).is_unknown
+    assert AclBindingFilter(operation=Op.UNKNOWN).is_unknown
 
 
 def test_bindings_are_all_entries() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from zkgroup.znodes.acls import AclChange, ResourceAcls
+from zkgroup.znodes.acls import AclChangeNode, ResourceAcls
 from zkgroup.znodes.admin_requests import PreferredElection, Reassignment, TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.cluster import BrokerSequence, ClusterId, FinalizedFeatures, ProducerIdBlock
@@ -45,7 +45,7 @@ CODECS: dict[str, Any] = {
     r"/log_dir_event_notification/log_dir_event_\d{10}": LogDirEvent,
     r"/kafka-acl/[^/]+/[^/]+": ResourceAcls,
     r"/kafka-acl-extended/prefixed/[^/]+/[^/]+": ResourceAcls,
-    r"/kafka-acl(-extended)?-changes/acl_changes_\d{10}": AclChange,
+    r"/kafka-acl(-extended)?-changes/acl_changes_\d{10}": AclChangeNode,
     r"/cluster/id": ClusterId,
     r"/feature": FinalizedFeatures,
     r"/latest_producer_id_block": ProducerIdBlock,
@@ -54,7 +54,7 @@ CODECS: dict[str, Any] = {
 READ_ONLY = (FinalizedFeatures,)
 """Of later brokers; zkgroup never writes them, so they cannot be encoded."""
 
-AS_KAFKA_2_8 = (ResourceAcls, AclChange)
+AS_KAFKA_2_8 = (ResourceAcls, AclChangeNode)
 """Encoded as 2.8.2 does it; 3.9.1 orders the keys otherwise, and 1.1.1 has the type in small letters."""
 
 WITHOUT_DATA = (BrokerSequence, TopicDeletion)

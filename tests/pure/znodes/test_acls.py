@@ -8,18 +8,18 @@ import pytest
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.security.acls import (
-    AclEntry,
+    AccessControlEntry,
     AclOperation,
     AclPermission,
     PatternType,
     ResourcePattern,
     ResourceType,
 )
-from zkgroup.znodes.acls import AclChange, ResourceAcls, acl_folders
+from zkgroup.znodes.acls import AclChangeNode, ResourceAcls, acl_folders
 
 PATH = "/kafka-acl/Topic/orders"
-ALICE = AclEntry("User:alice", "*", AclOperation.DESCRIBE_CONFIGS, AclPermission.ALLOW)
-BOB = AclEntry("User:bob", "10.0.0.1", AclOperation.ALL, AclPermission.DENY)
+ALICE = AccessControlEntry("User:alice", "*", AclOperation.DESCRIBE_CONFIGS, AclPermission.ALLOW)
+BOB = AccessControlEntry("User:bob", "10.0.0.1", AclOperation.ALL, AclPermission.DENY)
 FIELDS = {"principal": "User:alice", "permissionType": "Allow", "operation": "Read", "host": "*"}
 
 
@@ -35,7 +35,7 @@ def test_a_rewrite_keeps_what_it_does_not_know() -> None:
     acls = ResourceAcls.decode(PATH, json.dumps(found).encode())
 
     (read,) = acls.entries
-    assert read == AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
+    assert read == AccessControlEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
     assert json.loads(acls.encode()) == found
     rest = acls.changed(removed=[read])
     assert not rest.is_empty
@@ -108,12 +108,12 @@ def test_paths() -> None:
 def test_notifications_that_cannot_be_read(path: str, data: str) -> None:
     """A broker skips them."""
     with pytest.raises(CorruptZnodeError, match="acl_changes_0000000000"):
-        AclChange.decode(path, data.encode())
+        AclChangeNode.decode(path, data.encode())
 
 
 def test_a_notification_of_kafka_1() -> None:
     """It has the word of the znodes; a name may have colons."""
-    found = AclChange.decode("/kafka-acl-changes/acl_changes_0000000000", b"TransactionalId:a:b")
+    found = AclChangeNode.decode("/kafka-acl-changes/acl_changes_0000000000", b"TransactionalId:a:b")
 
-    assert found == AclChange(ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b"))
+    assert found == AclChangeNode(ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b"))
     assert found.encode() == b"TRANSACTIONAL_ID:a:b"

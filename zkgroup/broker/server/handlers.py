@@ -150,6 +150,10 @@ class ApiTable:
         }
         """The served requests by API key, in ascending order."""
 
+    def changed(self, change: Callable[[ServedApi[Any]], ServedApi[Any]]) -> ApiTable:
+        """A table with each row changed."""
+        return ApiTable(map(change, self._rows.values()))
+
     def respond(self, context: RequestContext, request: Request) -> Awaitable[Answer]:
         """The answer of the request's handler; None for an API that is not served."""
         row = self._rows.get(request.API)

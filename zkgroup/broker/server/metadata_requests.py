@@ -79,7 +79,7 @@ class MetadataHandlers:
         It yields to the event loop between batches of partitions.
         """
         version = context.version
-        if request.topics is not None and any(_names_by_id(one) for one in request.topics):
+        if request.topics is not None and any(names_by_id(one) for one in request.topics):
             return _no_topic_ids(request.topics)
         topics = None if is_of_all(request, version) else request.names
         cache = await self._source(topics)
@@ -130,7 +130,8 @@ def is_of_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None or (version == 0 and not request.topics)
 
 
-def _names_by_id(topic: RequestedTopic) -> bool:
+def names_by_id(topic: RequestedTopic) -> bool:
+    """Returns whether a request has the id of a topic, which is refused."""
     return topic.topic is None or topic.topic_id != NO_UUID
 
 

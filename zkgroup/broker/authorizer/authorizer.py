@@ -1,0 +1,155 @@
+"""`Authorizer`: decides by the ACLs that the broker has read, and logs what it refuses.
+
+Log lines have the words of Kafka (`logAuditMessage` in AclAuthorizer.scala@2.8.2), and the names that clients
+choose in quotes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from zkgroup.broker.server.handlers import RequestContext
+from zkgroup.model.ports import Clock
+from zkgroup.runtime.logs import get_logger, limited
+from zkgroup.security.acls import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    AccessControlEntry,
+    AclCache,
+    AclOperation,
+    AclSettings,
+    ResourcePattern,
+    ResourceType,
+    java_address,
+)
+from zkgroup.wire.messages import Api
+
+log = get_logger("zkgroup.authorizer")
+
+_NAMES_LOGGED: Final = 3
+"""Most names of one line; the number of the others follows."""
+
+
+class Authorizer:
+    """The ACLs of a broker. Made and used on one event loop."""
+
+    def __init__(self, settings: AclSettings, clock: Clock) -> None:
+        """`clock`: for the age of the ACLs."""
+        self.cache = AclCache(settings)
+        self._clock = clock
+        self._behind_since_ms: int | None = None
+
+    def change(self, pattern: ResourcePattern, entries: Collection[AccessControlEntry]) -> None:
+        """Replaces the ACL of a pattern."""
+        self.cache.change(pattern, entries)
+
+    def is_current(self) -> None:
+        """Notes that all changes up to now were read."""
+        if not self.cache.is_read:
+            self.cache.loaded()
+        self._behind_since_ms = None
+
+    def disconnected(self) -> None:
+        """Notes that ZooKeeper is away: the ACLs that were read last go on deciding."""
+        if self._behind_since_ms is None:
+            self._behind_since_ms = self._clock.now_ms()
+
+    @property
+    def age_ms(self) -> int | None:
+        """How long the ACLs may be out of date: 0 while ZooKeeper notifies of changes; None before the first
+        read."""
+        if not self.cache.is_read:
+            return None
+        since_ms = self._behind_since_ms
+        return 0 if since_ms is None else self._clock.now_ms() - since_ms
+
+
+class Rights:
+    """What the sender of one request may do."""
+
+    __slots__ = ("_cache", "_host", "_principal", "context", "creates_topics")
+
+    def __init__(self, authorizer: Authorizer, context: RequestContext, creates_topics: bool = False) -> None:
+        self._cache = authorizer.cache
+        self.context = context
+        self._principal = context.principal
+        self._host = java_address(context.peer.host)
+        self.creates_topics = creates_topics
+        """Whether the broker creates topics that clients ask for (`auto.create.topics.enable`)."""
+
+    def may(
+        self, operation: AclOperation, resource_type: ResourceType, name: str, *, is_logged: bool = True
+    ) -> bool:
+        """Returns whether an operation on a resource is authorized.
+
+        `is_logged`: whether a refusal is logged.
+        """
+        decision = self._cache.authorize(self._principal, self._host, operation, resource_type, name)
+        if not decision.is_allowed and is_logged:
+            self._log(operation, _resource(resource_type, [name]), decision.reason)
+        return decision.is_allowed
+
+    def may_on_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
+        """Returns whether an operation on the cluster is authorized."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=is_logged)
+
+    def may_on_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Returns whether an operation is authorized on any resource of a type."""
+        decision = self._cache.authorize_by_type(self._principal, self._host, operation, resource_type)
+        if not decision.is_allowed:
+            self._log(operation, f"any {resource_type.pascal}", decision.reason)
+        return decision.is_allowed
+
+    def allowed(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Iterable[str],
+        *,
+        is_logged: bool = True,
+    ) -> set[str]:
+        """The names of the resources on which an operation is authorized. Refusals are one line."""
+        found, refused, reason = set(), [], ""
+        authorize, principal, host = self._cache.authorize, self._principal, self._host
+        for name in dict.fromkeys(names):
+            decision = authorize(principal, host, operation, resource_type, name)
+            if decision.is_allowed:
+                found.add(name)
+            else:
+                refused.append(name)
+                reason = reason or decision.reason
+        if refused and is_logged:
+            self._log(operation, _resource(resource_type, refused), reason)
+        return found
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """The authorized operations on a resource, as bits (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED_OPERATIONS[resource_type]
+            if self.may(operation, resource_type, name, is_logged=False)
+        )
+
+    def _log(self, operation: AclOperation, resource: str, reason: str) -> None:
+        context = self.context
+        log.info(
+            "Principal = %s is Denied Operation = %s from host = %s on resource = %s for request = %s "
+            "with listener = %s: %s",
+            json.dumps(self._principal),
+            operation.pascal,
+            self._host,
+            resource,
+            Api(context.api_key).name,
+            context.listener,
+            reason,
+            extra=limited(self._principal),
+        )
+
+
+def _resource(resource_type: ResourceType, names: Collection[str]) -> str:
+    """As Kafka writes it, with names in quotes: `Topic:LITERAL:"orders"`."""
+    shown = ", ".join(json.dumps(name) for name in list(names)[:_NAMES_LOGGED])
+    more = f" and {len(names) - _NAMES_LOGGED} more" if len(names) > _NAMES_LOGGED else ""
+    return f"{resource_type.pascal}:LITERAL:{shown}{more}"
