@@ -131,9 +131,10 @@ def ephemerals_in(series: Series) -> Iterable[tuple[str, Sequence[Seen]]]:
 
 
 def without_quiet_offsets(series: Series, least: float) -> Runs:
-    """The runs of a series, with the first state alone of each offset that only grew.
+    """The runs of a series, of each offset the first one alone, and those in which or between which it does
+    not only grow.
 
-    One that had an owner is whole if it stood in `least` snapshots, and one with a marker is whole, too.
+    Those that stood in `least` snapshots stay where it had an owner, and all where it has a marker.
     """
     runs, table = series.runs, series.table
     places = [path_kind(path) for path in table.paths]
@@ -150,10 +151,11 @@ def without_quiet_offsets(series: Series, least: float) -> Runs:
     value[rows] = np.where(is_number, known, -1)
     czxid = table.stats[runs.state, CZXID]
     is_next = runs.path[1:] == runs.path[:-1]
-    falls = is_next & ((value[1:] < value[:-1]) | (czxid[1:] != czxid[:-1]))
-    is_loud = np.array([path in marked for path in table.paths], np.bool_)
-    is_loud[runs.path[(value < 0) | np.append(falls, [False])]] = True
+    grows = (value[:-1] >= 0) & (value[1:] >= value[:-1]) & (czxid[1:] == czxid[:-1])
+    kept = ~is_offset | np.append([True], ~is_next)[: len(is_offset)]
+    kept[:-1] |= is_next & ~grows
+    kept[1:] |= is_next & ~grows
+    kept |= np.array([path in marked for path in table.paths], np.bool_)[runs.path]
     is_owned = np.array([path in owned for path in table.paths], np.bool_)[runs.path]
-    is_loud[runs.path[is_owned & (runs.last - runs.first + 1 >= least)]] = True
-    kept = is_loud[runs.path] | ~is_offset | ~np.append([False], is_next)
+    kept |= is_owned & (runs.last - runs.first + 1 >= least)
     return Runs(*(each[kept] for each in runs))
