@@ -226,7 +226,7 @@ def test_incidents_are_written_with_the_findings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ('{"version":1,"number":1,"ensembles":{"x":{}}}', "expected version 3, found 1"),
+        ('{"version":1,"number":1,"ensembles":{"x":{}}}', "expected version 4, found 1"),
         ('{"version"', "expected a manifest of `audit run`, found another file .*"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from contextlib import suppress
@@ -115,6 +116,24 @@ def test_what_is_kept_gives_what_a_run_over_it_gives(
     number = OutputFolder(Folder(str(output))).number
     assert _ran(output, tmp_path / "all") == found
     assert OutputFolder(Folder(str(output))).number == number
+
+
+def test_what_was_converted_is_not_opened_again(tmp_path: Path) -> None:
+    """While it has the same name, size and time; else its content says that it is known."""
+    for path in _files(5, tmp_path / "all"):
+        shutil.copy2(path, tmp_path / f"again-{path.name}")
+    expected = _ran(tmp_path / "out", tmp_path / "all")
+    number = OutputFolder(Folder(str(tmp_path / "out"))).number
+    for path in (tmp_path / "all").iterdir():
+        stat = path.stat()
+        path.write_bytes(bytes(stat.st_size))
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    (audited,) = run(PlayedSpark(), [f"x={tmp_path}/a*"], str(tmp_path / "out"))
+
+    assert audited.damages == ()
+    assert lists_of(json.loads((tmp_path / "out" / "findings.json").read_text())) == expected
+    assert OutputFolder(Folder(str(tmp_path / "out"))).number == number
 
 
 def test_a_job_that_was_killed_goes_on(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

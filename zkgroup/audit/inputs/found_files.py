@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -42,10 +43,25 @@ class SnapshotFile(NamedTuple):
     """Reads what is no file: the end of logs, a walked tree, and what `audit run` stored."""
 
 
+Stamp = tuple[str, int, int]
+"""A file's path, its bytes and the time of its last change: while these are the same, it is the same."""
+
+
+def stamp_of(path: Path) -> Stamp:
+    """The stamp of a file, with the time in nanoseconds; that of one that is not there is of no file."""
+    try:
+        stat = path.lstat()
+    except OSError:
+        return str(path), -1, 0
+    return str(path), stat.st_size, stat.st_mtime_ns
+
+
 @dataclass(slots=True)
 class FoundFiles:
     """What some paths hold for an audit."""
 
+    known: Mapping[Stamp, SnapshotFile] | None = None
+    """Exports that were read before, which are not opened again."""
     servers: list[ServerFiles] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
     """Those of servers, where any has logs."""
@@ -59,6 +75,10 @@ class FoundFiles:
 
     def export(self, path: Path) -> bool:
         """Takes an export, also one that cannot be read. Returns whether it is one."""
+        known = self.known.get(stamp_of(path)) if self.known else None
+        if known is not None:
+            self.snapshots.append(known)
+            return True
         try:
             if not begins_as_export(path):
                 return False
@@ -95,8 +115,8 @@ def reason_of(error: DamagedFileError | NotZooKeeperFileError) -> str:
     return f"{place}expected {error.expected}, found {error.found}"
 
 
-def find_files(paths: Iterable[Path]) -> FoundFiles:
-    """All of these files and folders, each once.
+def find_files(paths: Iterable[Path], known: Mapping[Stamp, SnapshotFile] | None = None) -> FoundFiles:
+    """All of these files and folders, each once; `known` exports are not opened.
 
     Of several paths those that are nothing of ZooKeeper are noted, for `*` names them too. Raises
     NotZooKeeperFileError where nothing is left, and MissingFileError where something is not there.
@@ -104,7 +124,7 @@ def find_files(paths: Iterable[Path]) -> FoundFiles:
     found, refused = FoundFiles(), []
     for path in dict.fromkeys(Path(os.path.normpath(path)) for path in paths):
         try:
-            here = folder_content(path) if path.is_dir() else _file_content(path)
+            here = folder_content(path, known) if path.is_dir() else _file_content(path, known)
         except MissingFileError:
             raise
         except NotZooKeeperFileError as error:
@@ -139,16 +159,17 @@ def _sort_out(found: FoundFiles) -> None:
             some = found.covered if server in with_logs and is_led_on(each) else found.snapshots
             some.append(SnapshotFile(each.zxid, each.path, None))
     found.covered.sort(key=lambda each: each.zxid)
-    by_path = {each.path.resolve(): each for each in found.snapshots}
+    real = cache(Path.resolve)
+    by_path = {(real(each.path.parent), each.path.name): each for each in found.snapshots}
     found.snapshots = sorted(by_path.values(), key=lambda each: (each.zxid, each.header is None, each.path))
 
 
-def folder_content(path: Path) -> FoundFiles:
+def folder_content(path: Path, known: Mapping[Stamp, SnapshotFile] | None = None) -> FoundFiles:
     """The exports in a folder, and the files of a server there or in the `version-2` below it.
 
     Raises NotZooKeeperFileError where there are none, or the folder cannot be read.
     """
-    found, refused, others = FoundFiles(), None, []
+    found, refused, others = FoundFiles(known), None, []
     try:
         found.servers.append(_server_files(path))
     except NotZooKeeperFileError as error:
@@ -167,8 +188,8 @@ def folder_content(path: Path) -> FoundFiles:
     return found
 
 
-def _file_content(path: Path) -> FoundFiles:
-    found, named_so = FoundFiles(), ServerFile.of(path)
+def _file_content(path: Path, known: Mapping[Stamp, SnapshotFile] | None) -> FoundFiles:
+    found, named_so = FoundFiles(known), ServerFile.of(path)
     if named_so is not None and named_so.kind == SNAPSHOT and os.path.lexists(path):
         found.snapshots.append(SnapshotFile(named_so.zxid, path, None))
     elif named_so is not None or not found.export(path):

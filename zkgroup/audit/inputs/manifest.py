@@ -40,7 +40,7 @@ ZNODE_FACTS: Final = "znode_facts"
 SNAPSHOTS: Final = "snapshots"
 TREES: Final = "trees"
 OF_SERIES: Final = (ZNODES, ZNODE_FACTS, SNAPSHOTS, TREES)
-_VERSION: Final = 3
+_VERSION: Final = 4
 _ANEW: Final = "convert the folders again, into another output"
 
 

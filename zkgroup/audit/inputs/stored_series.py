@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zkgroup.audit.inputs.found_files import Stamp
 from zkgroup.audit.inputs.manifest import SNAPSHOTS, ZNODES, OutputFolder, StoredFile
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series
@@ -37,8 +38,8 @@ class StoredSnapshot(NamedTuple):
     """A tree snapshot, and the files that have its zxid."""
 
     snapshot: TreeSnapshot
-    contents: Sequence[str]
-    """Of each file the bytes, and the CRC of its end, where its own checksum is."""
+    contents: Mapping[str, Stamp]
+    """Of each file the bytes, and the CRC of its end, where its own checksum is; and its stamp."""
 
 
 def snapshot_table(stored: Iterable[StoredSnapshot]) -> Any:
@@ -69,7 +70,8 @@ def snapshots_in(output: OutputFolder, name: str) -> list[StoredSnapshot]:
         fields |= {each: frozenset(fields[each]) for each in ("unreadable", "unknown")}
         if fields["sessions"] is not None:
             fields["sessions"] = {int(session): timeout for session, timeout in fields["sessions"].items()}
-        found[fields["zxid"]] = StoredSnapshot(TreeSnapshot(**fields), contents)
+        stamps = {content: (path, size, time_ns) for content, (path, size, time_ns) in contents.items()}
+        found[fields["zxid"]] = StoredSnapshot(TreeSnapshot(**fields), stamps)
     return [found[zxid] for zxid in sorted(found)]
 
 

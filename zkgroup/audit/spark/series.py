@@ -6,7 +6,7 @@ That one is a file of the same job, or the last tree in the output.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -27,7 +27,14 @@ from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.findings.states import find_states
 from zkgroup.audit.inputs import manifest, stored_series
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.found_files import FoundFiles, SkippedFile, SnapshotFile, find_files
+from zkgroup.audit.inputs.found_files import (
+    FoundFiles,
+    SkippedFile,
+    SnapshotFile,
+    Stamp,
+    find_files,
+    stamp_of,
+)
 from zkgroup.audit.inputs.manifest import Converted, Folder, OutputFolder, StoredFile
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series, SeriesReader, chroot_of, is_fact
@@ -171,10 +178,10 @@ def convert_series(
     if given.name in output.ensembles:
         stored_series.require_chroot(output, given.name, chroot)
         stored = {each.snapshot.zxid: each for each in snapshots_in(output, given.name)}
-    with _there(spark, given, stored) as (found, place):
+    with _there(spark, given, stored) as (found, stamp, place):
         base = "" if stored else chroot_of(found.snapshots, chroot, is_whole=False)
         converted = output.ensembles.get(given.name) or Converted(0, 1, buckets=count_for(0), chroot=base)
-        job = _Conversion(spark, output, given.name, converted, place, stored, found.snapshots)
+        job = _Conversion(spark, output, given.name, converted, place, stored, found.snapshots, stamp)
         progress("converting snapshots", len(job.files))
         read, made, damaged = (list(chain.from_iterable(each)) for each in zip(*job.decoded(), strict=True))
     skipped = {each.path: each for each in (*found.skipped, *damaged)}
@@ -192,50 +199,54 @@ def convert_series(
     return [*skipped.values()]
 
 
+_StampOf = Callable[[Path], Stamp]
+
+
 @contextmanager
 def _there(
     spark: SparkSession, given: EnsembleInput, stored: Mapping[int, StoredSnapshot]
-) -> Iterator[tuple[FoundFiles, str]]:
-    """The files that are there still, and the URI of their folder, from where new ones are fetched."""
+) -> Iterator[tuple[FoundFiles, _StampOf, str]]:
+    """The files that are there still, their stamps, and the URI of their folder, from where new ones come."""
+    known = {
+        stamp: SnapshotFile(zxid, Path(stamp[0]), of.header)
+        for zxid, (of, contents) in stored.items()
+        for stamp in contents.values()
+    }
     with TemporaryDirectory(prefix="zkgroup-") as temporary:
-        paths, place = given.paths, ""
+        paths, place, stamp = given.paths, "", stamp_of
         if not given.is_local:
-            paths, (folder, sizes) = (Path(temporary),), snapshots_at(spark, given.folders[0])
-            place, known = folder.place, {content for each in stored.values() for content in each.contents}
-            for name, size in sizes.items():
-                if _content(size, folder.end(name, size, _END_BYTES)) not in known:
-                    folder.fetch(name, Path(temporary, name))
+            paths, (folder, stamps) = (Path(temporary),), snapshots_at(spark, given.folders[0])
+            place, stamp = folder.place, lambda path: stamps[path.name]
+            for name in (name for name, one in stamps.items() if one not in known):
+                folder.fetch(name, Path(temporary, name))
         is_there = (any(each.iterdir()) if each.is_dir() else each.exists() for each in paths)
-        found = find_files(path for path, there in zip(paths, is_there, strict=True) if there or not stored)
+        some = (path for path, there in zip(paths, is_there, strict=True) if there or not stored)
+        found = find_files(some, known)
         if found.folders:
             raise ConfigError(f"{found.folders[0]}: expected snapshots without logs, as before, found logs")
-        yield found, place
+        yield found, stamp, place
 
 
-def snapshots_at(spark: SparkSession, place: str) -> tuple[HadoopFolder, Mapping[str, int]]:
-    """The files of a folder at a URI, or those that its last part names or matches, with their bytes.
+def snapshots_at(spark: SparkSession, place: str) -> tuple[HadoopFolder, Mapping[str, Stamp]]:
+    """The files of a folder at a URI, or those that its last part names or matches, with their stamps.
 
     None of them where it has logs. Raises ConfigError.
     """
     folder = HadoopFolder(spark, place)
-    sizes = folder.sizes()
-    if not sizes:
+    stamps = folder.stamps()
+    if not stamps:
         above, _, pattern = place.rpartition("/")
         folder = HadoopFolder(spark, above)
-        sizes = {name: size for name, size in folder.sizes().items() if fnmatchcase(name, pattern)}
-    kinds = [ServerFile.of(Path(name)) for name in sizes]
-    return folder, {} if any(each is not None and each.kind == LOG for each in kinds) else sizes
-
-
-def _content(size: int, end: bytes) -> str:
-    return f"{size}-{crc32(end):08x}"
+        stamps = {name: stamp for name, stamp in folder.stamps().items() if fnmatchcase(name, pattern)}
+    kinds = [ServerFile.of(Path(name)) for name in stamps]
+    return folder, {} if any(each is not None and each.kind == LOG for each in kinds) else stamps
 
 
 def _content_of(path: Path) -> str:
     with path.open("rb") as opened:
         size = path.stat().st_size
         opened.seek(max(size - _END_BYTES, 0))
-        return _content(size, opened.read())
+        return f"{size}-{crc32(opened.read()):08x}"
 
 
 @dataclass
@@ -249,23 +260,29 @@ class _Conversion:
     place: str
     stored: Mapping[int, StoredSnapshot]
     found: Sequence[SnapshotFile]
+    stamp: _StampOf
 
     def __post_init__(self) -> None:
         self.files: dict[int, dict[str, SnapshotFile]] = {}
         """Those that are not converted yet, by zxid and content."""
         for file in self.found:
-            content = _content_of(file.path)
-            if file.zxid >= self.converted.from_zxid and content not in self._known(file.zxid):
+            known = self._known(file.zxid)
+            is_new = file.zxid >= self.converted.from_zxid and self.stamp(file.path) not in known.values()
+            if is_new and (content := _content_of(file.path)) not in known:
                 self.files.setdefault(file.zxid, {})[content] = file
         self._zxids = sorted({*self.stored, *self.files})
 
-    def _known(self, zxid: int) -> Sequence[str]:
-        return self.stored[zxid].contents if zxid in self.stored else ()
+    def _known(self, zxid: int) -> Mapping[str, Stamp]:
+        return self.stored[zxid].contents if zxid in self.stored else {}
 
-    def contents(self, zxid: int, skipped: Collection[str]) -> Sequence[str]:
+    def contents(self, zxid: int, skipped: Collection[str]) -> Mapping[str, Stamp]:
         """Those of all files of a zxid, without such as could not be read."""
-        paths = ((content, _named(file.path, self.place)) for content, file in self.files[zxid].items())
-        return [*self._known(zxid), *(content for content, path in paths if str(path) not in skipped)]
+        new = {
+            content: self.stamp(file.path)
+            for content, file in self.files[zxid].items()
+            if str(_named(file.path, self.place)) not in skipped
+        }
+        return {**self._known(zxid), **new}
 
     def decoded(self) -> Sequence[tuple[Sequence[Any], ...]]:
         """The results of all tasks; one whose first snapshot is damaged begins with an earlier one."""

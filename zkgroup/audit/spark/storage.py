@@ -17,6 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from zkgroup.audit.inputs.found_files import Stamp
 from zkgroup.audit.inputs.manifest import Folder, StoredFile
 from zkgroup.audit.inputs.source import without_collector
 from zkgroup.audit.inputs.stored_files import OpenFile, parquet_of
@@ -44,19 +45,22 @@ class HadoopFolder(Folder):
         return pa.BufferReader(self.read(name))
 
     def sizes(self, name: str = "") -> dict[str, int]:
+        return {each: size for each, (_, size, _) in self.stamps(name).items()}
+
+    def stamps(self, name: str = "") -> dict[str, Stamp]:
+        """The stamps of the regular files of a folder, by name; empty where there is no such folder."""
         with _refusals(self.path(name)):
             if not self._files.exists(self._path(name)):
                 return {}
-            entries = self._files.listStatus(self._path(name))
-            return {each.getPath().getName(): each.getLen() for each in entries if each.isFile()}
+            files = [each for each in self._files.listStatus(self._path(name)) if each.isFile()]
+            named = {each.getPath().getName(): each for each in files}
+            return {
+                key: (self.path(key), each.getLen(), each.getModificationTime())
+                for key, each in named.items()
+            }
 
     def read(self, name: str) -> bytes:
         with _refusals(self.path(name)), closing(self._files.open(self._path(name))) as stream:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-
-    def end(self, name: str, size: int, count: int) -> bytes:
-        with _refusals(self.path(name)), closing(self._files.open(self._path(name))) as stream:
-            stream.seek(max(size - count, 0))
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
 
     def write(self, name: str, content: bytes) -> None:

@@ -355,7 +355,7 @@ def test_a_diff_needs_a_past(lone_shell: Shell) -> None:
 def test_parquet_has_no_trees(lone_shell: Shell, tmp_path: Path, words: tuple[str, ...]) -> None:
     """Nobody is sent for the name of an ensemble, which would not help."""
     (tmp_path / "manifest").mkdir()
-    (tmp_path / "manifest" / "0000000001.json").write_text('{"version": 3, "number": 1, "ensembles": {}}')
+    (tmp_path / "manifest" / "0000000001.json").write_text('{"version": 4, "number": 1, "ensembles": {}}')
 
     ended = lone_shell.run("audit", *words, "--input", str(tmp_path))
 
