@@ -36,6 +36,8 @@ MECHANISM: Final = "SCRAM-SHA-512"
 SETTINGS = replace(QUICK, replica_lag_time_max_ms=10_000, session_timeout_ms=20_000, min_insync_replicas=2)
 PAUSE_S: Final = 0.02
 """Between two records of a producer."""
+GIVES_UP_MS: Final = round(PATIENCE_S * 1000 / 4)
+"""After it a producer gives a record up. One whose password is no longer right would not move before."""
 
 
 class Sent(Protocol):
@@ -51,7 +53,12 @@ class Sent(Protocol):
 class _KafkaPythonProducer:
     def __init__(self, bootstrap: str, login: ClientLogin) -> None:
         self._client = KafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", bootstrap_timeout_ms=60_000, **login.of_python
+            bootstrap_servers=bootstrap,
+            acks="all",
+            bootstrap_timeout_ms=60_000,
+            delivery_timeout_ms=GIVES_UP_MS,
+            request_timeout_ms=GIVES_UP_MS // 2,
+            **login.of_python,
         )
 
     def send(self, value: str) -> tuple[int, int] | None:
@@ -68,7 +75,9 @@ class _KafkaPythonProducer:
 class _ConfluentProducer:
     def __init__(self, bootstrap: str, login: ClientLogin) -> None:
         options = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0}
-        self._client = ConfluentProducer({**options, **login.of_librdkafka})
+        self._client = ConfluentProducer(
+            {**options, "message.timeout.ms": GIVES_UP_MS, **login.of_librdkafka}
+        )
 
     def send(self, value: str) -> tuple[int, int] | None:
         found: list[tuple[int, int]] = []
@@ -143,12 +152,12 @@ class RunningClient:
         self._moving.set()
         joined(self._thread)
 
-    def move(self, login: ClientLogin) -> None:
-        """Waits until the client has closed its former connections and made others."""
+    def move(self, login: ClientLogin) -> threading.Event:
+        """What happens when the client has closed its former connections and made others."""
         self._login = login
         self._moved.clear()
         self._moving.set()
-        happened(self._moved)
+        return self._moved
 
     def _pause(self) -> bool:
         return self._moving.wait(PAUSE_S)
@@ -297,6 +306,11 @@ class ClosingCluster:
             self._wait_live()
             self._wait_in_sync()
 
+    def move(self, login: ClientLogin) -> None:
+        """Every client logs in so, in connections of its own that are new."""
+        for moved in [client.move(login) for client in self.clients]:
+            happened(moved)
+
     def trust_another_authority(self) -> None:
         """Beside the former one, which has issued what brokers show."""
         self.authority = Authority(self._folder, "later")
@@ -414,8 +428,7 @@ def close_the_cluster(cluster: ClosingCluster) -> None:
     first = ClientLogin(MECHANISM, "alice", "a-1", trust_store=cluster.trust_store)
 
     cluster.roll("broker", "b-1", "PLAINTEXT", "PLAINTEXT", "SASL_SSL")
-    for client in cluster.clients:
-        client.move(first)
+    cluster.move(first)
     cluster.wait_for_progress()
     cluster.roll("broker", "b-1", "SASL_SSL", "PLAINTEXT", "SASL_SSL")
     cluster.roll("broker-next", "b-2", "SASL_SSL", "SASL_SSL")
@@ -424,12 +437,10 @@ def close_the_cluster(cluster: ClosingCluster) -> None:
 
     cluster.admin.add_user("alice", "a-2", mechanism=MECHANISM)
     cluster.trust_another_authority()
-    for client in cluster.clients:
-        client.move(first._replace(password="a-2"))
+    cluster.move(first._replace(password="a-2"))
     cluster.replace_certificates()
     cluster.wait_for_progress()
-    for client in cluster.clients:
-        client.move(first._replace(password="a-2", trust_store=cluster.authority.trust_store))
+    cluster.move(first._replace(password="a-2", trust_store=cluster.authority.trust_store))
     cluster.wait_for_progress()
 
 

@@ -41,7 +41,7 @@ from zkgroup.broker.machine.events import (
     SetMaximalIsrs,
 )
 from zkgroup.broker.machine.machine import BrokerMachine
-from zkgroup.broker.network import BrokerNetwork
+from zkgroup.broker.network import CLOSE_S, NETWORK_CLOSE_S, BrokerNetwork
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -73,8 +73,6 @@ if TYPE_CHECKING:
 log = get_logger("zkgroup.broker")
 
 FIND_CONTROLLER_S: Final = 2.0
-CLOSE_S: Final = 5.0
-"""Timeout for closing each part."""
 
 
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
@@ -182,12 +180,28 @@ class BrokerLifecycle:
             self._is_closing = True
             controller = self._controller
         if controller is not None:
-            controller.close(CLOSE_S)
+            self._close_part("controller", lambda: controller.close(CLOSE_S))
         self._registered_store.close()
         self._loop.post(self._loop.stop)
-        self._loop.join(CLOSE_S)
-        self._wait(self.thread.run(self._close_network(abandon=abandon)), CLOSE_S)
-        self.thread.stop(CLOSE_S)
+        self._close_part("machine", lambda: self._loop.join(CLOSE_S))
+        network = self.thread.run(self._close_network(abandon=abandon))
+        self._close_part("network", lambda: self.thread.result(network, NETWORK_CLOSE_S))
+        self._close_part("event loop", lambda: self.thread.stop(CLOSE_S))
+        if (opened := self.network) is not None:
+            self._close_part("replicas", lambda: opened.end_replicas(CLOSE_S, abandon=abandon))
+
+    def _close_part(self, part: str, close: Callable[[], bool | None]) -> None:
+        """Closes a part. It is logged that it is late or fails: those behind it are closed all the same."""
+        broker = self.machine.core.broker
+        try:
+            is_late = close() is False
+        except (CancelledError, FutureTimeoutError):
+            is_late = True
+        except Exception:
+            log.exception("broker %s: its %s could not be closed", broker, part)
+            return
+        if is_late:
+            log.warning("broker %s: its %s did not close in time", broker, part)
 
     def hurry(self) -> None:
         """Cancels a controlled shutdown in progress."""
@@ -214,14 +228,6 @@ class BrokerLifecycle:
             )
         except Exception:
             log.exception("broker %d: controlled shutdown failed", broker)
-
-    def _wait(self, future: Future[None], timeout_s: float) -> None:
-        try:
-            self.thread.result(future, timeout_s)
-        except (CancelledError, FutureTimeoutError):
-            log.warning("a part of the broker did not close in time")
-        except Exception:
-            log.exception("a part of the broker could not be closed")
 
     async def _close_network(self, *, abandon: bool) -> None:
         """Closes the port and the replicas, also those that are being opened."""

@@ -7,7 +7,7 @@ The machine's thread calls the effects here, in order; their results return as f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -69,6 +69,10 @@ NAMED: Final = 10
 """Most partitions that a warning names."""
 CHECKPOINT_S: Final = 60.0
 """Interval between checkpoints; Kafka's `log.flush.offset.checkpoint.interval.ms`."""
+CLOSE_S: Final = 5.0
+"""Timeout for closing each part."""
+NETWORK_CLOSE_S: Final = 6 * CLOSE_S
+"""Longest time of `BrokerNetwork.close`, which has six parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,20 +243,46 @@ class BrokerNetwork:
                     log.info("%s: retention has deleted all records below offset %d", tp, start)
 
     async def close(self, *, abandon: bool = False) -> None:
-        """Closes the port, the fetchers and the replicas, in this order; `abandon`: see `ReplicaExecutor`."""
+        """Closes the port, the fetchers and the replicas, in this order; `abandon`: see `ReplicaExecutor`.
+
+        A part that hangs, or that fails, is logged, and keeps no other one open.
+        """
+        try:
+            await self._close_part("background tasks", self._end_background())
+            if not abandon:
+                await self._close_part("groups", self._groups.stop())
+            await self._close_part("connections", self._server.close())
+            await self._close_part("requests", self._end_requests())
+            await self._close_part("fetches", self._fetchers.close())
+        finally:
+            self._executor.end(abandon=abandon)
+        await self._close_part("replicas", self._executor.wait_ended())
+
+    async def _close_part(self, part: str, closing: Coroutine[Any, Any, object]) -> None:
+        """Waits for a part at most `CLOSE_S`. What it has left by then is cancelled with the event loop."""
+        task = asyncio.create_task(closing, name=f"closes {part}")
+        await asyncio.wait([task], timeout=CLOSE_S)
+        if not task.done():
+            log.warning("broker %d: its %s did not close within %g s", self._broker, part, CLOSE_S)
+        elif (error := task.exception()) is not None:
+            log.error("broker %d: its %s could not be closed", self._broker, part, exc_info=error)
+
+    async def _end_background(self) -> None:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        if not abandon:
-            await self._groups.stop()
-        await self._server.close()
+
+    async def _end_requests(self) -> None:
         self._claims.close()
         self._groups.close()
         self._fetch_reports.close()
         self._admin_rows.close()
         await self._apis.close()
-        await self._fetchers.close()
-        await self._executor.close(abandon=abandon)
+
+    def end_replicas(self, timeout_s: float, *, abandon: bool) -> bool:
+        """Closes the replicas where `close` was not able to, on any thread; whether that was in time."""
+        self._executor.end(abandon=abandon)
+        return self._executor.join(timeout_s)
 
     async def wait_while_others_live(self, seconds: float) -> bool:
         """Waits so long; returns False as soon as the metadata name no live broker but this one."""

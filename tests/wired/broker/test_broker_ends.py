@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S, happened
+from tests.waiting import PATIENCE_S, eventually, happened
 from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import T0, Idle, MemoryBrokers
 from zkgroup.broker.broker import Broker
+from zkgroup.broker.fetcher import ReplicaFetcherManager
+from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.lifecycle import run_controlled_shutdown
 from zkgroup.broker.log.storage import MemoryStorage
+from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
@@ -206,3 +210,82 @@ def test_a_broker_that_closes_while_it_opens_its_port_keeps_no_thread(
     broker.close()
 
     assert [one.name for one in threading.enumerate() if one.name.startswith("zkgroup-broker-1")] == []
+
+
+async def _hangs() -> None:
+    await asyncio.Event().wait()
+
+
+async def _fails() -> None:
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize("ends", [_hangs, _fails])
+@pytest.mark.parametrize(
+    ("owner", "method", "part"),
+    [
+        (GroupCoordinatorService, "stop", "groups"),
+        (BrokerServer, "close", "connections"),
+        (BrokerApis, "close", "requests"),
+        (ReplicaFetcherManager, "close", "fetches"),
+    ],
+)
+def test_a_part_that_does_not_close_keeps_no_other_open(
+    world: MemoryBrokers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    ends: Callable[[], Awaitable[None]],
+    owner: type,
+    method: str,
+    part: str,
+) -> None:
+    """Past bug: where the connections did not close in time, the replicas stayed open, and locked."""
+    folder = tmp_path / "one"
+    world.add(1, data=folder)
+    really_end = getattr(owner, method)
+
+    async def end(one: object) -> None:
+        await really_end(one)
+        await ends()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, method, end)
+        world.running.brokers[1].close(controlled_shutdown=False)
+
+    told = "did not close within 5 s" if ends is _hangs else "could not be closed"
+    assert f"broker 1: its {part} {told}" in caplog.text
+    assert (folder / CLEAN).exists()
+    world.running.add(world.server.client("again"), 1, data=folder)
+
+
+def test_replicas_are_closed_while_the_event_loop_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a function of the application that the loop calls. Another broker can use their folder then."""
+    hangs, released, really_close = threading.Event(), threading.Event(), BrokerServer.close
+
+    async def close(server: BrokerServer) -> None:
+        await really_close(server)
+        hangs.set()
+        happened(released)
+
+    def too_late(thread: LoopThread, future: Future[None], timeout_s: float | None = None) -> None:
+        happened(hangs)
+        raise TimeoutError
+
+    zookeeper = MemoryZooKeeper(SystemClock())
+    broker = Broker(client=zookeeper.client("b1"), broker=1, data=tmp_path)
+    broker.start()
+    broker.wait_registered(PATIENCE_S)
+    with monkeypatch.context() as patched:
+        patched.setattr(BrokerServer, "close", close)
+        patched.setattr(LoopThread, "result", too_late)
+        patched.setattr("zkgroup.broker.lifecycle.CLOSE_S", 0.01)
+        broker.close(controlled_shutdown=False)
+
+    assert "broker 1: its network did not close in time" in caplog.text
+    eventually((tmp_path / CLEAN).exists)
+    with Broker(client=zookeeper.client("b2"), broker=1, data=tmp_path) as again:
+        again.wait_registered(PATIENCE_S)
+    released.set()

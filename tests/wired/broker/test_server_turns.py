@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from tests.waiting import PATIENCE_S
 from tests.worlds.serving import ALL, Client, closed, on_a_loop, opened, until
 from tests.worlds.wire_requests import REQUESTS
-from zkgroup.broker.server.connection import REQUESTS_AT_ONCE, SEND_BYTES
+from zkgroup.broker.server.connection import ITEMS_AT_ONCE, REQUESTS_AT_ONCE, SEND_BYTES
 from zkgroup.broker.server.handlers import Answer, Later, RequestContext, Respond, given
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.wire.groups import (
@@ -16,7 +19,7 @@ from zkgroup.wire.groups import (
     HeartbeatResponse,
 )
 from zkgroup.wire.messages import Request, encode_request
-from zkgroup.wire.metadata import MetadataResponse
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 
 ANSWER = MetadataResponse((), ())
 BEAT = HeartbeatRequest(group="g", generation=1, member_id="m")
@@ -159,6 +162,35 @@ async def test_a_handler_that_has_begun_is_ended_with_the_server() -> None:
     assert await client.is_closed()
     await asyncio.gather(*closing)
     assert ended == ["cancelled"]
+    await closed(client)
+
+
+@on_a_loop
+@pytest.mark.parametrize("name", ["at once", "waits"])
+@pytest.mark.parametrize("topics", [1, ITEMS_AT_ONCE + 1], ids=["small", "large"])
+async def test_a_request_that_is_read_in_the_turn_of_a_close_does_not_keep_its_connection(
+    name: str, topics: int
+) -> None:
+    """Past bug: where its handler did not wait, the connection went on, and the close waited for its client.
+
+    A large request is decoded on another thread before it reaches its handler.
+    """
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        if context.client_id == "waits":
+            await asyncio.Event().wait()
+        return ANSWER
+
+    server, (client,) = await _clients(respond)
+    (connection,) = server._connections
+    frame = encode_request(MetadataRequest.of(*(f"t{number}" for number in range(topics))), 1, name)
+    connection._chunk[: len(frame)] = frame
+    connection.buffer_updated(len(frame))
+
+    async with asyncio.timeout(PATIENCE_S):
+        await server.close()
+
+    assert server.held == server.connections == 0
     await closed(client)
 
 

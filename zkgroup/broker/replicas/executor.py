@@ -180,22 +180,37 @@ class ReplicaExecutor:
                 self.post(lambda host: watch.close())
         return begun[0], is_complete
 
-    async def close(self, timeout_s: float = 5.0, *, abandon: bool = False) -> bool:
-        """Closes the replica manager after all earlier calls; returns whether it closed in time. Idempotent.
+    async def close(self, timeout_s: float = 5.0) -> bool:
+        """Ends, and waits so long for it; returns whether the thread has ended.
+
+        If it has not, it is still waiting for its disk and ends later or with the process.
+        """
+        self.end()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.wait_ended()
+        except TimeoutError:
+            return False
+        return True
+
+    async def wait_ended(self) -> None:
+        """Waits until the replica manager is closed, after `end`."""
+        await self._ended.wait()
+        self._thread.join()
+
+    def end(self, *, abandon: bool = False) -> None:
+        """Closes the replica manager after all earlier calls. Does not wait; idempotent; on any thread.
 
         `abandon`: nothing more is written, as at the end of a process (`ReplicaManager.abandon`).
-        If it did not, the thread is still waiting for its disk and ends later or with the process.
         """
         if not self._closing:
             self._closing, self._abandons = True, abandon
             self._give(None)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._ended.wait()
-        except TimeoutError:
-            return False
-        self._thread.join()
-        return True
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the thread after `end`, without its loop; returns whether it ended in time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def call_back(self, callback: Callable[..., object], *arguments: object) -> None:
         """Calls back on the loop after the present job, in order. Used on the thread."""

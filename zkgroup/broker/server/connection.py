@@ -259,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._end is None:
                     if self._rest is None:
                         raise
-                    self._give_up_soon()
+                    self._cut_by(EOFError("the connection is closed, and a request came in that turn"))
             finally:
                 self._idle = None
             raised, self._raised = self._raised, None
