@@ -44,7 +44,7 @@ _DOCUMENTS: tuple[Document[Any], ...] = (
     *(topic.TOPIC_DELETION, topic.TOPIC_ALTERATION, broker.BROKERS, replicas.BROKER_DOCUMENT),
     *(controller.CONTROLLER, controller.HISTORY, broker.FORGETTING, controller.RESIGNATION),
     *(coordinator.COORDINATOR, coordinator.GROUP_RELEASE),
-    *(usage.CLUSTER_USAGE, config.CONFIGS, config.CONFIG_ALTERATION),
+    *(usage.CLUSTER_USAGE, config.CONFIGS, config.CONFIG_ALTERATION, config.CLIENT_QUOTAS),
     acl.GROUP_ACCESS,
     *(user.USERS, user.USER_ALTERATION),
     *(elect.ELECTION, elect.UNCLEAN_ELECTION),

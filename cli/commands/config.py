@@ -1,4 +1,4 @@
-"""`zkgroup config`: describe and alter configurations of topics, brokers, clients, users, addresses."""
+"""`zkgroup config`: configurations of topics, brokers, clients, users, addresses; the quotas of a client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from zkgroup.admin.configs import (
     entity_named,
     plan_config,
 )
+from zkgroup.broker.quotas.levels import CONNECTION_RATE, AddressQuotas, ClientQuotas, QuotaType
 from zkgroup.errors import ConfigError
+from zkgroup.groups.as_of import AsOf
 
 from ..app import check_read, output
 from ..app import group as make_group
@@ -27,7 +29,7 @@ from ..context import connected
 from ..param_types import Parsed
 from ..params import Consent, confirm_options, set_option
 from ..render import Output, echo_err
-from ..schema import STRING, Document, JsonKey, KeyColumn, NamedKeys, Shape, given, rows_of
+from ..schema import STRING, Document, JsonKey, KeyColumn, NamedKeys, Shape, given, nullable, rows_of
 
 
 def notify_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,6 +154,110 @@ def describe(**owner: Any) -> None:
         if not rows and not unreadable:
             echo_err("no configuration of that kind differs from its default")
     check_read("described", unreadable, rows=rows or entity is None)
+
+
+class QuotaInEffect(NamedTuple):
+    """The quota of one kind that a client gets."""
+
+    quota: str
+    """The setting, as `producer_byte_rate`."""
+    value: float | None
+    """None where there is none."""
+    entity: ConfigEntity | None
+    """The owner of the configuration that gives the value."""
+
+    @property
+    def level(self) -> str | None:
+        """The words for the kind of owner, as `user and default client`."""
+        entity = self.entity
+        if entity is None:
+            return None
+        word = {"users": "user", "clients": "client", "ips": "address"}[entity.kind]
+        own = f"default {word}" if entity.plain_name is None else word
+        if entity.client is None:
+            return own
+        return f"{own} and {'default ' if entity.plain_client is None else ''}client"
+
+
+_QUOTA = Shape(
+    QuotaInEffect,
+    "quota",
+    JsonKey("value", nullable({"type": "number"}), lambda row: _plain_number(row.value)),
+    JsonKey("level", nullable(STRING), lambda row: row.level),
+    JsonKey("znode", nullable(STRING), lambda row: row.entity and row.entity.config_path),
+    columns=("quota", "value", "level", KeyColumn("znode", shorten="end")),
+)
+CLIENT_QUOTAS = Document(
+    "client_quotas",
+    NamedKeys(user=str | None, client=str | None, ip=str | None, quotas=Sequence[QuotaInEffect]),
+    rows="quotas",
+)
+NO_USER = "ANONYMOUS"
+"""The user of those who have not logged in."""
+
+
+def _plain_number(value: float | None) -> float | None:
+    return int(value) if value is not None and float(value).is_integer() else value
+
+
+@config.command("quota")
+@click.option("--user", metavar="NAME", help=f"The user who has logged in.  [default: nobody: {NO_USER}]")
+@click.option("--client", metavar="ID", help="The client id.  [default: a client without one]")
+@click.option("--ip", metavar="ADDRESS", help="Instead: the address that connections come from.")
+def show_quotas(user: str | None, client: str | None, ip: str | None) -> None:
+    """Show which quotas a client gets, and why.
+
+    Of the configurations that fit, the most specific one gives the value: of user and client id before that
+    of the user, that before the client id's, a name before a default. A default counts for each by itself.
+
+    \b
+    Example:
+      zkgroup config quota --user alice --client app
+    """
+    if ip is not None and (user is not None or client is not None):
+        raise click.UsageError("--ip stands alone: addresses have no users and no clients")
+    out = output()
+    if ip is None:
+        user = NO_USER if user is None else user
+        as_of, rows, unreadable = _quotas_of_client(user, client or "")
+    else:
+        as_of, rows, unreadable = _quota_of_address(ip)
+    if not CLIENT_QUOTAS.print(out, as_of, user=user, client=client, ip=ip, quotas=rows):
+        _QUOTA.table(out, rows)
+    check_read("read", unreadable, rows=rows)
+
+
+_Found = tuple[AsOf, list[QuotaInEffect], list[str]]
+
+
+def _quotas_of_client(user: str, client: str) -> _Found:
+    owners = [ConfigEntity.user(user), ConfigEntity.user(None)]
+    if client:
+        owners += [ConfigEntity.user_client(of, one) for of in (user, None) for one in (client, None)]
+        owners += [ConfigEntity.of_client(client), ConfigEntity.of_client(None)]
+    with connected() as ensemble:
+        as_of, configs, unreadable = describe_configs(ensemble, owners)
+    quotas = ClientQuotas()
+    problems = [*unreadable, *_problems(quotas.configured, configs)]
+    found = [(kind.value, quotas.resolve(kind, user, client)) for kind in QuotaType]
+    rows = [QuotaInEffect(kind, *(quota[:2] if quota else (None, None))) for kind, quota in found]
+    return as_of, rows, problems
+
+
+def _quota_of_address(address: str) -> _Found:
+    with connected() as ensemble:
+        as_of, configs, unreadable = describe_configs(ensemble, [], "ips")
+    quotas = AddressQuotas()
+    problems = [*unreadable, *_problems(quotas.configured, configs)]
+    return as_of, [QuotaInEffect(CONNECTION_RATE, *(quotas.resolve(address) or (None, None)))], problems
+
+
+def _problems(configured: Callable[..., None], configs: Sequence[ConfigDescription]) -> Iterator[str]:
+    for one in configs:
+        try:
+            configured(one.entity, one.configs)
+        except ConfigError as error:
+            yield str(error)
 
 
 @config.command()

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from docs.tools import markdown
 from zkgroup import znodes
+from zkgroup.security.acls import PatternType, ResourcePattern, ResourceType
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ def path_of(kind: Any) -> str:
     arguments = [
         _Placeholder()
         if name == "topic_partition"
+        else ResourcePattern(ResourceType.TOPIC, "<name>")
+        if name == "pattern"
+        else PatternType.LITERAL
+        if name == "pattern_type"
         else _Number.of(name)
         if str(parameter.annotation).startswith("int")
         else f"<{name}>"

@@ -28,6 +28,7 @@ from tests.worlds.prefork import started as started
 _TYPES: Mapping[str, Any] = {
     "string": str,
     "integer": int,
+    "number": (int, float),
     "boolean": bool,
     "null": type(None),
     "array": list,

@@ -159,6 +159,20 @@ def test_a_broker_that_is_not_registered_is_noted(world: MemoryGroups) -> None:
     assert plan_config(world.ensemble, ConfigEntity.broker(None), rate).notes == ()
 
 
+def test_a_host_name_in_place_of_an_address_is_noted(world: MemoryGroups) -> None:
+    """Kafka's brokers resolve it, zkgroup's do not."""
+    cluster = MemoryCluster(world, 1, "2.8.2")
+    names, rate = ("localhost", "::1", None), {"connection_creation_rate": "5"}
+
+    def noted() -> list[str | None]:
+        plans = {name: plan_config(world.ensemble, ConfigEntity.ip(name), rate) for name in names}
+        return [name for name, plan in plans.items() if any("resolve" in note for note in plan.notes)]
+
+    assert noted() == []
+    cluster.broker(3, "2.8.2", zkgroup={"role": "data"})
+    assert noted() == ["localhost"]
+
+
 def test_settings_that_zkgroup_brokers_do_not_apply_are_named(world: MemoryGroups) -> None:
     """If a zkgroup broker with replicas is registered; settings that it supports are not named."""
     cluster = MemoryCluster(world, 1, "2.8.2")

@@ -115,6 +115,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "cluster usage",
         "config describe",
         "config alter",
+        "config quota",
         "user list",
         "user add",
         "user delete",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import TypeVar
 
 from zkgroup.admin.change import AdminChange, ChangePlan
@@ -203,7 +204,12 @@ def hosts_topics(brokers: Mapping[int, BrokerRegistration]) -> bool:
 
 
 def note_on_entity(info: ControllerInfo, entity: ConfigEntity) -> Iterator[str]:
-    """A broker that is not there may be one that was never meant."""
+    """A broker that is not there may be one that was never meant; a host name is no address."""
+    if entity.kind == "ips" and entity.plain_name is not None and hosts_topics(info.brokers):
+        try:
+            ip_address(entity.plain_name)
+        except ValueError:
+            yield f"{entity.name}: brokers of zkgroup, of which one is registered, do not resolve host names"
     if entity.kind == "brokers" and entity.name.isdigit() and int(entity.name) not in info.brokers:
         yield f"broker {entity.name} is not registered: it applies this when it starts"
 
