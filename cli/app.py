@@ -338,7 +338,7 @@ _COMMANDS = {
     "plan": (".commands.plan:plan", "Plan moves of replicas: decommission, replace, balance"),
     "cluster": (".commands.cluster:cluster", "Show what the cluster costs its ensemble"),
     "config": (".commands.config:config", "Show and change configurations"),
-    "acl": (".commands.acl:acl", "Say who may join or read groups of ZooKeeper consumers"),
+    "acl": (".commands.acl:acl", "Show and change ACLs, and who may join ZooKeeper groups"),
     "user": (".commands.user:user", "Add, delete and list users who log in by SCRAM; hash passwords"),
     "audit": (".commands.audit:audit", "Reconstruct what happened from ZooKeeper's own files"),
     "znode": (".commands.znode:znode", "Read znodes"),

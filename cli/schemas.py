@@ -45,7 +45,7 @@ _DOCUMENTS: tuple[Document[Any], ...] = (
     *(controller.CONTROLLER, controller.HISTORY, broker.FORGETTING, controller.RESIGNATION),
     *(coordinator.COORDINATOR, coordinator.GROUP_RELEASE),
     *(usage.CLUSTER_USAGE, config.CONFIGS, config.CONFIG_ALTERATION, config.CLIENT_QUOTAS),
-    acl.GROUP_ACCESS,
+    *(acl.ACLS, acl.ACL_ALTERATION, acl.GROUP_ACCESS),
     *(user.USERS, user.USER_ALTERATION),
     *(elect.ELECTION, elect.UNCLEAN_ELECTION),
     *(reassign.PROPOSAL, reassign.REASSIGNMENT, reassign.REASSIGNMENTS, reassign.PLANS),

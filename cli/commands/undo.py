@@ -13,6 +13,7 @@ from zkgroup.admin.change import default_undo_folder
 from zkgroup.admin.undo import (
     check_untouched,
     restoration_change,
+    undo_acls_change,
     undo_credentials_change,
     undo_offsets_change,
 )
@@ -28,6 +29,7 @@ from ..params import Consent, confirm_options, force_option, wait_options
 from ..render import Cell, Output, echo_err
 from ..schema import BOOLEAN, Document, JsonKey, KeyColumn, NamedKeys, Shape
 from ..units import age
+from .acl import ACL_ALTERATION, show_acls
 from .offsets import run_offset_changes
 from .user import USER_ALTERATION, show_alteration
 
@@ -118,15 +120,24 @@ def undo(
         _run(record.undo_command, consent)
         return
     with connected() as ensemble:
-        if record.user is not None:
-            credentials = undo_credentials_change(ensemble, record, force=force)
-            result = run_change(credentials, show_alteration, consent)
-            print_result(USER_ALTERATION, result, show_alteration)
-        elif record.group is None:
-            _restore(ensemble, output(), record, consent)
+        if record.group is None:
+            _undo_znodes(ensemble, record, consent, force=force)
         else:
             change = undo_offsets_change(ensemble, record, force=force)
             run_offset_changes([change], consent, wait_s)
+
+
+def _undo_znodes(ensemble: Ensemble, record: UndoRecord, consent: Consent, *, force: bool) -> None:
+    """Brings back credentials, ACLs, or znodes that are gone."""
+    if record.user is not None:
+        credentials = undo_credentials_change(ensemble, record, force=force)
+        result = run_change(credentials, show_alteration, consent)
+        print_result(USER_ALTERATION, result, show_alteration)
+    elif record.is_of_acls:
+        acls = undo_acls_change(ensemble, record, force=force)
+        print_result(ACL_ALTERATION, run_change(acls, show_acls, consent), show_acls)
+    else:
+        _restore(ensemble, output(), record, consent)
 
 
 def _run(arguments: Sequence[str], consent: Consent) -> None:

@@ -281,8 +281,13 @@ def members(kind: Any) -> list[tuple[str, ...]]:
     """The rows of the table of a class: a field, its type and its meaning, or a value and its meaning."""
     if issubclass(kind, enum.Enum):
         docs = _docs(kind)
-        return [(f"`{one.value}`", docs.get(one.name, "")) for one in kind]
+        return [(f"`{_word(one)}`", docs.get(one.name, "")) for one in kind]
     return [*_fields(kind), *_set_attributes(kind), *_properties(kind)]
+
+
+def _word(one: enum.Enum) -> object:
+    """What stands for a value: its name where the value is only a number of Kafka's."""
+    return one.name if isinstance(one, int) else one.value
 
 
 def assignment(name: str, module: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zkgroup.admin.access import access_change, plan_access
+from zkgroup.admin.acls import AclPlan, undo_acl_change
 from zkgroup.admin.change import AdminChange, undo_record
 from zkgroup.admin.cluster.controller import has_controller
 from zkgroup.admin.configs import ConfigPlan, alter_config_change, entity_named, plan_config
@@ -262,6 +263,8 @@ def undo_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) 
         return _change_of_command(ensemble, record.undo_command)
     if record.user is not None:
         return undo_credentials_change(ensemble, record, force=force)
+    if record.is_of_acls:
+        return undo_acls_change(ensemble, record, force=force)
     if record.group is None:
         return restoration_change(ensemble, record)
     return undo_offsets_change(ensemble, record, force=force)
@@ -274,6 +277,15 @@ def undo_credentials_change(
     if not force:
         check_untouched(ensemble, record)
     return undo_user_change(ensemble, record)
+
+
+def undo_acls_change(
+    ensemble: Ensemble, record: UndoRecord, *, force: bool = False
+) -> AdminChange[AclPlan, None, None]:
+    """Brings the ACLs of a record back. Raises ConflictError as `undo_change` does."""
+    if not force:
+        check_untouched(ensemble, record)
+    return undo_acl_change(ensemble, record)
 
 
 def undo_offsets_change(ensemble: Ensemble, record: UndoRecord, *, force: bool = False) -> OffsetsChange:

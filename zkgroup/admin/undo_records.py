@@ -1,8 +1,8 @@
 """Undo records: what a change overwrites or deletes, saved before the change, and how it is restored.
 
-A record is undone in one of four ways: offsets are written again (`group`), a user gets former credentials
-(`user`), a command is run (`undo_command`), or znodes that are gone are created again. Or it cannot be undone
-(`no_undo` says why).
+A record is undone in one of five ways: offsets are written again (`group`), a user gets former credentials
+(`user`), ACLs their former entries, a command is run (`undo_command`), or znodes that are gone are created
+again. Or it cannot be undone (`no_undo` says why).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 from zkgroup.errors import AccessDeniedError, ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import counted, named
 
 SCHEMA = "zkgroup.undo/1"
 
@@ -92,6 +93,15 @@ class UndoRecord:
     """The lists that it asked for."""
 
     @property
+    def is_of_acls(self) -> bool:
+        """True where `znodes` and `left` are ACLs of topics, groups or others, as they were and became."""
+        return any(path.startswith("/kafka-acl") for path in self._paths)
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(path for path, _ in (*self.znodes, *self.left)))
+
+    @property
     def summary(self) -> str:
         """The effect of the undo, or the reason why there is none, in a few words."""
         if self.no_undo is not None:
@@ -100,11 +110,13 @@ class UndoRecord:
             return shlex.join(["zkgroup", *self.undo_command])
         if self.user is not None:
             return f"credentials of {self.user}"
+        if self.is_of_acls:
+            return f"ACLs in {named(self._paths, 2)}"
         count, what = (len(self.znodes), "znode") if self.group is None else (len(self.offsets), "offset")
-        named = f"{count} {what}{'' if count == 1 else 's'}"
+        text = counted(count, what)
         if self.group is not None:
-            return f"{named} of {self.group}"
-        return f"{named} from {self.znodes[0][0]}" if self.znodes else named
+            return f"{text} of {self.group}"
+        return f"{text} from {self.znodes[0][0]}" if self.znodes else text
 
     def encode(self) -> bytes:
         """The record as the JSON of its file."""

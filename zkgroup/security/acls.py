@@ -36,49 +36,78 @@ class ResourceType(_Word):
     """What an ACL is about."""
 
     UNKNOWN = 0
+    """A number of a later release."""
     ANY = 1
+    """Every type; in filters only."""
     TOPIC = 2
+    """A topic."""
     GROUP = 3
+    """A consumer group."""
     CLUSTER = 4
+    """The cluster; its name is `CLUSTER_NAME`."""
     TRANSACTIONAL_ID = 5
+    """The id of a transactional producer."""
     DELEGATION_TOKEN = 6
+    """A delegation token."""
 
 
 class PatternType(_Word):
     """How the name of a pattern is compared; `MATCH` is for filters only, `ANY` too."""
 
     UNKNOWN = 0
+    """A number of a later release."""
     ANY = 1
+    """Either type; in filters only."""
     MATCH = 2
+    """Every pattern that applies to a resource of the name; in filters only."""
     LITERAL = 3
+    """The name itself, or `*` for every name."""
     PREFIXED = 4
+    """Every name that begins so."""
 
 
 class AclOperation(_Word):
     """What is done to a resource."""
 
     UNKNOWN = 0
+    """A number of a later release."""
     ANY = 1
+    """Every operation; in filters only."""
     ALL = 2
+    """Whatever can be done to the resource."""
     READ = 3
+    """To consume a topic; to join a group, and commit offsets."""
     WRITE = 4
+    """To produce."""
     CREATE = 5
+    """To create a topic."""
     DELETE = 6
+    """To delete a topic, its records, or a group."""
     ALTER = 7
+    """To add partitions; of the cluster, to move replicas, and to change ACLs, users and quotas."""
     DESCRIBE = 8
+    """To see that it is there, and its metadata."""
     CLUSTER_ACTION = 9
+    """What brokers ask of each other."""
     DESCRIBE_CONFIGS = 10
+    """To see configurations."""
     ALTER_CONFIGS = 11
+    """To change configurations."""
     IDEMPOTENT_WRITE = 12
+    """To produce idempotently."""
 
 
 class AclPermission(_Word):
     """Kafka's `AclPermissionType`."""
 
     UNKNOWN = 0
+    """A number of a later release."""
     ANY = 1
+    """Either; in filters only."""
     DENY = 2
+    """The operation is denied, whatever else allows it."""
     ALLOW = 3
+    """The operation is allowed."""
 
 
 RESOURCE_TYPES: Final = tuple(ResourceType)[2:]
@@ -119,8 +148,11 @@ class ResourcePattern(NamedTuple):
     """The resources that an ACL is about: `ResourcePattern(TOPIC, "orders", LITERAL)`."""
 
     type: ResourceType
+    """The type of the resources."""
     name: str
+    """Their name, or its beginning."""
     pattern_type: PatternType = PatternType.LITERAL
+    """How names are compared with it."""
 
     def __str__(self) -> str:
         """As Kafka's log lines write it: `Topic:LITERAL:orders`."""
@@ -135,7 +167,9 @@ class AccessControlEntry(NamedTuple):
     host: str
     """An address as Java writes it (see `java_address`), or `*`."""
     operation: AclOperation
+    """What is done."""
     permission: AclPermission
+    """Whether it is allowed or denied."""
 
     def __str__(self) -> str:
         """As Kafka's log lines write it."""
@@ -149,7 +183,9 @@ class AclBinding(NamedTuple):
     """One entry of the ACL of a pattern."""
 
     pattern: ResourcePattern
+    """The resources that it is about."""
     entry: AccessControlEntry
+    """Who may do what to them, or may not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,13 +193,19 @@ class AclBindingFilter:
     """Which bindings DescribeAcls and DeleteAcls mean; the default means all of them."""
 
     type: ResourceType = ResourceType.ANY
+    """The type of the resources."""
     name: str | None = None
+    """Their name; None means any, as of the principal and the host."""
     pattern_type: PatternType = PatternType.ANY
     """`ANY` compares only names; `MATCH` also finds the patterns that apply to a resource of the name."""
     principal: str | None = None
+    """Who, as the entry names it."""
     host: str | None = None
+    """Where from, as the entry names it."""
     operation: AclOperation = AclOperation.ANY
+    """What is done."""
     permission: AclPermission = AclPermission.ANY
+    """Whether it is allowed or denied."""
 
     @property
     def is_unknown(self) -> bool:

@@ -19,7 +19,7 @@ PatternTypeNumber = Annotated[Int8, Versions(1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AclFilter:
+class AclFilterFields:
     """Which ACLs are meant."""
 
     resource_type: Int8
@@ -43,7 +43,7 @@ class DescribedAcl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedResource:
+class ResourceWithAcls:
     """A resource that has ACLs."""
 
     resource_type: Int8
@@ -62,11 +62,11 @@ class DescribeAclsResponse(Response):
     throttle_ms: Int32 = 0
     error: Int16
     error_message: ErrorText = None
-    resources: tuple[DescribedResource, ...] = ()
+    resources: tuple[ResourceWithAcls, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeAclsRequest(AclFilter, Request):
+class DescribeAclsRequest(AclFilterFields, Request):
     """Asks which ACLs there are."""
 
     API: ClassVar[Api] = Api.DESCRIBE_ACLS
@@ -163,4 +163,4 @@ class DeleteAclsRequest(Request):
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_FROM: ClassVar[int | None] = 2
 
-    filters: tuple[AclFilter, ...]
+    filters: tuple[AclFilterFields, ...]

@@ -20,7 +20,7 @@ from typing import Any
 from tests.waiting import PATIENCE_S
 from zkgroup.wire.acls import (
     AclCreation,
-    AclFilter,
+    AclFilterFields,
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
@@ -104,7 +104,7 @@ def created_acls(*acls: Words, version: int = 2) -> bytes:
 
 
 def deleted_acls(*filters: Words, version: int = 2) -> bytes:
-    rows = tuple(AclFilter(**_fields(one)) for one in filters)
+    rows = tuple(AclFilterFields(**_fields(one)) for one in filters)
     return request(DeleteAclsRequest(filters=rows), version)
 
 

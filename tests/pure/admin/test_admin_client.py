@@ -84,6 +84,7 @@ READS: dict[str, Callable[[Admin], object]] = {
         [dict(one.configs) for one in admin.describe_configs("topics")] == [{"retention.ms": "5"}]
     ),
     "list_users": lambda admin: admin.list_users().rows == (),
+    "list_acls": lambda admin: admin.list_acls().rows == (),
     "propose_reassignment": lambda admin: len(admin.propose_reassignment(["orders"], [3, 4]).after) == 2,
     "verify_reassignment": lambda admin: (
         [one.status for one in admin.verify_reassignment({ORDERS_0: [1, 2]})] == ["done"]
@@ -161,6 +162,10 @@ def _added_user(admin: Admin, cluster: MemoryCluster) -> None:
     admin.add_user("alice", "secret")
 
 
+def _added_acl(admin: Admin, cluster: MemoryCluster) -> None:
+    admin.add_acls("User:alice", "read", topics=["orders"])
+
+
 def _member(admin: Admin, cluster: MemoryCluster) -> None:
     cluster.world.member("live", "a", {"orders": 1})
 
@@ -215,6 +220,11 @@ CHANGES: dict[str, tuple[Given, Call]] = {
     ),
     "add_user": (_nothing, lambda admin, **how: admin.add_user("alice", "secret", **how)),
     "delete_user": (_added_user, lambda admin, **how: admin.delete_user("alice", **how)),
+    "add_acls": (
+        _nothing,
+        lambda admin, **how: admin.add_acls("User:alice", "read", topics=["orders"], **how),
+    ),
+    "remove_acls": (_added_acl, lambda admin, **how: admin.remove_acls(topics=["orders"], **how)),
     "elect_preferred": (_second_leads, lambda admin, **how: admin.elect_preferred(["orders"], **how)),
     "elect_unclean": (_leaderless, lambda admin, **how: admin.elect_unclean([ORDERS_0], **how)),
     "reassign": (_nothing, lambda admin, **how: admin.reassign({ORDERS_0: [3, 2]}, **how)),
@@ -249,6 +259,8 @@ UNDOABLE = {
     "alter_config",
     "add_user",
     "delete_user",
+    "add_acls",
+    "remove_acls",
     "reassign",
     "cancel_reassignments",
     "remove_unreadable_reassignment",

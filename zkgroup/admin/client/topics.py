@@ -1,10 +1,20 @@
-"""Methods of `Admin` for topics, configurations, users and elections."""
+"""Methods of `Admin` for topics, configurations, users, ACLs and elections."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from zkgroup.admin import Compat, EntityKind, NotifyFormat, UncleanElectionDone, configs, elections, users
+from zkgroup.admin import (
+    Compat,
+    EntityKind,
+    NotifyFormat,
+    UncleanElectionDone,
+    acls,
+    configs,
+    elections,
+    users,
+)
+from zkgroup.admin.acls import AclPlan
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, listing_of
 from zkgroup.admin.configs import ConfigDescription, ConfigPlan
@@ -14,11 +24,12 @@ from zkgroup.admin.topics.alteration import AddedPartitions, AlterationPlan
 from zkgroup.admin.topics.creation import LeadersSeen, NewTopic
 from zkgroup.admin.topics.deletion import DeletionSeen, TopicDeletionPlan
 from zkgroup.admin.users import UserCredential
+from zkgroup.security.acls import WILDCARD, AclBinding
 from zkgroup.security.scram import MIN_ITERATIONS
 
 
 class TopicMethods(AdminBase):
-    """Topics, configurations, users and elections."""
+    """Topics, configurations, users, ACLs and elections."""
 
     def list_topics(self) -> Listing[listing.TopicSummary]:
         """Every topic with its size."""
@@ -224,6 +235,100 @@ class TopicMethods(AdminBase):
         """
         plan = users.plan_user_deletion(self._ensemble, name, mechanism)
         return self._run(users.user_change(self._ensemble, plan, "delete"), dry_run)
+
+    def list_acls(
+        self,
+        *,
+        topics: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        transactional_ids: Sequence[str] = (),
+        cluster: bool = False,
+        prefixed: bool = False,
+        principal: str | None = None,
+    ) -> Listing[AclBinding]:
+        """The ACLs that decide about these resources, or all: their own, and those of `*` and of prefixes.
+
+        Args:
+            topics: the topics.
+            groups: the group ids.
+            transactional_ids: ids of transactional producers.
+            cluster: whether the cluster itself is one of them.
+            prefixed: list the ACLs of exactly these prefixes.
+            principal: list only those of this principal.
+        """
+        patterns = acls.patterns_of(topics, groups, transactional_ids, cluster=cluster, prefixed=prefixed)
+        return listing_of(*acls.list_acls(self._ensemble, patterns, principal))
+
+    def add_acls(
+        self,
+        principal: str,
+        *operations: str,
+        topics: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        transactional_ids: Sequence[str] = (),
+        cluster: bool = False,
+        prefixed: bool = False,
+        host: str = WILDCARD,
+        deny: bool = False,
+        dry_run: bool = False,
+    ) -> ChangeResult[AclPlan, None, None]:
+        """Allows a principal operations on resources, or denies them. Brokers with an authorizer follow.
+
+        Args:
+            principal: who, as `User:alice`; `User:*` is everybody.
+            operations: what, as `read`; Kafka's words in any case.
+            topics: the topics; `*` is every topic.
+            groups: the group ids; `*` is every group.
+            transactional_ids: ids of transactional producers.
+            cluster: whether the cluster itself is one of the resources.
+            prefixed: the names are prefixes of names.
+            host: the address that it comes from; `*` is every address.
+            deny: deny it, whatever else allows it.
+
+        Raises:
+            ConfigError: an operation that such a resource does not have, or a name that cannot be.
+            PartlyDoneError: some ACLs are written, then the rest was refused.
+        """
+        patterns = acls.patterns_of(topics, groups, transactional_ids, cluster=cluster, prefixed=prefixed)
+        bindings = acls.bindings_of(patterns, [principal], operations, [host], deny=deny)
+        plan = acls.plan_additions(self._ensemble, bindings)
+        return self._run(acls.acl_change(self._ensemble, plan, "add"), dry_run)
+
+    def remove_acls(
+        self,
+        principal: str | None = None,
+        *operations: str,
+        topics: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        transactional_ids: Sequence[str] = (),
+        cluster: bool = False,
+        prefixed: bool = False,
+        host: str | None = None,
+        deny: bool = False,
+        dry_run: bool = False,
+    ) -> ChangeResult[AclPlan, None, None]:
+        """Removes what `add_acls` adds with the same arguments.
+
+        Args:
+            principal: who; None means every principal that an ACL names.
+            operations: what; none means every operation.
+            topics: the topics, by the very name of the ACL.
+            groups: the group ids.
+            transactional_ids: ids of transactional producers.
+            cluster: whether the cluster itself is one of the resources.
+            prefixed: the names are prefixes of names.
+            host: the address; None means every one that an ACL names.
+            deny: remove what denies, in place of what allows.
+
+        Raises:
+            ConfigError: no resource, or an unknown operation.
+            PartlyDoneError: some ACLs are removed, then the rest was refused.
+        """
+        patterns = acls.patterns_of(topics, groups, transactional_ids, cluster=cluster, prefixed=prefixed)
+        who, where = [principal] if principal else [], [host] if host else []
+        filters = acls.filters_of(patterns, who, operations, where, deny=deny)
+        plan = acls.plan_removals(self._ensemble, filters)
+        return self._run(acls.acl_change(self._ensemble, plan, "remove"), dry_run)
 
     def elect_preferred(
         self,
