@@ -42,6 +42,7 @@ from zkgroup.broker.machine.events import (
 )
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.network import CLOSE_S, NETWORK_CLOSE_S, BrokerNetwork
+from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -257,8 +258,8 @@ class BrokerLifecycle:
             claims=PeerClaimChecker(self._store),
             log_dir=parts.log_dir,
             cluster_id=prepared.cluster_id,
-            make_admin_rows=lambda metadata: AdminRows(
-                lambda: self._admin_apis(metadata, prepared.broker, started)
+            make_admin_rows=lambda metadata, quotas: AdminRows(
+                lambda: self._admin_apis(metadata, quotas, prepared.broker, started)
             ),
             groups=GroupCoordinatorService(
                 prepared.broker,
@@ -294,11 +295,19 @@ class BrokerLifecycle:
             started["zookeeper.connect"] = parts.zookeeper
         return Serving(endpoints, host.folder_id)
 
-    def _admin_apis(self, metadata: MetadataCache, broker: int, started: Mapping[str, str]) -> AdminApis:
+    def _admin_apis(
+        self, metadata: MetadataCache, quotas: QuotaManagers, broker: int, started: Mapping[str, str]
+    ) -> AdminApis:
         from zkgroup.broker.admin.apis import AdminApis
 
         return AdminApis(
-            self._store, self._clock, metadata, broker=broker, settings=self._settings, started=started
+            self._store,
+            self._clock,
+            metadata,
+            broker=broker,
+            settings=self._settings,
+            started=started,
+            mutations=quotas.controller_mutation,
         )
 
     def _configured(self, effect: ConfigChanged | CredentialsChanged) -> None:

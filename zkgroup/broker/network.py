@@ -31,7 +31,8 @@ from zkgroup.broker.machine.events import (
     StoppedLeading,
     TopicsFollowed,
 )
-from zkgroup.broker.quotas.replication import ReplicationQuota
+from zkgroup.broker.quotas.connections import ConnectionQuotas
+from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.broker.replica_view import Action, DeleteReplica, ReplicaView, Role, SetReplicas
 from zkgroup.broker.replicas.actions import followed_again, read_followers, role_change, set_maximal_isrs
 from zkgroup.broker.replicas.executor import ReplicaExecutor
@@ -50,6 +51,7 @@ from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
+from zkgroup.broker.server.throttles import Throttles
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError
@@ -61,7 +63,7 @@ from zkgroup.security.client import ClientSecurity
 from zkgroup.security.listeners import Listener
 from zkgroup.wire.control import ControlledShutdownResponse, LeaderAndIsrRequest
 from zkgroup.znodes.config import ConfigEntity
-from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS, without_compaction
+from zkgroup.znodes.config_settings import without_compaction
 
 log = get_logger("zkgroup.broker")
 
@@ -112,7 +114,7 @@ class BrokerNetwork:
         log_dir: str,
         cluster_id: str | None,
         groups: GroupCoordinatorService,
-        make_admin_rows: Callable[[MetadataCache], AdminRows],
+        make_admin_rows: Callable[[MetadataCache, QuotaManagers], AdminRows],
         security: SecuritySettings,
         logins: Mapping[str, SaslListener] | None = None,
     ) -> None:
@@ -124,8 +126,8 @@ class BrokerNetwork:
             claims: compares peers with ZooKeeper; `close` closes it.
             log_dir: the path of the data directory, as clients are told.
             groups: the group coordinator; `open` starts it, `close` closes it.
-            make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata of
-                this broker.
+            make_admin_rows: makes the handlers of the requests that change the cluster, given the metadata
+                and the quotas of this broker.
             security: the listeners, and how other brokers are reached.
             logins: those of the listeners with SASL, by name.
         """
@@ -144,12 +146,11 @@ class BrokerNetwork:
         """Partition to the leader epoch of its last role."""
         self._metadata_updated = asyncio.Event()
         self.cache = MetadataCache(self._on_metadata, security.inter_broker.name)
-        self._admin_rows = make_admin_rows(self.cache)
+        self._quotas, self._connection_quotas = QuotaManagers(broker), self._make_connection_quotas()
+        self._admin_rows = make_admin_rows(self.cache, self._quotas)
         self._groups = groups
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
-        self._follower_quota = ReplicationQuota(broker)
-        self._leader_quota = ReplicationQuota(broker, LEADER_RATE, LEADER_REPLICAS)
         self._min_insync = MinInsync(broker, settings.min_insync_replicas)
         self._log_configs = LogConfigs(broker, log_config(settings))
         self._fetchers = self._make_fetchers(security.client)
@@ -157,17 +158,27 @@ class BrokerNetwork:
         self._apis = self._make_apis(controlled_shutdown)
         self._server = self._make_server(security, logins)
 
+    def _make_connection_quotas(self) -> ConnectionQuotas:
+        per_ip, overrides = (
+            self._settings.max_connections_per_ip,
+            self._settings.max_connections_per_ip_overrides,
+        )
+        return ConnectionQuotas(self._broker, per_ip, overrides, self._telemetry.refused)
+
     def _make_server(
         self, security: SecuritySettings, logins: Mapping[str, SaslListener] | None
     ) -> BrokerServer:
         table = self._apis.table
         return BrokerServer(
-            self._telemetry.metered(table.respond),
+            Throttles(self._quotas, self._telemetry.throttled).throttled(
+                self._telemetry.metered(table.respond)
+            ),
             table.requests,
             limits_of_process(self._settings),
             inter_broker=security.inter_broker.name,
             logins=logins,
             tls=security.tls_listeners(),
+            quotas=self._connection_quotas,
         )
 
     def _make_fetchers(self, security: ClientSecurity) -> ReplicaFetcherManager:
@@ -176,7 +187,7 @@ class BrokerNetwork:
             self._settings,
             broker=self._broker,
             client_id=f"broker-{self._broker}",
-            quota=self._follower_quota,
+            quota=self._quotas.follower,
             broker_epoch=lambda: self._epoch,
             security=security,
         )
@@ -193,7 +204,8 @@ class BrokerNetwork:
             replicas=self._executor,
             controlled_shutdown=controlled_shutdown,
             observer=self,
-            leader_quota=self._leader_quota,
+            leader_quota=self._quotas.leader,
+            client_quota=self._quotas.fetch,
             accepts_control=lambda: self._accepts_control_requests,
             is_live=lambda broker: broker in self.cache.brokers,
             min_insync=self._min_insync,
@@ -312,19 +324,23 @@ class BrokerNetwork:
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """Applies the configuration of an entity. Raises ConfigError for an invalid setting."""
-        if entity.kind not in ("topics", "brokers"):
-            return
         failed = None
-        for part in (self._leader_quota, self._follower_quota, self._min_insync, self._log_configs):
+        for part in (
+            self._quotas,
+            self._connection_quotas,
+            self._min_insync,
+            self._log_configs,
+        ):
             try:
                 part.configured(entity, overrides)
             except ConfigError as error:
                 failed = error  # the valid settings are applied
-        configs = self._log_configs.present
-        self._executor.post(lambda host: host.configure_logs(configs.of))
-        self._fetchers.wake()
-        if (note := without_compaction(overrides)) is not None:
-            log.warning("%s: %s", entity.config_path, note)
+        if entity.kind in ("topics", "brokers"):
+            configs = self._log_configs.present
+            self._executor.post(lambda host: host.configure_logs(configs.of))
+            self._fetchers.wake()
+            if (note := without_compaction(overrides)) is not None:
+                log.warning("%s: %s", entity.config_path, note)
         if failed is not None:
             raise failed
 
@@ -360,6 +376,7 @@ class BrokerNetwork:
         replicas = await self.replicas()
         isrs = {tp: size for tp in replicas if (size := self._min_insync.stored(tp)) is not None}
         self._telemetry.counted(self._server.connections, replicas, isrs)
+        self._telemetry.used(self._quotas.usage(int(asyncio.get_running_loop().time() * 1000)))
         self._telemetry.groups.report(self._groups.coordinator.groups(), self._groups.slot_use())
 
     async def read_followers(self, order: ReadFollowers) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from zkgroup.broker.quotas.connections import parse_overrides
 from zkgroup.errors import ConfigError
 from zkgroup.security.listeners import is_one_host
 from zkgroup.settings import check_bounds, check_types, refuse_unknown_names, setting
@@ -230,6 +231,17 @@ class BrokerSettings:
         kafka="max.connections",
         bounds=FROM_1,
     )
+    max_connections_per_ip: int = setting(
+        INT32_MAX,
+        "Most connections of one address; a further one is closed.",
+        kafka="max.connections.per.ip",
+        bounds=FROM_0,
+    )
+    max_connections_per_ip_overrides: str = setting(
+        "",
+        "The same of some addresses: `<address>:<number>,...`.",
+        kafka="max.connections.per.ip.overrides",
+    )
     connections_max_idle_ms: int = setting(
         600_000,
         "A connection without a request for this time is closed.",
@@ -381,6 +393,7 @@ class BrokerSettings:
     def __post_init__(self) -> None:
         check_types(self)
         check_bounds(self)
+        parse_overrides(self.max_connections_per_ip_overrides)
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(
                 f"setting group_min_session_timeout_ms: expected at most group_max_session_timeout_ms, "

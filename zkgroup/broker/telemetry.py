@@ -10,7 +10,10 @@ from functools import partial
 from typing import Any, Final
 
 from zkgroup.broker.groups.stored_coordinator import COMMITS
+from zkgroup.broker.quotas.levels import QuotaType
+from zkgroup.broker.quotas.managers import QuotaUsage
 from zkgroup.broker.replica_view import ReplicaView, Role
+from zkgroup.broker.server.fetch_requests import bytes_of
 from zkgroup.broker.server.handlers import Answer, Later, NoAnswer, RequestContext, Respond
 from zkgroup.coordinator.events import WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata
@@ -90,6 +93,7 @@ class BrokerTelemetry:
         """The log and metrics of the group coordinator."""
         self._due_ms = 0
         self._shown: set[TopicPartition] = set()
+        self._quotas_shown: set[tuple[tuple[str, str], ...]] = set()
 
     def is_due(self, now_ms: int) -> bool:
         """Returns whether `counted` is due again."""
@@ -144,6 +148,25 @@ class BrokerTelemetry:
 
         return counting
 
+    def refused(self, setting: str) -> None:
+        """Counts a client that a limit of its address keeps out."""
+        self.count("connections_refused_total", setting=setting)
+
+    def used(self, usage: Iterable[QuotaUsage]) -> None:
+        """Sets the gauges of what is used of quotas."""
+        shown = set()
+        for one in usage:
+            labels = {"quota": one.quota_type.value, "user": one.user, "client_id": one.client_id}
+            self.gauge("quota_usage", one.value, **labels)
+            shown.add(tuple(labels.items()))
+        for gone in self._quotas_shown - shown:
+            self.gauge("quota_usage", float("nan"), **dict(gone))
+        self._quotas_shown = shown
+
+    def throttled(self, quota: QuotaType, wait_s: float) -> None:
+        """Counts the time that a client has to wait."""
+        self.count("throttle_seconds_total", wait_s, quota=quota.value)
+
     def counted(
         self,
         connections: int,
@@ -187,7 +210,7 @@ def bytes_out(response: Answer) -> int:
     """The bytes of records in an answer to a follower or a consumer."""
     if not isinstance(response, FetchResponse):
         return 0
-    return sum(len(each.records or b"") for topic in response.topics for each in topic.partitions)
+    return bytes_of(response)
 
 
 def bytes_in(request: Request, response: Answer) -> int:

@@ -33,6 +33,9 @@ The port is `zkgroup.model.ports.MetricsSink`. The names:
 | `zkgroup_broker_request_seconds` | histogram | `broker`, `request` |
 | `zkgroup_broker_bytes_in_total` | counter | `broker` |
 | `zkgroup_broker_bytes_out_total` | counter | `broker` |
+| `zkgroup_broker_connections_refused_total` | counter | `broker`, `setting` |
+| `zkgroup_broker_quota_usage` | gauge; NaN once nothing is used | `broker`, `quota`, `user`, `client_id` |
+| `zkgroup_broker_throttle_seconds_total` | counter | `broker`, `quota` |
 | `zkgroup_broker_log_end_offset` | gauge; NaN once the replica is gone | `broker`, `topic`, `partition` |
 | `zkgroup_broker_group_count` | gauge | `broker`, `state` |
 | `zkgroup_broker_group_member_count` | gauge | `broker` |

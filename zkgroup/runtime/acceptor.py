@@ -51,11 +51,13 @@ class Acceptor:
     Made and used on one event loop.
     """
 
-    def __init__(self, serve: Serve, has_room: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, serve: Serve, has_room: Callable[[socket.socket, str], bool] = lambda client, address: True
+    ) -> None:
         """
         Args:
             serve: gets a socket that does not block. It aborts the transport that it makes of it.
-            has_room: whether one more client is served; otherwise it is closed at once.
+            has_room: whether one more client, from this address, is served; else it is closed at once.
         """
         self._serve = serve
         self._has_room = has_room
@@ -120,15 +122,15 @@ class Acceptor:
         """Accepts the clients that wait, up to a limit; the loop calls again for the others."""
         for _ in range(_AT_ONCE):
             try:
-                client, _ = listening.accept()
+                client, address = listening.accept()
             except OSError as error:
                 if error.errno in NOTHING_LEFT:
                     self._pause(listening, error)
                 return  # none waits, or the client has left meanwhile
-            self._take(client)
+            self._take(client, address[0])
 
-    def _take(self, client: socket.socket) -> None:
-        if not self._has_room():
+    def _take(self, client: socket.socket, address: str) -> None:
+        if not self._has_room(client, address):
             client.close()
             self._refused += 1
             self._warn()

@@ -304,6 +304,8 @@ BROKER_SETTINGS: Final = frozenset(
 """The dynamic settings of Kafka's brokers in `/config/brokers` (kafka/server/DynamicBrokerConfig.scala@3.9.1,
 `AllDynamicConfigs`, and the throttles). A plug-in may have more."""
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
+MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
 _OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -338,7 +340,19 @@ LOG_SETTINGS: Final[Mapping[EntityKind, Mapping[str, str]]] = {
 """The settings of logs that zkgroup's brokers apply, to the name that a topic has for each."""
 
 OBEYED: Final[Mapping[EntityKind, frozenset[str]]] = {
-    "brokers": frozenset({LEADER_RATE, FOLLOWER_RATE, MIN_INSYNC_REPLICAS, *LOG_SETTINGS["brokers"]}),
+    "brokers": frozenset(
+        {
+            LEADER_RATE,
+            FOLLOWER_RATE,
+            MAX_CONNECTIONS_PER_IP,
+            MAX_CONNECTIONS_PER_IP_OVERRIDES,
+            MIN_INSYNC_REPLICAS,
+            *LOG_SETTINGS["brokers"],
+        }
+    ),
+    "clients": frozenset(KNOWN["clients"]),
+    "users": frozenset(KNOWN["users"]),
+    "ips": frozenset(KNOWN["ips"]),
     "topics": frozenset(
         {
             LEADER_REPLICAS,
@@ -349,7 +363,7 @@ OBEYED: Final[Mapping[EntityKind, frozenset[str]]] = {
         }
     ),
 }
-"""The settings that brokers and controllers of zkgroup apply; none of the kinds that are not listed."""
+"""The settings that brokers and controllers of zkgroup apply."""
 
 
 def cleanup_policies(text: str) -> frozenset[str]:

@@ -75,7 +75,7 @@ PARTS: Final = (
         "codecs",
         "rights",
     ),
-    *("groups", "coordinator", "logins", "listeners"),
+    *("groups", "coordinator", "logins", "listeners", "quotas"),
 )
 _FILE_NAME: Final = str.maketrans(" -", "__")
 

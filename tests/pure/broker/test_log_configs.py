@@ -126,7 +126,12 @@ def test_a_broker_names_what_can_be_changed_while_it_runs() -> None:
     known = known_configs(1, BrokerSettings(log_retention_ms=5)).of_broker
     writable = {name for name, config in known.items() if not config.read_only}
 
-    assert writable == {*LOG_SETTINGS["brokers"], "min.insync.replicas"}
+    assert writable == {
+        *LOG_SETTINGS["brokers"],
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "min.insync.replicas",
+    }
     assert known["log.retention.ms"].value == "5"
 
 

@@ -65,7 +65,7 @@ def test_clients_beyond_the_limit_are_logged_once_a_minute(
     """Past bug: a thousand members that found no room wrote a thousand warnings, and again at each retry."""
 
     async def scenario() -> None:
-        accepting = Acceptor(over_streams(greet), lambda: False)
+        accepting = Acceptor(over_streams(greet), lambda client, address: False)
         address = await accepting.start("127.0.0.1")
 
         async def refused(count: int) -> None:

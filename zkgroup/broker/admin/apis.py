@@ -6,13 +6,16 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin import configs, partitions, quotas, topics, users
-from zkgroup.broker.admin.failures import Failure, failure_of
+from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of
 from zkgroup.broker.admin.known_configs import known_configs
 from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
+from zkgroup.broker.quotas.managers import ControllerMutationQuotaManager, MutationPermits
+from zkgroup.broker.request_time import measured
 from zkgroup.broker.server.handlers import ANONYMOUS, RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.settings import BrokerSettings
@@ -71,6 +74,11 @@ from zkgroup.wire.users import (
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.zookeeper.blocking import Blocking
 
+CREATE_TOPICS_STRICT: Final = 6
+"""The first version of CreateTopics that is refused beyond a quota (KIP-599)."""
+DELETE_TOPICS_STRICT: Final = 5
+CREATE_PARTITIONS_STRICT: Final = 3
+_THROTTLED: Final = "The throttling quota has been exceeded."
 THREADS: Final = 4
 """Requests of this kind that are handled at the same time; more wait."""
 TIMEOUT_MAX_S: Final = 600.0
@@ -101,6 +109,7 @@ class AdminApis:
         broker: int,
         settings: BrokerSettings,
         started: Mapping[str, str],
+        mutations: ControllerMutationQuotaManager | None = None,
     ) -> None:
         """
         Args:
@@ -108,6 +117,7 @@ class AdminApis:
             metadata: what this broker answers to clients.
             started: what DescribeConfigs tells of the broker's start beside the settings: `listeners`,
                 `log.dirs` and others under Kafka's names.
+            mutations: the quotas of what clients create and delete; None without any.
         """
         self._metadata = metadata
         self._defaults = TopicDefaults(
@@ -118,6 +128,7 @@ class AdminApis:
         )
         self._known_configs = known_configs(broker, settings, started)
         self._broker = broker
+        self._mutations, self._taking = mutations, threading.Lock()
         self._closed = threading.Event()
         self._zk = Blocking(store, timeout_s=ZOOKEEPER_TIMEOUT_S, clock=clock)
 
@@ -149,16 +160,21 @@ class AdminApis:
 
         The answer has a row for each row of the request, also for a topic that is named twice, as Kafka's.
         """
-        return await self._create_topics(request, _by(context))
+        permits = self._permits(context, CREATE_TOPICS_STRICT)
+        response = await self._create_topics(request, _by(context), self._permit(permits))
+        return response if permits is None else replace(response, throttle_ms=permits.throttle_ms)
 
     async def _create_topics(
         self,
         request: CreateTopicsRequest,
         by: ChangeRecord,
+        permit: topics.Permit = topics.no_quota,
         written: Callable[[Mapping[str, Created | Failure]], None] = lambda found: None,
     ) -> CreateTopicsResponse:
         """`written` is called before the wait for leaders."""
-        found = await self._run(lambda ensemble: topics.create_topics(ensemble, request, self._defaults, by))
+        found = await self._run(
+            lambda ensemble: topics.create_topics(ensemble, request, self._defaults, by, permit)
+        )
         written(found)
         leaderless: Collection[str] = ()
         if not request.validate_only:
@@ -228,7 +244,7 @@ class AdminApis:
         def written(found: Mapping[str, Created | Failure]) -> None:
             refusal.set_result(_for_asking_again(found[topic]))
 
-        (made,) = (await self._create_topics(request, by, written)).topics
+        (made,) = (await self._create_topics(request, by, written=written)).topics
         if made.error == ErrorCode.NONE:
             _log.info("topic %s was created for a client", topic)
         elif made.error != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -256,14 +272,22 @@ class AdminApis:
             )
             return DeleteTopicsResponse(topics=tuple(_deleted(one, *refusal) for one in wanted))
         named = [one.topic for one in wanted if one.topic is not None]
-        found = await self._run(lambda ensemble: topics.delete_topics(ensemble, named, _by(context)))
+        partitions = {name: len(self._metadata.leaders(name) or ()) for name in named}
+        permits = self._permits(context, DELETE_TOPICS_STRICT)
+        permit = self._permit(permits)
+        found = await self._run(
+            lambda ensemble: topics.delete_topics(
+                ensemble, named, _by(context), lambda name: permit(partitions[name])
+            )
+        )
         names = [name for name, one in found.items() if isinstance(one, RequestedDeletion)]
         await self._wait_until(lambda: all(self._metadata.leaders(name) is None for name in names), until)
         rows: dict[str | None, Failure | None] = {None: _UNKNOWN_ID}
         for name, one in found.items():
             rows[name] = one if isinstance(one, Failure) else await self._until_deleted(one, until)
         return DeleteTopicsResponse(
-            topics=tuple(_deleted(one, *(rows[one.topic] or (ErrorCode.NONE, None))) for one in wanted)
+            topics=tuple(_deleted(one, *(rows[one.topic] or (ErrorCode.NONE, None))) for one in wanted),
+            throttle_ms=0 if permits is None else permits.throttle_ms,
         )
 
     async def _until_deleted(self, deletion: RequestedDeletion, until: float) -> Failure | None:
@@ -287,7 +311,11 @@ class AdminApis:
         self, context: RequestContext, request: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
         """Adds partitions, and waits until this broker knows a leader of each."""
-        found = await self._run(lambda ensemble: topics.create_partitions(ensemble, request, _by(context)))
+        permits = self._permits(context, CREATE_PARTITIONS_STRICT)
+        permit = self._permit(permits)
+        found = await self._run(
+            lambda ensemble: topics.create_partitions(ensemble, request, _by(context), permit)
+        )
         leaderless: Collection[str] = ()
         if not request.validate_only:
             made = {name: one for name, one in found.items() if not isinstance(one, Failure)}
@@ -299,7 +327,30 @@ class AdminApis:
                 failure = Failure(ErrorCode.REQUEST_TIMED_OUT, _NO_LEADERS)
             error, message = (ErrorCode.NONE, None) if failure is None else failure
             rows.append(GrownTopicResult(topic=name, error=error, error_message=message))
-        return CreatePartitionsResponse(topics=tuple(rows))
+        wait_ms = 0 if permits is None else permits.throttle_ms
+        return CreatePartitionsResponse(topics=tuple(rows), throttle_ms=wait_ms)
+
+    def _permits(self, context: RequestContext, strict_from: int) -> MutationPermits | None:
+        """What a request may create or delete; None for any number. Before version `strict_from` it is not
+        refused, as its client would not know the error."""
+        if self._mutations is None:
+            return None
+        loop, client = asyncio.get_running_loop(), (context.user, context.client_id or "")
+        return self._mutations.permits(
+            *client, lambda: int(loop.time() * 1000), is_strict=context.version >= strict_from
+        )
+
+    def _permit(self, permits: MutationPermits | None) -> topics.Permit:
+        """Takes permits, on any thread."""
+
+        def take(partitions: int) -> None:
+            assert permits is not None
+            with self._taking:
+                is_taken = permits.take(partitions)
+            if not is_taken:
+                raise RequestPartError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, _THROTTLED)
+
+        return topics.no_quota if permits is None else take
 
     async def describe_configs(
         self, context: RequestContext, request: DescribeConfigsRequest
@@ -435,7 +486,7 @@ class AdminApis:
     async def _run(self, act: Callable[[Ensemble], T]) -> T:
         """Calls on one of the threads; if the caller is cancelled, the call goes on to its end."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, act, self._ensemble)
+        return await loop.run_in_executor(self._threads, measured(act), self._ensemble)
 
     def _deadline(self, timeout_ms: int) -> float:
         return asyncio.get_running_loop().time() + _seconds(timeout_ms)

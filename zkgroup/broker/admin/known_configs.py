@@ -21,6 +21,7 @@ from zkgroup.broker.admin.configs import (
     KnownConfigs,
 )
 from zkgroup.broker.log.log_config import WEEK_MS
+from zkgroup.broker.quotas.rates import WINDOW_MS, WINDOWS
 from zkgroup.broker.replica_view import FETCH_BYTES_MAX
 from zkgroup.broker.settings import INT32_MAX, BrokerSettings
 from zkgroup.znodes.config_settings import LOG_SETTINGS, MIN_INSYNC_REPLICAS, OBEYED, without_listener
@@ -98,10 +99,12 @@ _FIXED: Final[Mapping[str, tuple[int, str | None, str]]] = {
     ),
     "log.preallocate": (BOOLEAN, "false", "Files grow with what is written."),
     "max.connection.creation.rate": (INT, str(INT32_MAX), "There is no limit."),
-    "max.connections.per.ip": (INT, str(INT32_MAX), "There is no limit but `max.connections`."),
-    "max.connections.per.ip.overrides": (STRING, "", "There is no limit but `max.connections`."),
-    "quota.consumer.default": (LONG, _NO_LIMIT, "Clients have no quotas."),
-    "quota.producer.default": (LONG, _NO_LIMIT, "Clients have no quotas."),
+    "controller.quota.window.num": (INT, str(WINDOWS), "Windows over which a rate is taken."),
+    "controller.quota.window.size.seconds": (INT, str(WINDOW_MS // 1000), "Length of a window."),
+    "quota.consumer.default": (LONG, _NO_LIMIT, "The default quota is in `/config/clients/<default>`."),
+    "quota.producer.default": (LONG, _NO_LIMIT, "The default quota is in `/config/clients/<default>`."),
+    "quota.window.num": (INT, str(WINDOWS), "Windows over which a rate is taken."),
+    "quota.window.size.seconds": (INT, str(WINDOW_MS // 1000), "Length of a window."),
     "replica.selector.class": (STRING, None, "Consumers read from leaders."),
     "sasl.enabled.mechanisms": (LIST, "", "The mechanisms of a listener have its prefix."),
     "security.inter.broker.protocol": (STRING, "PLAINTEXT", "The protocol between brokers."),

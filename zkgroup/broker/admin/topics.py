@@ -9,11 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from zkgroup.admin.change import AdminChange
 from zkgroup.admin.cluster.brokers import placeable, readable, registrations
 from zkgroup.admin.cluster.controller import ControllerInfo, read_controller_info
-from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic_change, plan_alteration
+from zkgroup.admin.topics.alteration import (
+    AddedPartitions,
+    AlterationPlan,
+    alter_topic_change,
+    plan_alteration,
+)
 from zkgroup.admin.topics.creation import (
     PARTITIONS_MAX,
+    LeadersSeen,
+    NewTopic,
     claim_slots,
     colliding,
     create_topic_change,
@@ -40,6 +48,8 @@ from zkgroup.znodes.config_settings import check_topic_settings
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 from zkgroup.znodes.ids import validate_new_topic, validate_topic
 
+Permit = Callable[[int], None]
+"""Counts partitions that are about to be created or deleted. Raises RequestPartError beyond a quota."""
 UNSET = -1
 """A number that the sender leaves to the broker."""
 
@@ -70,8 +80,16 @@ class Created:
         return len(next(iter(self.replicas.values()), ()))
 
 
+def no_quota(partitions: int) -> None:
+    """Permits any number."""
+
+
 def create_topics(
-    ensemble: Ensemble, request: CreateTopicsRequest, defaults: TopicDefaults, by: ChangeRecord
+    ensemble: Ensemble,
+    request: CreateTopicsRequest,
+    defaults: TopicDefaults,
+    by: ChangeRecord,
+    permit: Permit = no_quota,
 ) -> dict[str, Created | Failure]:
     """Creates each topic in a transaction of its own; nothing is written if `validate_only` is set."""
     repeated = _repeated(topic.topic for topic in request.topics)
@@ -81,20 +99,21 @@ def create_topics(
             found[topic.topic] = Failure(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
             continue
         try:
-            found[topic.topic] = _create(ensemble, topic, defaults, by, validate_only=request.validate_only)
+            new, change = _planned(ensemble, topic, defaults)
+            if not request.validate_only:
+                permit(len(new.replicas))
+                with refused_as(ErrorCode.TOPIC_ALREADY_EXISTS, ConflictError):
+                    change.write(by)
+            found[topic.topic] = new
         except ZkGroupError as error:
             found[topic.topic] = failure_of(error)
     return found
 
 
-def _create(
-    ensemble: Ensemble,
-    topic: CreatableTopic,
-    defaults: TopicDefaults,
-    by: ChangeRecord,
-    *,
-    validate_only: bool,
-) -> Created:
+def _planned(
+    ensemble: Ensemble, topic: CreatableTopic, defaults: TopicDefaults
+) -> tuple[Created, AdminChange[NewTopic, int | None, LeadersSeen]]:
+    """A new topic, and the change that creates it."""
     with refused_as(ErrorCode.INVALID_TOPIC, ConfigError):
         validate_new_topic(topic.topic)
     configs = {one.name: _value(one.name, one.value) for one in topic.configs}
@@ -118,10 +137,7 @@ def _create(
         change = create_topic_change(ensemble, new)
     if new.unhosted:
         raise RequestPartError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker that hosts replicas is live")
-    if not validate_only:
-        with refused_as(ErrorCode.TOPIC_ALREADY_EXISTS, ConflictError):
-            change.write(by)
-    return Created(new.assignment, new.configs)
+    return Created(new.assignment, new.configs), change
 
 
 def _check_names(ensemble: Ensemble, topic: str) -> None:
@@ -182,7 +198,8 @@ def create_offsets_topic(ensemble: Ensemble, defaults: TopicDefaults, by: Change
         if ensemble.zk.exists(Topic.path(OFFSETS_TOPIC)) is not None:
             return None
         new = CreatableTopic(topic=OFFSETS_TOPIC, partitions=slots, replication_factor=UNSET)
-        _create(ensemble, new, defaults, by, validate_only=False)
+        with refused_as(ErrorCode.TOPIC_ALREADY_EXISTS, ConflictError):
+            _planned(ensemble, new, defaults)[1].write(by)
     except ZkGroupError as error:
         failure = failure_of(error)
         return None if failure.error == ErrorCode.TOPIC_ALREADY_EXISTS else failure
@@ -199,9 +216,15 @@ def _replica_lists(topic: CreatableTopic) -> list[tuple[int, ...]]:
 
 
 def delete_topics(
-    ensemble: Ensemble, topics: Sequence[str], by: ChangeRecord
+    ensemble: Ensemble,
+    topics: Sequence[str],
+    by: ChangeRecord,
+    permit: Callable[[str], None] = lambda topic: None,
 ) -> dict[str, Failure | RequestedDeletion]:
-    """Marks each topic for deletion by the controller, whoever uses it. Brokers are read once for all."""
+    """Marks each topic for deletion by the controller, whoever uses it. Brokers are read once for all.
+
+    `permit`: counts the partitions of a topic, as `Permit`.
+    """
     found: dict[str, Failure | RequestedDeletion] = {}
     info: ControllerInfo | None = None
     for topic in dict.fromkeys(topics):
@@ -214,6 +237,7 @@ def delete_topics(
             with refused_as(ErrorCode.INVALID_TOPIC, *_refusals_of(topic)):
                 plan = plan_topic_deletion(ensemble, topic, for_client=info)
                 change = delete_topic_change(ensemble, plan, for_client=True)
+                permit(topic)
                 change.write(by)
         except ZkGroupError as error:
             found[topic] = failure_of(error)
@@ -235,7 +259,7 @@ class RequestedDeletion:
 
 
 def create_partitions(
-    ensemble: Ensemble, request: CreatePartitionsRequest, by: ChangeRecord
+    ensemble: Ensemble, request: CreatePartitionsRequest, by: ChangeRecord, permit: Permit = no_quota
 ) -> dict[str, Collection[int] | Failure]:
     """Adds partitions to each topic; the numbers of the new partitions."""
     repeated = _repeated(topic.topic for topic in request.topics)
@@ -245,13 +269,17 @@ def create_partitions(
             found[topic.topic] = Failure(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             continue
         try:
-            found[topic.topic] = _grow(ensemble, topic, by, validate_only=request.validate_only)
+            change = _growth(ensemble, topic)
+            if not request.validate_only:
+                permit(len(change.plan.added))
+                change.write(by)
+            found[topic.topic] = tuple(change.plan.added)
         except ZkGroupError as error:
             found[topic.topic] = failure_of(error)
     return found
 
 
-def _grow(ensemble: Ensemble, topic: GrownTopic, by: ChangeRecord, *, validate_only: bool) -> Collection[int]:
+def _growth(ensemble: Ensemble, topic: GrownTopic) -> AdminChange[AlterationPlan, None, LeadersSeen]:
     with refused_as(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ConfigError):
         validate_topic(topic.topic)
     znode = ensemble.zk.find(Topic.path(topic.topic))
@@ -272,10 +300,7 @@ def _grow(ensemble: Ensemble, topic: GrownTopic, by: ChangeRecord, *, validate_o
     added = AddedPartitions(partitions=topic.count, replica_assignment=lists)
     kind = ErrorCode.INVALID_PARTITIONS if lists is None else ErrorCode.INVALID_REPLICA_ASSIGNMENT
     with refused_as(kind, ConfigError), refused_as(ErrorCode.INVALID_TOPIC, *_refusals_of(topic.topic)):
-        change = alter_topic_change(ensemble, plan_alteration(ensemble, topic.topic, added))
-    if not validate_only:
-        change.write(by)
-    return tuple(change.plan.added)
+        return alter_topic_change(ensemble, plan_alteration(ensemble, topic.topic, added))
 
 
 def _refusals_of(topic: str) -> tuple[type[ZkGroupError], ...]:

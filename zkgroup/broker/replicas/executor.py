@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from typing import Protocol, TypeVar
 
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.request_time import measured
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.clock_loop import party_beside
 
@@ -93,6 +94,7 @@ class ReplicaExecutor:
 
     def _submit(self, ask: Callable[[ReplicaManager], T]) -> asyncio.Future[T]:
         answer: asyncio.Future[T] = self._loop.create_future()
+        ask = measured(ask)
 
         def job() -> None:
             try:
@@ -139,7 +141,7 @@ class ReplicaExecutor:
         if until <= self._loop.time():
             return await self._submit(attempt)
         done: asyncio.Future[None] = self._loop.create_future()
-        run = _Attempts(self, watch, attempt, done)
+        run = _Attempts(self, watch, measured(attempt), done)
         self._give(run)
         try:
             async with asyncio.timeout_at(until):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
+from zkgroup.broker.quotas.managers import ClientQuotaManager
 from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
@@ -70,6 +71,7 @@ class BrokerApis:
             without a controller.
         observer: is notified of handled requests.
         leader_quota: None sends batches without a throttle.
+        client_quota: of the bytes that consumers fetch; None without one.
         accepts_control: whether control requests are handled now. Otherwise they close the connection: they
             were sent for an earlier start or session, whose registration still exists (late requests: K8).
         is_live: whether a broker is live, by the last UpdateMetadata. A fetch of another broker comes from an
@@ -100,6 +102,7 @@ class BrokerApis:
         controlled_shutdown: Callable[[int], Awaitable[ControlledShutdownResponse]] | None = None,
         observer: RequestObserver | None = None,
         leader_quota: ReplicationQuota | None = None,
+        client_quota: ClientQuotaManager | None = None,
         accepts_control: Callable[[], bool] = lambda: True,
         is_live: Callable[[int], bool] = lambda broker: True,
         min_insync: MinInsync | None = None,
@@ -128,6 +131,7 @@ class BrokerApis:
                 is_known=is_known,
                 observer=observer,
                 leader_quota=leader_quota,
+                client_quota=client_quota,
                 sweep_s=sweep_s,
                 claims=claims,
             )

@@ -282,6 +282,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._drop_later()
                 if self._is_cut:
                     return None
+            elif self.peer.muted_until_s:
+                return self._stay_mute()
             frame = self._splitter.next_frame()
             if frame is None:
                 if self._end is not None:
@@ -304,6 +306,15 @@ class Connection(asyncio.BufferedProtocol):
         self._in_turn = 0
         return asyncio.sleep(0)
 
+    async def _stay_mute(self) -> None:
+        """Reads nothing of a client that has used up a quota, until it may go on."""
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+        self._limit(self._idle_ms, "it was to wait for its quota, and no request came")
+        until_s, self.peer.muted_until_s = self.peer.muted_until_s, 0.0
+        await asyncio.sleep(until_s - self._loop.time())
+
     def _begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """Begins to answer a request. Returns the work that is left to the task."""
         if self._login is not None and not self._login.admits(frame, self._loop.time()):
@@ -324,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def _context(self, header: RequestHeader) -> RequestContext:
-        return RequestContext(header, self.peer, self._came_by.listener, self.principal)
+        return RequestContext(header, self.peer, self._came_by.listener, self.principal, self._answered_bytes)
 
     async def _log_in(self, login: Login, frame: bytes) -> None:
         """Answers a frame of a login. A client that is refused is answered late, and disconnected."""

@@ -20,7 +20,7 @@ class PeerKind(Enum):
 class Peer:
     """The other end of a connection: its address, and what it has been shown to be."""
 
-    __slots__ = ("_on_confirmed", "host", "kind", "port")
+    __slots__ = ("_on_confirmed", "host", "kind", "muted_until_s", "port")
 
     def __init__(
         self, host: str, port: int, on_confirmed: Callable[[Peer], None] = lambda peer: None
@@ -28,6 +28,8 @@ class Peer:
         """`on_confirmed` is called with each request that has confirmed the peer as one of the cluster."""
         self.host, self.port = host, port
         self.kind = PeerKind.CLIENT
+        self.muted_until_s = 0.0
+        """Time of the loop until which no further request of it is read: it is beyond a quota."""
         self._on_confirmed = on_confirmed
 
     def confirm(self, kind: PeerKind) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from zkgroup.broker.machine.events import FollowerFetched
+from zkgroup.broker.quotas.managers import ClientQuotaManager
 from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replica_view import FollowerId
 from zkgroup.broker.replicas.executor import PartitionWatch, ReplicaExecutor
@@ -18,6 +20,7 @@ from zkgroup.broker.server.fetch_requests import (
     FOLLOWER_VERSION,
     RECORD_BATCH_VERSION,
     DelayedFetch,
+    bytes_of,
     follower_of,
     forgotten_by,
     partitions_of,
@@ -49,6 +52,7 @@ class FetchHandler:
         is_known: Callable[[TopicPartition], bool] = lambda tp: False,
         observer: RequestObserver | None = None,
         leader_quota: ReplicationQuota | None = None,
+        client_quota: ClientQuotaManager | None = None,
         sweep_s: float = SWEEP_S,
         claims: PeerClaimChecker | None = None,
     ) -> None:
@@ -63,6 +67,7 @@ class FetchHandler:
         self._is_known = is_known
         self._observer = observer
         self._quota = leader_quota
+        self._client_quota = client_quota
         self._sweep_s = sweep_s
         self._sessions = FetchSessions(self._session_ended)
         self._watches: dict[int, PartitionWatch] = {}
@@ -89,7 +94,7 @@ class FetchHandler:
         if isinstance(session, ErrorCode):
             return FetchResponse((), error=session)
         if session is None:
-            return await self._without_session(request, context.version)
+            return await self._without_session(request, context)
         return await self._in_session(request, session)
 
     async def _is_registered(self, follower: FollowerId, context: RequestContext) -> bool:
@@ -98,7 +103,22 @@ class FetchHandler:
             return True
         return await self._claims.verdict(follower, context.peer) is ClaimVerdict.CONFIRMED
 
-    async def _without_session(self, request: FetchRequest, version: int) -> FetchResponse:
+    async def _without_session(self, request: FetchRequest, context: RequestContext) -> FetchResponse:
+        quota = self._client_quota
+        if quota is None or request.replica_id >= 0 or not quota.is_limited:
+            return await self._fetch(request, context.version)
+        client = context.user, context.client_id or ""
+        if (largest := quota.largest(*client)) is not None:
+            most = min(request.max_bytes, int(largest))
+            request = replace(request, max_bytes=most, min_bytes=min(request.min_bytes, most))
+        response = await self._fetch(request, context.version)
+        size, now_ms = bytes_of(response), int(asyncio.get_running_loop().time() * 1000)
+        if wait_ms := quota.record(*client, size, now_ms):
+            quota.take_back(*client, size, now_ms)
+            return FetchResponse((), throttle_ms=wait_ms)
+        return response
+
+    async def _fetch(self, request: FetchRequest, version: int) -> FetchResponse:
         wanted = dict(partitions_of(request))
         delayed = DelayedFetch(wanted, request)
         watch = PartitionWatch(self._replicas)

@@ -93,6 +93,11 @@ def topics_of(
     return by_topic(results.items(), FetchedTopic)
 
 
+def bytes_of(response: FetchResponse) -> int:
+    """The bytes of records in an answer."""
+    return sum(len(each.records or b"") for topic in response.topics for each in topic.partitions)
+
+
 class KnownOffsets(NamedTuple):
     """The offsets of a leader that its follower learns by each answer."""
 

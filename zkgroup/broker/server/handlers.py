@@ -89,6 +89,13 @@ class RequestContext(NamedTuple):
     """The name of the listener that the client came by."""
     principal: str = ANONYMOUS
     """Who the sender is, by its login (`User:alice`) or its certificate (`User:CN=alice`)."""
+    size: int = 0
+    """Bytes of the request, with those of its size."""
+
+    @property
+    def user(self) -> str:
+        """The name of the principal, for quotas."""
+        return self.principal.partition(":")[2]
 
     @property
     def api_key(self) -> int:

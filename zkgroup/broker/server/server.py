@@ -7,7 +7,9 @@ import errno
 import socket
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Final
 
+from zkgroup.broker.quotas.connections import ConnectionQuotas
 from zkgroup.broker.server.connection import Connection
 from zkgroup.broker.server.connection_choice import CLUSTER_MAX, ClusterPeers, slowest, to_make_room
 from zkgroup.broker.server.handlers import Respond
@@ -17,8 +19,14 @@ from zkgroup.broker.server.port import CameBy, ConnectionLimits, Port, nothing
 from zkgroup.errors import ConfigError, ConflictError
 from zkgroup.model.values import PLAINTEXT
 from zkgroup.runtime.acceptor import Acceptor
+from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.security.listeners import Listener
 from zkgroup.wire.messages import Request
+
+_log = get_logger("zkgroup.broker")
+
+WAITING_MAX: Final = 100
+"""Most clients beyond their rate that are kept until they are closed; more are closed at once."""
 
 
 class BrokerServer:
@@ -37,6 +45,7 @@ class BrokerServer:
         inter_broker: str = PLAINTEXT,
         logins: Mapping[str, SaslListener] | None = None,
         tls: Mapping[str, TlsListener] | None = None,
+        quotas: ConnectionQuotas | None = None,
     ) -> None:
         """
         Args:
@@ -47,12 +56,18 @@ class BrokerServer:
                 not count for the limit of clients, as in Kafka; `ClusterPeers` bounds them.
             logins: those of the listeners with SASL, by name.
             tls: of each listener with TLS, by its name.
+            quotas: of addresses; None for addresses without any.
         """
         self._limits = limits or ConnectionLimits()
         self._tls = tls or {}
         self._handshakes = Handshakes(self._limits)
         self._inter_broker = inter_broker
         self._logins = logins or {}
+        self._quotas = quotas
+        self._taken: dict[socket.socket, str] = {}
+        """Clients that are not served yet, with their address."""
+        self._waiting: dict[socket.socket, float] = {}
+        """Clients of addresses beyond their rate, with the seconds after which each is closed."""
         self._acceptors: list[Acceptor] = []
         self._connections: dict[Connection, None] = {}
         """In the order in which they were opened."""
@@ -69,7 +84,7 @@ class BrokerServer:
         """
         opened = []
         for each in listeners:
-            acceptor = Acceptor(partial(self._serve, each), partial(self._has_room, each))
+            acceptor = Acceptor(partial(self._serve, each), partial(self._takes, each))
             try:
                 opened.append(each.bound(*await acceptor.start(each.host, each.port)))
             except OSError as error:
@@ -97,6 +112,22 @@ class BrokerServer:
             await each.close()
 
     async def _serve(self, listener: Listener, client: socket.socket) -> None:
+        if (wait_s := self._waiting.get(client)) is not None:
+            try:
+                await asyncio.sleep(wait_s)
+            finally:
+                del self._waiting[client]
+                client.close()
+        elif self._quotas is None:
+            await self._serve_taken(listener, client)
+        else:
+            address = self._taken.pop(client)
+            try:
+                await self._serve_taken(listener, client)
+            finally:
+                self._quotas.closed(address)
+
+    async def _serve_taken(self, listener: Listener, client: socket.socket) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         is_inter_broker = listener.name == self._inter_broker
         sasl = self._logins.get(listener.name)
@@ -126,6 +157,28 @@ class BrokerServer:
         """Returns whether only brokers and controllers are to come by this listener."""
         return listener.name == self._inter_broker and len(self._acceptors) > 1
 
+    def _takes(self, listener: Listener, client: socket.socket, address: str) -> bool:
+        """Returns whether a client is taken; one of an address beyond its rate to be closed a little later.
+
+        It would else come again at once. Such clients take no place of others.
+        """
+        if (quotas := self._quotas) is None:
+            return self._has_room(listener)
+        if wait_ms := quotas.throttle_ms(address, int(asyncio.get_running_loop().time() * 1000)):
+            if len(self._waiting) < WAITING_MAX:
+                self._waiting[client] = wait_ms / 1000
+            return client in self._waiting
+        if not quotas.has_place(address):
+            _log.info(
+                "%s has as many connections as it may: a further one is closed", address, extra=limited()
+            )
+            return False
+        if not self._has_room(listener):
+            return False
+        quotas.opened(address)
+        self._taken[client] = address
+        return True
+
     def _has_room(self, listener: Listener) -> bool:
         """Returns whether one more is taken. Where all places of clients are, another is closed for it."""
         if listener.uses_tls and self._handshakes.are_full:
@@ -134,7 +187,7 @@ class BrokerServer:
         if is_known and len(self._cluster) < CLUSTER_MAX:
             return True
         places = self._limits.connections_max
-        closing = len(self._displaced) + self._handshakes.cut
+        closing = len(self._displaced) + self._handshakes.cut + len(self._waiting)
         if self.connections - closing - len(self._cluster) < places:
             return True
         clients = (each for each in reversed(self._connections) if each.peer not in self._cluster)

@@ -1,0 +1,290 @@
+"""Clients beyond their quotas at a broker's port: who waits, how long, and who does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import wraps
+
+import pytest
+
+from tests.worlds.batches import records_of
+from tests.worlds.broker_requests import ORDERS, consume_request, produce_request, update_metadata
+from tests.worlds.replica_managers import TP, in_memory
+from tests.worlds.serving import ALL, Client, client_of, closed, context_of, opened, until
+from tests.worlds.wire_requests import REQUESTS
+from zkgroup.broker.quotas.connections import ConnectionQuotas
+from zkgroup.broker.quotas.managers import QuotaManagers
+from zkgroup.broker.replicas.executor import ReplicaExecutor
+from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server.fetch_handler import FetchHandler
+from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext, given
+from zkgroup.broker.server.port import ConnectionLimits
+from zkgroup.broker.server.server import BrokerServer
+from zkgroup.broker.server.throttles import Throttles
+from zkgroup.wire.control import UpdateMetadataResponse
+from zkgroup.wire.groups import HeartbeatRequest, HeartbeatResponse, OffsetCommitResponse
+from zkgroup.wire.messages import EncodedResponse, Request, encode_request
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
+from zkgroup.wire.records import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from zkgroup.znodes.config import ConfigEntity
+
+CLIENT = ConfigEntity.of_client("test")
+BEAT = HeartbeatRequest(group="g", generation=1, member_id="m")
+LARGE, SMALL = produce_request(ORDERS, 1, b"x" * 3_000), produce_request(ORDERS, 1, b"x")
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """A loop whose time a test can move on."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def on_a_jumping_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Runs an async test; it moves the time on by `jump`."""
+
+    @wraps(scenario)
+    def test(*arguments: object, **named: object) -> None:
+        async def whole() -> None:
+            await scenario(*arguments, **named)
+
+        with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+            runner.run(whole())
+
+    return test
+
+
+def jump(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, JumpingLoop)
+    loop.ahead_s += seconds
+
+
+class ThrottledPort:
+    """A port whose clients have these quotas, and the requests that it has handled."""
+
+    def __init__(self, **quotas: str) -> None:
+        self.quotas = QuotaManagers(1)
+        self.quotas.configured(CLIENT, quotas)
+        self.handled: list[Request] = []
+        self.waits: list[tuple[str, float]] = []
+        throttles = Throttles(self.quotas, lambda by, wait_s: self.waits.append((by.value, wait_s)))
+        self.server = BrokerServer(throttles.throttled(self._respond), REQUESTS)
+
+    def _respond(self, context: RequestContext, request: Request) -> Awaitable[Answer]:
+        self.handled.append(request)
+        match request:
+            case HeartbeatRequest():
+                return given(HeartbeatResponse(error=0))
+            case ProduceRequest(acks=0):
+                return given(NO_ANSWER)
+            case ProduceRequest():
+                return given(ProduceResponse(()))
+            case FetchRequest():
+                return given(FetchResponse(()))
+            case MetadataRequest():
+                return given(MetadataResponse((), ()))
+            case _:
+                return given(UpdateMetadataResponse(0))
+
+
+@asynccontextmanager
+async def throttled(**quotas: str) -> AsyncIterator[tuple[ThrottledPort, Client, Client]]:
+    """A port, a client that has these quotas, and another one that has none."""
+    port = ThrottledPort(**quotas)
+    address = await opened(port.server)
+    clients = [await client_of(address) for _ in range(2)]
+    try:
+        yield port, clients[0], clients[1]
+    finally:
+        await port.server.close()
+        await closed(*clients)
+
+
+async def _round_trip(other: Client) -> None:
+    """A request of a client without a quota: the loop has had its turns."""
+    other.writer.write(encode_request(ALL, 7, "other"))
+    await other.frame()
+
+
+@on_a_jumping_loop
+async def test_the_answer_comes_at_once_and_nothing_more_is_read_for_its_wait() -> None:
+    """Of this connection; others go on. The first request may use up ten windows."""
+    async with throttled(producer_byte_rate="100") as (port, client, other):
+        for request in (SMALL, LARGE, SMALL):
+            client.send(request, 5)
+        assert (await client.receive(ProduceResponse, 1, 5)).throttle_ms == 0
+        wait_ms = (await client.receive(ProduceResponse, 2, 5)).throttle_ms
+        assert 10_000 < wait_ms < 40_000
+        for _ in range(3):
+            await _round_trip(other)
+        assert port.handled.count(SMALL) == 1
+
+        jump(wait_ms / 1000 - 5)
+        await _round_trip(other)
+        assert port.handled.count(SMALL) == 1
+        jump(5)
+        await client.receive(ProduceResponse, 3, 5)
+        assert port.waits[0] == ("producer_byte_rate", wait_ms / 1000)
+
+
+@on_a_jumping_loop
+async def test_a_request_without_an_answer_is_counted_too() -> None:
+    """Of acks=0: no client of such records would wait otherwise."""
+    async with throttled(producer_byte_rate="100") as (port, client, other):
+        client.send(produce_request(ORDERS, 0, b"x" * 3_000), 5)
+        client.send(SMALL, 5)
+        await until(lambda: port.handled)
+        await _round_trip(other)
+        assert port.handled.count(SMALL) == 0
+
+        jump(40)
+        await client.receive(ProduceResponse, 2, 5)
+
+
+@on_a_jumping_loop
+async def test_the_time_of_every_request_is_counted() -> None:
+    """Also of one that is answered in the turn that reads it; the wait is a second at most."""
+    async with throttled(request_percentage="0.0000001") as (port, client, other):
+        answer = await client.ask(BEAT, HeartbeatResponse, 1)
+        assert answer.throttle_ms == 1_000
+        client.send(BEAT, 1)
+        await _round_trip(other)
+        assert port.handled.count(BEAT) == 1
+
+        jump(1)
+        assert await client.receive(HeartbeatResponse, version=1)
+        assert {by for by, _ in port.waits} == {"request_percentage"}
+
+
+@on_a_jumping_loop
+async def test_controllers_and_followers_have_no_quota() -> None:
+    """Else a quota for all clients would stop the replication."""
+    async with throttled(request_percentage="0.0000001", consumer_byte_rate="1") as (port, client, _):
+        for _ in range(3):
+            await client.ask(update_metadata(), UpdateMetadataResponse)
+            await client.ask(FetchRequest(2, 0, 0, ()), FetchResponse, 4)
+
+        assert port.waits == []
+
+
+@on_a_jumping_loop
+async def test_a_client_that_waits_ends_with_the_server() -> None:
+    """Nothing waits for a connection that is mute."""
+    async with throttled(producer_byte_rate="1") as (port, client, other):
+        client.send(LARGE, 5)
+        client.send(SMALL, 5)
+        await client.receive(ProduceResponse, 1, 5)
+
+        await _round_trip(other)
+
+        assert port.server.connections == 2
+    assert port.server.connections == 0
+    assert port.server.held == 0
+
+
+def test_a_commit_that_is_encoded_beforehand_tells_its_wait() -> None:
+    """Answers to commits are kept encoded, because they are the same again and again."""
+
+    async def respond(context: RequestContext, request: Request) -> Answer:
+        return EncodedResponse(OffsetCommitResponse(topics=()), 7)
+
+    async def asked() -> Answer:
+        quotas = QuotaManagers(1)
+        quotas.configured(CLIENT, {"request_percentage": "0.0000001"})
+        return await Throttles(quotas).throttled(respond)(context_of(BEAT, 7), BEAT)
+
+    assert asyncio.run(asked()) == OffsetCommitResponse(topics=(), throttle_ms=1_000)
+
+
+@on_a_jumping_loop
+async def test_a_fetch_beyond_its_quota_has_no_records_until_the_wait_is_over() -> None:
+    """And none has more than ten windows of it: that would be refused for ever."""
+    replicas = ReplicaExecutor(_with_records())
+    quotas = QuotaManagers(1)
+    fetches = FetchHandler(replicas, client_quota=quotas.fetch)
+    quotas.configured(CLIENT, {"consumer_byte_rate": "100"})
+    request = consume_request(TP, 0)
+
+    async def fetched() -> tuple[int, int]:
+        response = await fetches.fetch(context_of(request, 4), request)
+        records = [each.records or b"" for topic in response.topics for each in topic.partitions]
+        return sum(map(len, records)), response.throttle_ms
+
+    size, wait_ms = await fetched()
+    assert 700 < size <= 1_000
+    assert wait_ms == 0
+    none, wait_ms = await fetched()
+    assert none == 0
+    assert 0 < wait_ms <= 11_000
+    jump(wait_ms / 1000)
+    for _ in range(20):
+        size, wait_ms = await fetched()
+        if size:
+            break
+        jump(wait_ms / 1000)
+    assert size > 0
+    await replicas.close()
+
+
+def _with_records() -> ReplicaManager:
+    host = in_memory(1)
+    host.become_leader(TP, 0, (1,), {1})
+    for _ in range(20):
+        host.append(TP, records_of([b"x" * 100], timestamp_ms=1))
+    return host
+
+
+@on_a_jumping_loop
+async def test_an_address_has_so_many_connections_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """One that ends makes room for another."""
+    caplog.set_level("INFO")
+    port = BrokerServer(_metadata, REQUESTS, quotas=ConnectionQuotas(1, 5, "127.0.0.1:2"))
+    address = await opened(port)
+    clients = [await client_of(address) for _ in range(2)]
+    for each in clients:
+        await each.ask(ALL, MetadataResponse)
+
+    further = await client_of(address)
+    assert await further.is_closed()
+    assert "127.0.0.1 has as many connections as it may" in caplog.text
+    await clients[0].close()
+    await until(lambda: port.connections == 1)
+    clients[0] = await client_of(address)
+    await clients[0].ask(ALL, MetadataResponse)
+    await port.close()
+    await closed(further, *clients)
+
+
+@on_a_jumping_loop
+async def test_connections_beyond_a_rate_are_closed_late_and_displace_nobody() -> None:
+    """At a full port too; once the rate allows it, the address connects again."""
+    quotas = ConnectionQuotas(1, 100, "")
+    quotas.configured(ConfigEntity.ip("127.0.0.1"), {"connection_creation_rate": "1"})
+    port = BrokerServer(_metadata, REQUESTS, ConnectionLimits(connections_max=10), quotas=quotas)
+    address = await opened(port)
+    clients = [await client_of(address) for _ in range(10)]
+    for each in clients:
+        await each.ask(ALL, MetadataResponse)
+
+    further = await client_of(address)
+    await until(lambda: port.connections == 11)
+    for each in clients:
+        await each.ask(ALL, MetadataResponse)
+    jump(1)
+    assert await further.is_closed()
+    await closed(further, *clients)
+    await until(lambda: port.connections == 0)
+    jump(12)
+    again = await client_of(address)
+    await again.ask(ALL, MetadataResponse)
+    await port.close()
+    await closed(again)
+
+
+async def _metadata(context: RequestContext, request: Request) -> Answer:
+    return MetadataResponse((), ())

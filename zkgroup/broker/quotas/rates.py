@@ -1,0 +1,99 @@
+"""How much was used of late, and how long who used too much has to wait. Pure.
+
+Sources: org/apache/kafka/common/metrics/stats/{Rate,SampledStat,TokenBucket}.java and
+kafka/utils/QuotaUtils.scala @2.8.2, KIP-13, KIP-599.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+WINDOWS: Final = 11
+"""`quota.window.num`: ten whole windows, and the present one."""
+WINDOW_MS: Final = 1_000
+"""`quota.window.size.seconds`."""
+SPAN_MS: Final = (WINDOWS - 1) * WINDOW_MS
+"""The shortest time over which a rate is taken."""
+
+EVER: Final = 2**31 - 1
+"""The longest time in an answer, in milliseconds."""
+
+
+class Rate:
+    """What was used a second, over the last windows."""
+
+    __slots__ = ("_current", "_starts", "_sums")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        """When each window began, in milliseconds; the windows are used in turn."""
+        self._sums: list[float] = []
+        self._current = -1
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Counts a value; a negative one takes an earlier one back."""
+        if self._current < 0 or now_ms - self._starts[self._current] >= WINDOW_MS:
+            self._current = (self._current + 1) % WINDOWS
+            if self._current == len(self._starts):
+                self._starts.append(now_ms)
+                self._sums.append(0.0)
+            self._starts[self._current], self._sums[self._current] = now_ms, 0.0
+        self._sums[self._current] += value
+
+    def measure(self, now_ms: int) -> float:
+        """The present rate, a second."""
+        span_ms = self._span_ms(now_ms)
+        return sum(self._sums) * 1000 / span_ms
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """How long nothing may be used until the rate is within its bound; `EVER` for a bound of 0."""
+        span_ms = self._span_ms(now_ms)
+        rate = sum(self._sums) * 1000 / span_ms
+        if rate <= bound:
+            return 0
+        return EVER if bound <= 0 else min(EVER, round((rate - bound) / bound * span_ms))
+
+    def _span_ms(self, now_ms: int) -> int:
+        """The time from the oldest window until now, at least that of the whole windows."""
+        for at, start in enumerate(self._starts):
+            if now_ms - start >= WINDOWS * WINDOW_MS:
+                self._starts[at], self._sums[at] = now_ms, 0.0
+        elapsed = now_ms - min(self._starts, default=now_ms)
+        missing = WINDOWS - 1 - elapsed // WINDOW_MS
+        return max(1, elapsed + max(0, missing) * WINDOW_MS)
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Returns whether it is the same as a new one."""
+        return all(now_ms - start >= WINDOWS * WINDOW_MS for start in self._starts)
+
+
+class TokenBucket:
+    """Tokens that come at a rate, up to those of all windows; a use may take more than there are.
+
+    It is full at first, whatever its rate.
+    """
+
+    __slots__ = ("_at_ms", "_tokens")
+
+    def __init__(self) -> None:
+        self._tokens = inf
+        self._at_ms = 0
+
+    def record(self, value: float, bound: float, now_ms: int) -> None:
+        """Takes tokens."""
+        self._tokens, self._at_ms = self.measure(bound, now_ms) - value, now_ms
+
+    def measure(self, bound: float, now_ms: int) -> float:
+        """The present tokens; `bound`: those that come a second."""
+        came = bound * (now_ms - self._at_ms) / 1000
+        return min(bound * WINDOWS * WINDOW_MS / 1000, self._tokens + came)
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """How long it takes until no token is owed; 0 if none is."""
+        tokens = self.measure(bound, now_ms)
+        return 0 if tokens >= 0 or bound <= 0 else round(-tokens / bound * 1000)
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Returns whether it is the same as a new one, whatever its rate."""
+        return self._tokens >= 0 and now_ms - self._at_ms >= WINDOWS * WINDOW_MS

@@ -1,0 +1,72 @@
+"""The time of threads that a request takes; only requests of clients with a quota for it are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from contextvars import ContextVar
+from time import thread_time
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class RequestTime:
+    """The CPU time of one request, in seconds, on whatever threads."""
+
+    __slots__ = ("cpu_s",)
+
+    def __init__(self) -> None:
+        self.cpu_s = 0.0
+
+    def of(self, work: Callable[P, T]) -> Callable[P, T]:
+        """The same work, which adds its time."""
+
+        def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            begun_s = thread_time()
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self.cpu_s += thread_time() - begun_s
+
+        return timed
+
+
+_PRESENT: Final[ContextVar[RequestTime | None]] = ContextVar("request_time", default=None)
+
+
+def measured(work: Callable[P, T]) -> Callable[P, T]:
+    """Work for another thread: it adds its time to that of the request which is handled now, if any."""
+    present = _PRESENT.get()
+    return work if present is None else present.of(work)
+
+
+class Timed(Generic[T]):
+    """An awaitable whose steps add their time, and what they give to `measured`."""
+
+    def __init__(self, time: RequestTime, begin: Callable[[], Awaitable[T]]) -> None:
+        """`begin` returns the awaitable; its call counts too."""
+        self._time, self._begin = time, begin
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._step(lambda: self._begin().__await__())
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                waits_for = self._step(steps.send, value) if error is None else self._step(steps.throw, error)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            value = error = None
+            try:
+                value = yield waits_for
+            except BaseException as raised:  # noqa: BLE001  # the steps take it
+                error = raised
+
+    def _step(self, step: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
+        token = _PRESENT.set(self._time)
+        try:
+            return self._time.of(step)(*args, **kwargs)
+        finally:
+            _PRESENT.reset(token)
