@@ -122,6 +122,13 @@ def show_logs(verbose: int) -> None:
     logging.getLogger("zkgroup").setLevel(own_level)
 
 
+def show_access_log() -> None:
+    """Logs who was refused what, and who has changed what, also without -v."""
+    log = logging.getLogger("zkgroup.authorizer")
+    if not log.isEnabledFor(logging.INFO):
+        log.setLevel(logging.INFO)
+
+
 @contextmanager
 def quiet_connecting() -> Iterator[Callable[[], None]]:
     """Hides warnings of failed attempts until a command has its first connection: the error has the reason.

@@ -16,7 +16,7 @@ from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, iso_time, named
 
-from ..app import check_read, output, shared
+from ..app import check_read, output, shared, show_access_log
 from ..app import group as make_group
 from ..cluster import BROKER, broker_note
 from ..confirm import print_result, run_change
@@ -290,6 +290,7 @@ def run(
         what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"
         _preview(served, f"{AUTO if broker is None else broker} on {where.zookeeper} as {what}")
     elif isinstance(served, Broker):
+        show_access_log()
         _serve(served, printer, lambda stop: _wait_connected(served, stop), served.hurry)
     else:
         _serve_alone(served, printer)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from typing import Any
 from urllib.parse import unquote
+
+import pytest
 
 from tests.waiting import PATIENCE_S
 from tests.worlds.recorded_logins import QUOTAS, Exchange, conversations
 from tests.worlds.running_brokers import ask
 from tests.worlds.wire_requests import REQUESTS
+from zkgroup.runtime.logs import PEERS
 from zkgroup.testing import KafkaCluster
 from zkgroup.wire.messages import Api, decode_response
-from zkgroup.wire.quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from zkgroup.wire.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOperation,
+)
 from zkgroup.znodes.config import EntityConfig
 
 OTHERS = {f"user={user}": 42 for user in "cghij."} | {"ip=::1": 0}
@@ -93,3 +105,26 @@ def test_a_number_that_cannot_be_read_is_an_error_that_names_its_znode(kafka_clu
 
     assert (answer.error, answer.entries) == (40, None)
     assert answer.error_message == f"{path}: expected a number for producer_byte_rate, found 'much'"
+
+
+def test_a_change_is_a_line_that_says_who_made_it(
+    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where no authorizer is set; what is only checked, or asked for, is none."""
+    port = int(kafka_cluster.address(1).rpartition(":")[2])
+    owner = (QuotaEntityPart(entity_type="client-id", entity_name="app"),)
+    quota = QuotaOperation(key="producer_byte_rate", value=5.0, remove=False)
+    change = QuotaAlteration(entity=owner, operations=(quota,))
+    PEERS.forget()
+
+    with caplog.at_level(logging.INFO, "zkgroup.authorizer"):
+        for validate_only in (True, False):
+            request = AlterClientQuotasRequest(entries=(change,), validate_only=validate_only)
+            ask(port, request, AlterClientQuotasResponse, version=1)
+
+    (line,) = (one.message for one in caplog.records if one.name == "zkgroup.authorizer")
+    assert line == (
+        'Principal = "User:ANONYMOUS" is Allowed Operation = AlterConfigs from host = 127.0.0.1 on resource '
+        '= Cluster:LITERAL:"kafka-cluster" for request = ALTER_CLIENT_QUOTAS with listener = PLAINTEXT: '
+        'client-id "app": changed quotas'
+    )

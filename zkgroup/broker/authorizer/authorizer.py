@@ -1,18 +1,12 @@
-"""`Authorizer`: decides by the ACLs that the broker has read, and logs what it refuses.
-
-Log lines have the words of Kafka (`logAuditMessage` in AclAuthorizer.scala@2.8.2), and the names that clients
-choose in quotes.
-"""
+"""`Authorizer`: decides by the ACLs that the broker has read, and logs what it refuses (`access_log`)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
-from typing import Final
 
+from zkgroup.broker.server.access_log import literal, log_access
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.model.ports import Clock
-from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.security.acls import (
     CLUSTER_NAME,
     SUPPORTED_OPERATIONS,
@@ -24,12 +18,6 @@ from zkgroup.security.acls import (
     ResourceType,
     java_address,
 )
-from zkgroup.wire.messages import Api
-
-log = get_logger("zkgroup.authorizer")
-
-_NAMES_LOGGED: Final = 3
-"""Most names of one line; the number of the others follows."""
 
 
 class Authorizer:
@@ -88,7 +76,7 @@ class Rights:
         """
         decision = self._cache.authorize(self._principal, self._host, operation, resource_type, name)
         if not decision.is_allowed and is_logged:
-            self._log(operation, _resource(resource_type, [name]), decision.reason)
+            self._log(operation, literal(resource_type, [name]), decision.reason)
         return decision.is_allowed
 
     def may_on_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
@@ -121,7 +109,7 @@ class Rights:
                 refused.append(name)
                 reason = reason or decision.reason
         if refused and is_logged:
-            self._log(operation, _resource(resource_type, refused), reason)
+            self._log(operation, literal(resource_type, refused), reason)
         return found
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
@@ -133,23 +121,4 @@ class Rights:
         )
 
     def _log(self, operation: AclOperation, resource: str, reason: str) -> None:
-        context = self.context
-        log.info(
-            "Principal = %s is Denied Operation = %s from host = %s on resource = %s for request = %s "
-            "with listener = %s: %s",
-            json.dumps(self._principal),
-            operation.pascal,
-            self._host,
-            resource,
-            Api(context.api_key).name,
-            context.listener,
-            reason,
-            extra=limited(self._principal),
-        )
-
-
-def _resource(resource_type: ResourceType, names: Collection[str]) -> str:
-    """As Kafka writes it, with names in quotes: `Topic:LITERAL:"orders"`."""
-    shown = ", ".join(json.dumps(name) for name in list(names)[:_NAMES_LOGGED])
-    more = f" and {len(names) - _NAMES_LOGGED} more" if len(names) > _NAMES_LOGGED else ""
-    return f"{resource_type.pascal}:LITERAL:{shown}{more}"
+        log_access(self.context, operation, resource, reason, is_allowed=False)

@@ -9,6 +9,7 @@ from zkgroup.broker.quotas.managers import ClientQuotaManager
 from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.min_insync import MinInsync
+from zkgroup.broker.server.access_log import logged
 from zkgroup.broker.server.control_queue import ControlHandlers, RequestObserver
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.fetch_handler import SWEEP_S, FetchHandler
@@ -143,7 +144,7 @@ class BrokerApis:
             rows.append(ServedApi(ProduceRequest, ProduceHandler(replicas, min_insync, is_known).produce))
         if producer_ids is not None:
             rows.append(ServedApi(InitProducerIdRequest, producer_ids.init_producer_id))
-        self.table = ApiTable(rows)
+        self.table = ApiTable(map(logged, rows))
         """The APIs that this broker serves."""
 
     def _rows(self) -> Iterator[ServedApi[Any]]:
