@@ -46,9 +46,7 @@ def authorizer_of(*acls: str) -> Authorizer:
     entries: dict[ResourcePattern, list[AccessControlEntry]] = defaultdict(list)
     for pattern, entry in map(binding, acls):
         entries[pattern].append(entry)
-    for pattern, found in entries.items():
-        authorizer.change(pattern, found)
-    authorizer.is_current()
+    authorizer.change(entries)
     return authorizer
 
 

@@ -339,6 +339,7 @@ def _config(broker: int | None, settings: BrokerSettings, security: SecuritySett
         rack=settings.broker_rack,
         inter_broker=security.inter_broker,
         follows_users=security.follows_users,
+        follows_acls=security.authorizer is not None,
         reserved_max_id=settings.reserved_broker_max_id,
         lag_max_ms=settings.replica_lag_time_max_ms,
         notices=IsrChangePropagationConfig(

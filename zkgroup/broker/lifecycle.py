@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.admin.rows import AdminRows
+from zkgroup.broker.authorizer.authorizer import Authorizer
 from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.machine.events import (
+    AclsChanged,
     BrokerEffect,
     BrokerEvent,
     BrokerMachineConfig,
@@ -143,6 +145,9 @@ class BrokerLifecycle:
         """True if no controller may be made any more; guarded by the lock."""
         self._unapplied: list[ConfigChanged] = []
         self._users = ScramUsers()
+        settings = parts.security.authorizer
+        self._authorizer = None if settings is None else Authorizer(settings, parts.clock)
+        """Used on the event loop; None without one."""
         self._controller_waiters: list[asyncio.Future[Address | None]] = []
         self._shutdown_lock = threading.Lock()
         self._controlled_shutdown: Future[bool] | None = None
@@ -271,6 +276,7 @@ class BrokerLifecycle:
             ),
             security=parts.security,
             logins=parts.security.logins(self._users, _warn),
+            authorizer=self._authorizer,
         )
         try:
             listeners = await network.open(parts.security.listeners.listeners)
@@ -310,12 +316,16 @@ class BrokerLifecycle:
             mutations=quotas.controller_mutation,
         )
 
-    def _configured(self, effect: ConfigChanged | CredentialsChanged) -> None:
-        if isinstance(effect, CredentialsChanged):
-            self._users.changed(effect.user, effect.credentials)
-            return
-        self._listener.on_config(effect.entity, effect.overrides)
-        self.thread.call(self._apply, effect)
+    def _configured(self, effect: ConfigChanged | CredentialsChanged | AclsChanged) -> None:
+        match effect:
+            case CredentialsChanged(user, credentials):
+                self._users.changed(user, credentials)
+            case AclsChanged(acls):
+                assert self._authorizer is not None
+                self.thread.call(self._authorizer.change, acls)
+            case ConfigChanged(entity, overrides):
+                self._listener.on_config(entity, overrides)
+                self.thread.call(self._apply, effect)
 
     def _apply(self, effect: ConfigChanged) -> None:
         """Applies a configuration; one that arrives before the port is open is applied after that."""
@@ -419,7 +429,7 @@ class BrokerLifecycle:
             case IsrChanged(tp, leader_epoch, isr):
                 self.thread.call(BrokerNetwork.isr_changed, self.network, tp, leader_epoch, isr)
                 self._listener.on_isr(tp, leader_epoch, isr)
-            case ConfigChanged() | CredentialsChanged():
+            case ConfigChanged() | CredentialsChanged() | AclsChanged():
                 self._configured(effect)
             case ControllerFound() | ProducerIdsClaimed():
                 self.thread.call(self._take_result, effect)
@@ -493,6 +503,8 @@ class BrokerLifecycle:
                 self._parts.fail(fatal)
 
     def _disconnected(self) -> None:
+        if self._authorizer is not None:
+            self._authorizer.disconnected()
         if self.network is not None:
             cache = self.network.cache
             self._listener.on_disconnected(cache.age_ms(self._clock.now_ms()), cache.controller_epoch)

@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 from zkgroup.broker.admin.rows import AdminRows
+from zkgroup.broker.authorizer.authorizer import Authorizer
+from zkgroup.broker.authorizer.table import guarded
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.groups.handlers import GroupHandlers
 from zkgroup.broker.groups.service import GroupCoordinatorService
@@ -93,6 +95,10 @@ class BrokerHealth:
     """Number of connections of clients, brokers and controllers to the port."""
     live_brokers: frozenset[int] = frozenset()
     """The ids of all live brokers, by the controller's last UpdateMetadata."""
+    acl_age_ms: int | None = None
+    """How long the ACLs may be out of date: 0 while ZooKeeper notifies of changes.
+
+    None without an authorizer, and before ACLs were read: then only super users are let in."""
 
 
 class BrokerNetwork:
@@ -117,6 +123,7 @@ class BrokerNetwork:
         make_admin_rows: Callable[[MetadataCache, QuotaManagers], AdminRows],
         security: SecuritySettings,
         logins: Mapping[str, SaslListener] | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """
         Args:
@@ -130,16 +137,16 @@ class BrokerNetwork:
                 and the quotas of this broker.
             security: the listeners, and how other brokers are reached.
             logins: those of the listeners with SASL, by name.
+            authorizer: None lets everybody do everything.
         """
         self._broker, self._cluster_id = broker, cluster_id
-        self._claims, self._log_dir = claims, log_dir
+        self._claims, self._log_dir, self._authorizer = claims, log_dir, authorizer
         self._settings, self._clock, self._post = settings, clock, post
         self._fetch_reports = FetchReports(post)
         self._listener, self._leader_failed = listener, leader_failed
-        self._telemetry = telemetry
+        self._telemetry, self._epoch = telemetry, -1
         telemetry.is_broker(broker)
         self._background: tuple[asyncio.Task[None], ...] = ()
-        self._epoch = -1
         self._accepts_control_requests = False
         """True if the broker is registered, by the last effect of the machine."""
         self._epochs: dict[TopicPartition, int] = {}
@@ -147,8 +154,7 @@ class BrokerNetwork:
         self._metadata_updated = asyncio.Event()
         self.cache = MetadataCache(self._on_metadata, security.inter_broker.name)
         self._quotas, self._connection_quotas = QuotaManagers(broker), self._make_connection_quotas()
-        self._admin_rows = make_admin_rows(self.cache, self._quotas)
-        self._groups = groups
+        self._admin_rows, self._groups = make_admin_rows(self.cache, self._quotas), groups
         self._control_requests = ControlRequestHandler(broker, self.cache)
         self._executor = ReplicaExecutor(host, f"zkgroup-broker-{broker}-replicas", self._failed)
         self._min_insync = MinInsync(broker, settings.min_insync_replicas)
@@ -169,6 +175,9 @@ class BrokerNetwork:
         self, security: SecuritySettings, logins: Mapping[str, SaslListener] | None
     ) -> BrokerServer:
         table = self._apis.table
+        if self._authorizer is not None:
+            creates_topics = self._settings.auto_create_topics_enable
+            table = guarded(table, self._authorizer, creates_topics=creates_topics)
         return BrokerServer(
             Throttles(self._quotas, self._telemetry.throttled).throttled(
                 self._telemetry.metered(table.respond)
@@ -377,6 +386,8 @@ class BrokerNetwork:
         isrs = {tp: size for tp in replicas if (size := self._min_insync.stored(tp)) is not None}
         self._telemetry.counted(self._server.connections, replicas, isrs)
         self._telemetry.used(self._quotas.usage(int(asyncio.get_running_loop().time() * 1000)))
+        if (age_ms := self._acl_age_ms) is not None:
+            self._telemetry.gauge("acl_age_seconds", age_ms / 1000)
         self._telemetry.groups.report(self._groups.coordinator.groups(), self._groups.slot_use())
 
     async def read_followers(self, order: ReadFollowers) -> None:
@@ -452,7 +463,12 @@ class BrokerNetwork:
             len(self._fetchers.following),
             self._server.connections,
             frozenset(self.cache.brokers),
+            self._acl_age_ms,
         )
+
+    @property
+    def _acl_age_ms(self) -> int | None:
+        return None if self._authorizer is None else self._authorizer.age_ms
 
     def leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The leaders that clients get from this broker; without unknown partitions and dead leaders."""

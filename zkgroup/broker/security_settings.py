@@ -1,4 +1,4 @@
-"""The settings of a broker that say who gets in, with Kafka's names; see `zkgroup.broker.settings`."""
+"""The settings of a broker about who gets in and may do what, with Kafka's names; see `broker.settings`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import ConfigError
 from zkgroup.model.values import PLAINTEXT, SSL
 from zkgroup.security import tls
+from zkgroup.security.acls import AUTHORIZER, AUTHORIZER_NAMES, AclSettings
 from zkgroup.security.certificates import valid_until
 from zkgroup.security.client import KNOWN, PROTOCOL, ClientSecurity
 from zkgroup.security.listeners import (
@@ -48,6 +49,8 @@ class SecuritySettings:
     """The logins of the listeners with SASL, by name."""
     tls: Mapping[str, TlsSettings] = field(default_factory=dict)
     """Of each listener with TLS, by its name."""
+    authorizer: AclSettings | None = None
+    """How clients are authorized; None: everybody may do everything."""
     client: ClientSecurity = field(default_factory=ClientSecurity)
     """How it connects to brokers: by the files and the user of its own inter-broker listener."""
 
@@ -70,7 +73,11 @@ class SecuritySettings:
             if each.uses_sasl
         }
         return cls(
-            listeners=listeners, sasl=logins, tls=files, client=_inter_broker_client(properties, listeners)
+            listeners=listeners,
+            sasl=logins,
+            tls=files,
+            authorizer=AclSettings.of(properties),
+            client=_inter_broker_client(properties, listeners),
         )
 
     @property
@@ -128,6 +135,8 @@ class SecuritySettings:
         }
         if listeners.inter_broker != listeners.inter_broker_protocol:
             found[INTER_BROKER_NAME] = listeners.inter_broker
+        if self.authorizer is not None:
+            found[AUTHORIZER] = self.authorizer.name
         for name, logins in self.sasl.items():
             found[f"{_of(name)}{ENABLED}"] = ",".join(logins.mechanisms)
         for name, files in self.tls.items():
@@ -159,7 +168,9 @@ def security_of(
 
 def is_of_security(name: str) -> bool:
     """Returns whether a name of Kafka's is one of these settings, also for one listener."""
-    return name in NAMES or is_of_sasl(name) or name.startswith(("ssl.", "sasl.", _PREFIX))
+    return (
+        name in (*NAMES, *AUTHORIZER_NAMES) or is_of_sasl(name) or name.startswith(("ssl.", "sasl.", _PREFIX))
+    )
 
 
 def _check_names(properties: Mapping[str, str], listeners: ListenerSettings) -> None:
@@ -168,7 +179,7 @@ def _check_names(properties: Mapping[str, str], listeners: ListenerSettings) -> 
     for name in properties:
         own = next((name.removeprefix(one) for one in prefixes if name.startswith(one)), name)
         is_known = own in tls.NAMES or (all(map(is_of_sasl, (own, name))) and not own.startswith(_PREFIX))
-        if not is_known and name not in (*NAMES, INTER_BROKER):
+        if not is_known and name not in (*NAMES, *AUTHORIZER_NAMES, INTER_BROKER):
             raise ConfigError(
                 f"setting {name}: not known here; settings of one listener begin with {', '.join(prefixes)}"
             )

@@ -122,6 +122,17 @@ EVERYBODY: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type `CLUSTER`."""
 
+AUTHORIZER: Final = "authorizer.class.name"
+SUPER_USERS: Final = "super.users"
+ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
+AUTHORIZER_NAMES: Final = (AUTHORIZER, SUPER_USERS, ALLOW_IF_NO_ACL)
+"""The settings of an authorizer."""
+_AUTHORIZERS: Final = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "kafka.security.auth.SimpleAclAuthorizer",
+    "zkgroup",
+)
+
 _IMPLIED_BY: Final[Mapping[AclOperation, tuple[AclOperation, ...]]] = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
@@ -273,6 +284,24 @@ class AclSettings:
     """Principals that may do everything."""
     allow_if_no_acl: bool = False
     """Whether everybody may do everything to a resource without an ACL."""
+    name: str = "zkgroup"
+    """The authorizer as the setting names it."""
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Self | None:
+        """The settings of an authorizer by Kafka's names; None where none is set. Raises ConfigError."""
+        name = properties.get(AUTHORIZER, "")
+        if name not in ("", *_AUTHORIZERS):
+            raise ConfigError(f"setting {AUTHORIZER}: expected {', '.join(_AUTHORIZERS)}, found {name!r}")
+        users = [each.strip() for each in properties.get(SUPER_USERS, "").rstrip("; ").split(";")]
+        try:
+            found = frozenset(map(parse_principal, users if users != [""] else ()))
+        except ConfigError as error:
+            raise ConfigError(f"setting {SUPER_USERS}: {error}") from None
+        allows = properties.get(ALLOW_IF_NO_ACL, "false").lower()
+        if allows not in ("true", "false"):
+            raise ConfigError(f"setting {ALLOW_IF_NO_ACL}: expected true or false, found {allows!r}")
+        return cls(super_users=found, allow_if_no_acl=allows == "true", name=name) if name else None
 
 
 class AuthorizationResult(NamedTuple):

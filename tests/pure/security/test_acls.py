@@ -236,3 +236,31 @@ def test_words_in_any_case_with_and_without_underscores() -> None:
     assert Op.find("Sing") is None
     with pytest.raises(ConfigError, match="such as User:alice"):
         parse_principal("alice")
+
+
+@pytest.mark.parametrize("name", ["kafka.security.authorizer.AclAuthorizer", "zkgroup"])
+def test_settings_of_an_authorizer(name: str) -> None:
+    """With Kafka's names; super users are separated by semicolons, since certificates have commas."""
+    given = {"authorizer.class.name": name, "super.users": "User:CN=a,O=b; User:admin;"}
+
+    found = AclSettings.of(given)
+    assert found == AclSettings(super_users=frozenset({"User:CN=a,O=b", "User:admin"}), name=name)
+    assert AclSettings.of({"super.users": "User:admin", "authorizer.class.name": ""}) is None
+    opened = AclSettings.of({**given, "allow.everyone.if.no.acl.found": "TRUE"})
+    assert opened is not None
+    assert opened.allow_if_no_acl
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorizer.class.name", "com.example.Authorizer"),
+        ("super.users", "admin"),
+        ("super.users", "User:a;;User:b"),
+        ("allow.everyone.if.no.acl.found", "yes"),
+    ],
+)
+def test_settings_that_are_refused(name: str, value: str) -> None:
+    """An authorizer that is not known must not leave the broker open."""
+    with pytest.raises(ConfigError, match=f"setting {name}: .*expected"):
+        AclSettings.of({"authorizer.class.name": "zkgroup", name: value})

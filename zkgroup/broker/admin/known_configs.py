@@ -77,7 +77,7 @@ _FIXED_OF_TOPICS: Final[Mapping[str, tuple[int, str | None, str]]] = {
 """Configs of topics whose default no setting changes, to type, value and documentation."""
 _FIXED: Final[Mapping[str, tuple[int, str | None, str]]] = {
     "alter.config.policy.class.name": (CLASS, None, "There are no plug-ins."),
-    "authorizer.class.name": (STRING, "", "Everyone may do everything."),
+    "authorizer.class.name": (STRING, "", "The authorizer; without one everyone may do everything."),
     "broker.id.generation.enable": (BOOLEAN, "true", "A broker without an id gets one."),
     "client.quota.callback.class": (CLASS, None, "There are no plug-ins."),
     "compression.type": (STRING, "producer", "Batches are stored as they were sent."),

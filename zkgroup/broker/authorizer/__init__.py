@@ -5,5 +5,5 @@
 * `record_guards`: guards of records, metadata and control requests
 * `table`: the guard of each request, put before the handlers of a broker with an authorizer
 
-A broker without an authorizer imports nothing of it, and serves the same table as without this package.
+A broker without an authorizer serves the table of handlers as it is.
 """

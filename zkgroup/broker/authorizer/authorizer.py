@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from zkgroup.broker.server.access_log import literal, log_access
 from zkgroup.broker.server.handlers import RequestContext
@@ -29,12 +29,10 @@ class Authorizer:
         self._clock = clock
         self._behind_since_ms: int | None = None
 
-    def change(self, pattern: ResourcePattern, entries: Collection[AccessControlEntry]) -> None:
-        """Replaces the ACL of a pattern."""
-        self.cache.change(pattern, entries)
-
-    def is_current(self) -> None:
-        """Notes that all changes up to now were read."""
+    def change(self, acls: Mapping[ResourcePattern, Collection[AccessControlEntry]]) -> None:
+        """Replaces the ACLs of some patterns; with them all changes up to now are known."""
+        for pattern, entries in acls.items():
+            self.cache.change(pattern, entries)
         if not self.cache.is_read:
             self.cache.loaded()
         self._behind_since_ms = None

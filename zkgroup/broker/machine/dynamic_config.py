@@ -1,21 +1,18 @@
-"""Configurations of topics and brokers, quotas and credentials, and the notifications that they changed.
+"""Configurations of topics and brokers, quotas and credentials, which a broker follows by notifications.
 
-A notification is only a trigger: the configuration is read from `/config`. An unreadable one does not stop
-later ones. Every configuration is read once in each session, so that no notification is missed; after that
-only those that notifications name. Source: formats of notifications (controller.md
-1.5), kafka/server/DynamicConfigManager.scala@2.8.2.
+Source: formats of notifications (controller.md 1.5), kafka/server/DynamicConfigManager.scala@2.8.2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
+from zkgroup.broker.machine.change_notifications import ChangeFolder, NotifiedState
 from zkgroup.broker.machine.events import BrokerContext, ConfigChanged, CredentialsChanged
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import Znode
-from zkgroup.model.requests import Delete, ListChildren, ListChildrenDone, Outcome, Sync
-from zkgroup.runtime.events import Watch
+from zkgroup.model.requests import ListChildren, ListChildrenDone, Outcome
 from zkgroup.runtime.procedures import (
     ConnectionLossError,
     NoAuthError,
@@ -25,9 +22,7 @@ from zkgroup.runtime.procedures import (
     Work,
     ask,
     ask_allowed,
-    list_done,
     read_allowed,
-    write,
 )
 from zkgroup.security.scram import HASHES, ScramCredential
 from zkgroup.znodes.config import (
@@ -44,32 +39,21 @@ KINDS: Final[tuple[EntityKind, ...]] = ("topics", "brokers")
 """The entities whose configurations a broker must be able to read."""
 QUOTA_KINDS: Final[tuple[EntityKind, ...]] = ("clients", "users", "ips")
 """The entities with quotas. A broker that may not list them starts all the same."""
-DELETED_AT_ONCE: Final = 100
 
 
-class DynamicConfig:
+class DynamicConfig(NotifiedState[ConfigEntity]):
     """The configurations that a broker has read and applied."""
 
+    KIND: ClassVar[str] = "config_change"
+    FOLDERS: ClassVar[tuple[ChangeFolder, ...]] = (
+        ChangeFolder(config_changes_path(), ConfigChange.path, ConfigChange.sequence_of),
+    )
+
     def __init__(self, core: BrokerContext) -> None:
-        self._core = core
-        self._must_load = self._must_read = True
-        self._applied: frozenset[int] = frozenset()
-        """Numbers of the notifications that were applied and are still listed. Kafka keeps only the greatest
-        number, and applies no change below one that a person has made by hand."""
-        self._known: dict[int, Znode] = {}
-        """Notifications that still exist."""
+        super().__init__(core)
         self._overrides: dict[ConfigEntity, dict[str, str]] = {}
         self._hosted: dict[ConfigEntity, None] = {}
         """Topics with new leaders or followers here, whose configurations are to be read."""
-        self.has_read = False
-        """True if the configurations of the start were emitted."""
-
-    def connected(self) -> None:
-        """Notes a new connection: the watch is gone."""
-        self._must_read = True
-
-    def session_over(self) -> None:
-        self._must_load = True
 
     def hosted(self, topics: Iterable[str]) -> None:
         """Notes topics that this broker leads or follows now, so that their configurations are read.
@@ -80,49 +64,16 @@ class DynamicConfig:
         self._hosted.update((ConfigEntity("topics", topic), None) for topic in topics)
 
     def next(self) -> Work | None:
-        if self._must_read or self._must_load:
-            return "apply configuration changes", self._apply
-        return ("read configurations of topics", self._read_hosted) if self._hosted else None
-
-    def next_later(self) -> Work | None:
-        """Work that waits until everything else is done."""
-        return ("delete old configuration changes", self._delete_old) if self._old() else None
-
-    def _apply(self) -> Procedure[None]:
-        self._must_read = False
-        try:
-            numbers = yield from self._list()
-            entities = list((yield from self._loaded())) if self._must_load else []
-            new = [number for number in numbers if number not in self._applied]
-            entities += yield from self._named(new)
-            yield from self._emit_changed(dict.fromkeys(entities))
-        except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
-            self._must_read = True  # there may be no watch that would say so
-            raise
-        self._applied = frozenset(numbers)
-        self._must_load, self.has_read = False, True
+        hosted = ("read configurations of topics", self._read_hosted) if self._hosted else None
+        return super().next() or hosted
 
     def _read_hosted(self) -> Procedure[None]:
         hosted, self._hosted = self._hosted, {}
         try:
-            yield from self._emit_changed(hosted)
+            yield from self._read(hosted)
         except (ConnectionLossError, NoAuthError, UnexpectedReplyError):
             self._hosted = {**hosted, **self._hosted}
             raise
-
-    def _list(self) -> Procedure[list[int]]:
-        """The numbers of the present notifications; the watch is armed before they are read."""
-        _, outcome = yield from ask(
-            Query(Sync(config_changes_path())),
-            Query(ListChildren(config_changes_path(), watch=True), Watch(self._changed)),
-        )
-        found = [ConfigChange.sequence_of(name) for name in list_done(outcome).children]
-        numbers = sorted(number for number in found if number is not None)
-        self._known = {number: znode for number, znode in self._known.items() if number in set(numbers)}
-        return numbers
-
-    def _changed(self) -> None:
-        self._must_read = True
 
     def _loaded(self) -> Procedure[list[ConfigEntity]]:
         """Every entity that has a configuration, or had one at the last read."""
@@ -162,26 +113,11 @@ class DynamicConfig:
                 self._core.note("config.unreadable", path=f"{path}/{name}", detail=str(error))
         return entities
 
-    def _named(self, numbers: Sequence[int]) -> Procedure[list[ConfigEntity]]:
-        """The entities in the notifications. A deleted or unreadable one counts as applied."""
-        if not numbers:
-            return []
-        found = yield from read_allowed([ConfigChange.path(number) for number in numbers])
-        entities = []
-        for number, znode in zip(numbers, found, strict=True):
-            if not isinstance(znode, Znode):
-                continue
-            self._known[number] = znode
-            try:
-                entity = ConfigChange.decode(znode.path, znode.data).entity
-            except (CorruptZnodeError, ConfigError) as error:
-                self._core.note("config_change.unreadable", path=znode.path, detail=str(error))
-                continue
-            entities.append(entity)
-        return entities
+    def _decode(self, znode: Znode) -> ConfigEntity:
+        return ConfigChange.decode(znode.path, znode.data).entity
 
-    def _emit_changed(self, entities: Iterable[ConfigEntity]) -> Procedure[None]:
-        wanted = list(entities)
+    def _read(self, subjects: Iterable[ConfigEntity]) -> Procedure[None]:
+        wanted = list(subjects)
         if not wanted:
             return
         found = yield from read_allowed([entity.config_path for entity in wanted])
@@ -221,20 +157,6 @@ class DynamicConfig:
             except ConfigError as error:
                 self._core.note("config.unreadable", path=entity.config_path, detail=str(error))
         return found
-
-    def _old(self) -> list[int]:
-        """The notifications that were applied and have expired, by the servers' clock."""
-        now_ms = self._core.server_time_ms
-        if now_ms is None:
-            return []
-        since_ms = now_ms - self._core.config.change_age_max_ms
-        return [number for number, znode in self._known.items() if znode.stat.ctime < since_ms]
-
-    def _delete_old(self) -> Procedure[None]:
-        """Deletes old notifications one by one: another broker may delete them too."""
-        for number in self._old()[:DELETED_AT_ONCE]:
-            znode = self._known.pop(number)
-            yield from write([Delete(znode.path, znode.stat.version)], ())
 
 
 def _has_credentials(entity: ConfigEntity) -> bool:

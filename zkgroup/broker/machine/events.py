@@ -10,6 +10,7 @@ from zkgroup.broker.replica_view import Follower
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.events import LogEvent, SharedEffect, SharedEvent
 from zkgroup.runtime.procedures import MachineContext
+from zkgroup.security.acls import AccessControlEntry, ResourcePattern
 from zkgroup.security.scram import ScramCredential
 from zkgroup.wire.control import BrokerEndPoint, PartitionStateInfo
 from zkgroup.wire.messages import ErrorCode
@@ -219,6 +220,14 @@ class CredentialsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class AclsChanged:
+    """All changes of ACLs up to now were read. Those that differ, to be applied at once; maybe none."""
+
+    acls: Mapping[ResourcePattern, tuple[AccessControlEntry, ...]]
+    """All entries of each pattern, none if they are gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerFound:
     """The result of `FindController`."""
 
@@ -253,6 +262,7 @@ BrokerEffect = (
     | IsrChanged
     | ConfigChanged
     | CredentialsChanged
+    | AclsChanged
     | ControllerFound
     | ProducerIdsClaimed
     | Failed
@@ -281,6 +291,8 @@ class BrokerMachineConfig:
     """Milliseconds. Older notifications of configurations are deleted."""
     follows_users: bool = False
     """True if it is told of the SCRAM credentials of users."""
+    follows_acls: bool = False
+    """True for a broker with an authorizer."""
     jitter: Callable[[], float] = lambda: 0.5
     """Returns a random number in [0, 1). The only source of randomness of the machine."""
 

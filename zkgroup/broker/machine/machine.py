@@ -1,6 +1,6 @@
 """The machine of a broker: its session, and one procedure at a time.
 
-The order of its work: the broker id and the parents, configurations, the registration, and then the
+The order of its work: the broker id and the parents, configurations and ACLs, the registration, and then the
 partitions. Without ZooKeeper a broker keeps its roles and serves; only writes wait.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from zkgroup.broker.machine.acl_changes import AclChanges
 from zkgroup.broker.machine.dynamic_config import DynamicConfig
 from zkgroup.broker.machine.events import (
     BecameLeader,
@@ -69,6 +70,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         self.isr_manager = IsrManager(core)
         self.followed_topics = FollowedTopics(core)
         self.dynamic_config = DynamicConfig(core)
+        self.acl_changes = AclChanges(core)
         self.producer_ids = ProducerIdClaims(core)
         self._seeks_controller = False
 
@@ -126,6 +128,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
 
     def _connected(self) -> None:
         self.dynamic_config.connected()
+        self.acl_changes.connected()
         self.registration.connected()
         self.isr_manager.connected()
 
@@ -134,6 +137,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             self.followed_topics.session_over()
         self.registration.session_over()
         self.dynamic_config.session_over()
+        self.acl_changes.session_over()
         self.isr_manager.session_over()
 
     def _next(self) -> Work | None:
@@ -143,8 +147,9 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             return self.startup.next()
         if self._seeks_controller:
             return "find the controller", self._find_controller
-        if not self.dynamic_config.has_read:
-            return self.dynamic_config.next()
+        for followed in (self.dynamic_config, self.acl_changes):
+            if not followed.has_read:
+                return followed.next()
         of_partitions = None
         if self.registration.is_registered:
             of_partitions = self.followed_topics.next() or self.isr_manager.next()
@@ -152,7 +157,9 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
             self.registration.next()
             or of_partitions
             or self.producer_ids.next()
+            or self.acl_changes.next()
             or self.dynamic_config.next()
+            or self.acl_changes.next_later()
             or self.dynamic_config.next_later()
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.errors import ConfigError
 from zkgroup.model.values import PROTOCOLS
+from zkgroup.security.acls import ALLOW_IF_NO_ACL, AUTHORIZER, SUPER_USERS
 from zkgroup.security.client import ClientSecurity
 from zkgroup.security.jaas import MECHANISMS, PLAIN
 from zkgroup.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramCredential
@@ -41,6 +42,12 @@ class ClusterSecurity:
     """Of SASL: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`."""
     client_auth: Literal["none", "requested", "required"] = "none"
     """Whether a client has to show a certificate, by `SSL` and `SASL_SSL`."""
+    authorizer: bool = False
+    """Whether ACLs say what clients may do. The principal of alice is `User:alice`, also by certificate."""
+    super_users: Collection[str] = ()
+    """Names of the users that may do everything, beside the brokers'."""
+    allow_everyone_if_no_acl_found: bool = False
+    """Whether everybody may do everything to a topic or a group without an ACL."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for values that do not belong together."""
@@ -54,6 +61,10 @@ class ClusterSecurity:
             raise ConfigError(f"users: {BROKER_USER!r} is the user of the brokers")
         if self.client_auth != "none" and not self.uses_tls:
             raise ConfigError(f"client_auth: expected none with {self.protocol}, which has no certificates")
+        if self.authorizer and not self.uses_sasl and self.client_auth != "required":
+            raise ConfigError(
+                "authorizer: expected SASL, or SSL with client_auth='required', by which brokers are known"
+            )
 
     @property
     def uses_tls(self) -> bool:
@@ -103,11 +114,19 @@ class ClusterCredentials:
             properties |= _pem("keystore", self._issue(BROKER_USER))
             properties |= _pem("truststore", str(self._path("authority")))
             properties |= {f"{own}ssl.client.auth": security.client_auth}
+            properties |= {f"{own}ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT"}
         if security.uses_sasl:
             properties |= {
                 "sasl.enabled.mechanisms": security.mechanism,
                 "sasl.mechanism.inter.broker.protocol": security.mechanism,
                 f"{own}{security.mechanism.lower()}.sasl.jaas.config": self._jaas(),
+            }
+        if security.authorizer:
+            users = [BROKER_USER, *security.super_users]
+            properties |= {
+                AUTHORIZER: "zkgroup",
+                SUPER_USERS: ";".join(f"User:{user}" for user in users),
+                ALLOW_IF_NO_ACL: str(security.allow_everyone_if_no_acl_found),
             }
         return SecuritySettings.of(properties)
 
