@@ -1,4 +1,4 @@
-"""Conversations with Kafka 2.8.2 about users and logins, about ACLs, and about quotas (`tests/golden`)."""
+"""Conversations with Kafka 2.8.2 about users and logins, ACLs, refusals, and quotas (`tests/golden`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tests.worlds import golden_data
 
 LOGINS = "security/kafka-2.8.2.jsonl"
 ACLS = "security/kafka-2.8.2-authorizer.jsonl"
+REFUSALS = "security/kafka-2.8.2-refusals.jsonl"
 QUOTAS = "quotas/kafka-2.8.2.jsonl"
 
 

@@ -28,6 +28,7 @@ from zkgroup.wire.schema import (
 DEFAULT_TIMEOUT_MS: Final = 60_000
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+BROKER_LOGGER_RESOURCE: Final = 8
 """Kinds of resources that have configs (org/apache/kafka/common/config/ConfigResource.java)."""
 
 

@@ -239,9 +239,9 @@ def of_logins() -> Cases:
     yield "scram, delegation token", [shake("SCRAM-SHA-256"), token(b"n,,n=alice,r=abc,tokenauth=true")]
 
 
-def frames(port: int, sent: list[bytes]) -> list[str | None]:
+def frames(host: str, port: int, sent: list[bytes]) -> list[str | None]:
     found: list[str | None] = []
-    with socket.create_connection((sys.argv[1], port)) as connection:
+    with socket.create_connection((host, port)) as connection:
         connection.settimeout(PATIENCE_S)
         stream = connection.makefile("rb")
         for frame in sent:
@@ -263,10 +263,10 @@ def frames(port: int, sent: list[bytes]) -> list[str | None]:
 
 
 def main() -> None:
-    *ports, file = sys.argv[2:]
+    host, *ports, file = sys.argv[1:]
     asked = [of_acls()] if len(ports) == 1 else [of_users(), of_logins()]
     rows = [
-        json.dumps({"case": name, "frames": frames(port, sent)}) + "\n"
+        json.dumps({"case": name, "frames": frames(host, port, sent)}) + "\n"
         for port, cases in zip(map(int, ports), asked, strict=True)
         for name, sent in cases
     ]

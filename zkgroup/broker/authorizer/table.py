@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from zkgroup.broker.authorizer.admin_guards import ADMIN_GUARDS
 from zkgroup.broker.authorizer.authorizer import Authorizer, Rights
+from zkgroup.broker.authorizer.group_guards import GROUP_GUARDS
 from zkgroup.broker.authorizer.guards import Handle, RequestGuard, unguarded
 from zkgroup.broker.authorizer.record_guards import RECORD_GUARDS
 from zkgroup.broker.server.handlers import Answer, ApiTable, RequestContext, ServedApi, given
@@ -19,6 +21,8 @@ GUARDS: Final[Mapping[type[Request], RequestGuard]] = {
     SaslHandshakeRequest: unguarded,
     SaslAuthenticateRequest: unguarded,
     **RECORD_GUARDS,
+    **GROUP_GUARDS,
+    **ADMIN_GUARDS,
 }
 
 
