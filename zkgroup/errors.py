@@ -249,6 +249,16 @@ class AuthorizationError(ZkGroupError):
 class AccessDeniedError(ZkGroupError):
     """The ACL of a znode forbids the request."""
 
+    @classmethod
+    def of_start(cls, path: str, who: str) -> AccessDeniedError:
+        """The error of a broker, or a controller, that was never registered."""
+        return cls(
+            f"{path}: expected the permission for what {who} does at its start, found an ACL that does not "
+            "give it; start it as the ZooKeeper user of the cluster's brokers, with --zk-digest-file, "
+            "--zk-sasl-file or --zk-tls-cert, and --zk-acl as they have it "
+            "(in a program: `ClientSettings(auth=..., tls=..., acl=...)`)"
+        )
+
 
 class OperationRefusedError(ConflictError):
     """ZooKeeper refused a write; `code` is its reason and `path` the znode."""

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from zkgroup.controller.channels import ChannelSettings, ControllerChannelManager, SendDeadline
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.events import (
+    AccessDenied,
     BrokerRequest,
     CloseChannel,
     ControllerEffect,
@@ -33,7 +34,7 @@ from zkgroup.controller.machine.events import (
 )
 from zkgroup.controller.machine.machine import ControllerMachine
 from zkgroup.controller.telemetry import ControllerTelemetry
-from zkgroup.errors import BrokerIdInUseError, ConflictError, ZkGroupError
+from zkgroup.errors import AccessDeniedError, BrokerIdInUseError, ConflictError, ZkGroupError
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Lost, SessionEvent
 from zkgroup.runtime.events import LogEvent
@@ -160,7 +161,7 @@ class Controller:
 
     def check(self) -> None:
         """Raises why it takes part in no more elections: `ConflictError` where its id is another process's,
-        or the error with which the store gave up."""
+        `AccessDeniedError` where an ACL refuses it, or the error with which the store gave up."""
         if self._failure is not None:
             raise self._failure
 
@@ -216,6 +217,8 @@ class Controller:
                 self._resigned(effect)
             case IdInUse(broker, path, session):
                 self._fail(_id_in_use(broker, path, session))
+            case AccessDenied(path):
+                self._fail(AccessDeniedError.of_start(path, "a controller"))
             case LogEvent():
                 self._note(effect)
 

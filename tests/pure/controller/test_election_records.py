@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.worlds.acls import NO_CREATES
 from tests.worlds.stepped_electors import (
     CONTROLLER,
     EPOCH,
@@ -37,7 +38,9 @@ from zkgroup.znodes.controller import (
     ResignRequest,
     StandbyController,
     controller_history_path,
+    standby_controllers_path,
 )
+from zkgroup.zookeeper.settings import OPEN_ACL
 
 
 def test_a_request_to_resign_is_carried_out_once_and_the_others_come_first() -> None:
@@ -167,6 +170,20 @@ def test_two_processes_with_one_id_do_not_both_wait() -> None:
 
     assert second.story == [IdInUse(7, StandbyController.path(7), first.session_id)]
     assert first.machine.election.stage is ElectorState.WATCHING
+
+
+def test_a_controller_that_was_registered_goes_on_when_an_acl_refuses_it() -> None:
+    """As a broker: somebody may set the ACLs again. One that never was ends (`test_controller_only`)."""
+    world, node = alone(7, controller_only=True)
+    path = standby_controllers_path()
+    world.server.set_acl(path, NO_CREATES)
+    world.server.expire(node.client.name)
+    world.pass_grace()
+    assert world.active_nodes == []
+    world.server.set_acl(path, *OPEN_ACL)
+    world.pass_grace()
+
+    assert world.active_nodes == [node]
 
 
 @pytest.mark.parametrize("path", [BrokerRegistration.path(7), StandbyController.path(7)])

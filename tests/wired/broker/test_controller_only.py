@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.waiting import eventually
+from tests.worlds.acls import NO_CREATES
 from tests.worlds.led_brokers import ask
 from zkgroup.broker.controller_only import ControllerOnly
 from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.broker.settings import BrokerSettings
-from zkgroup.errors import ConfigError
+from zkgroup.errors import AccessDeniedError, ConfigError
 from zkgroup.testing import MemoryZooKeeper
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.cluster import ClusterId
+from zkgroup.znodes.controller import standby_controllers_path
+from zkgroup.znodes.paths import zkgroup_path
 from zkgroup.zookeeper.client import SystemClock
 
 
@@ -50,3 +53,18 @@ def test_a_controller_alone_has_no_listener_with_logins() -> None:
 
     with pytest.raises(ConfigError, match="listener OUT: a controller alone has no logins"):
         ControllerOnly("127.0.0.1:1", broker=9, security=SecuritySettings.of(properties))
+
+
+@pytest.mark.parametrize("closed", [zkgroup_path(), standby_controllers_path()])
+def test_a_controller_that_an_acl_refuses_ends(closed: str) -> None:
+    """Past bug: without the credentials of the cluster's user it repeated its refusal for ever."""
+    server = MemoryZooKeeper(SystemClock())
+    server.put(closed)
+    server.set_acl(closed, NO_CREATES)
+    with ControllerOnly(client=server.client(), broker=100) as controller:
+        eventually(lambda: controller._failure)
+        with pytest.raises(
+            AccessDeniedError,
+            match=f"{closed}.*: expected the permission for what a controller does at its start",
+        ):
+            controller.check()

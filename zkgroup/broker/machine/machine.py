@@ -166,15 +166,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
     def _ended_by(self, error: Exception) -> None:
         """Ends a broker that was never registered where an ACL refuses it; one that was tries again."""
         if isinstance(error, NoAuthError) and self.registration.epoch is None:
-            self.core.fail(
-                AccessDeniedError(
-                    f"{error.path}: expected the permission for what a broker does at its start, "
-                    "found an ACL that does not give it; start it as the ZooKeeper user of the cluster's "
-                    "brokers, with --zk-digest-file, --zk-sasl-file or --zk-tls-cert, and --zk-acl as they "
-                    "have it "
-                    "(in a program: `ClientSettings(auth=..., tls=..., acl=...)`)"
-                )
-            )
+            self.core.fail(AccessDeniedError.of_start(error.path, "a broker"))
         else:
             super()._ended_by(error)
 

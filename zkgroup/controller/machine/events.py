@@ -129,6 +129,13 @@ class IdInUse:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessDenied:
+    """An ACL refuses the first registration of a controller alone; it takes part in no elections."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class OpenChannel:
     """Connect to this incarnation of a broker, again and again until `CloseChannel` or `Resigned`.
 
@@ -166,6 +173,7 @@ ControllerEffect = (
     | Resigned
     | ExtendSendLease
     | IdInUse
+    | AccessDenied
     | OpenChannel
     | CloseChannel
     | BrokerRequest

@@ -210,5 +210,17 @@ class ControllerMachine(ProcedureMachine[ControllerEffect]):
         finally:
             self._is_in_handler = False
 
+    def _ended_by(self, error: Exception) -> None:
+        """Ends a controller alone that was never registered where an ACL refuses it; others try again."""
+        standby = self._standby
+        if (
+            isinstance(error, NoAuthError)
+            and standby is not None
+            and not (standby.was_shown or standby.is_out)
+        ):
+            standby.refused(error.path)
+        else:
+            super()._ended_by(error)
+
     def _fenced(self, error: GuardRefusedError) -> None:
         self.election.fenced()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkgroup.controller.machine.events import IdInUse
+from zkgroup.controller.machine.events import AccessDenied, IdInUse
 from zkgroup.controller.machine.settings import ElectorContext
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import Znode
@@ -32,7 +32,7 @@ class StandbyRegistration:
     def __init__(self, core: ElectorContext) -> None:
         self._core = core
         self.path = StandbyController.path(core.config.broker)
-        self.is_shown = False
+        self.is_shown = self.was_shown = False
         self.is_blocked = False
         """The znode is another process's for now; a watch and a timer call `wake`."""
         self.is_out = False
@@ -65,6 +65,11 @@ class StandbyRegistration:
             self._shown()
         elif answer.code is Code.NODE_EXISTS:
             yield from self._check_conflict()
+
+    def refused(self, path: str) -> None:
+        """An ACL gives this process no permission, and did not before: it is not the cluster's user."""
+        self.is_out = True
+        self._core.emit(AccessDenied(path))
 
     def hide(self) -> Procedure[None]:
         """It is active now, and is registered among the brokers."""
@@ -102,7 +107,7 @@ class StandbyRegistration:
             core.set_timer(STANDBY_TIMER, until_ms)
 
     def _shown(self) -> None:
-        self.is_shown, self._blocked_since_ms = True, None
+        self.is_shown, self.was_shown, self._blocked_since_ms = True, True, None
         self._core.cancel_timer(STANDBY_TIMER)
 
 
