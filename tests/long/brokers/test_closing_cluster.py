@@ -10,7 +10,7 @@ from tests.worlds.closing_cluster import ClosingCluster, close_the_cluster, quie
 from zkgroup.testing.plugin import ServerTree
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl):ResourceWarning")
 def test_nothing_is_lost_with_twenty_clients(
     zk_server: ServerTree, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

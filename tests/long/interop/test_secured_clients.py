@@ -23,7 +23,7 @@ from tests.worlds.kafka_clients import ClientLogin
 from tests.worlds.listening_brokers import ListeningBrokers
 from zkgroup import Admin
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl):ResourceWarning")
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MODULES = "org.apache.kafka.common.security"

@@ -24,7 +24,7 @@ from zkgroup import Admin
 from zkgroup.model import TopicPartition
 from zkgroup.security.passwords import hash_password
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl):ResourceWarning")
 
 CLIENTS = {"kafka-python": KafkaPython, "confluent-kafka": Confluent, "aiokafka": Aiokafka}
 LOGINS = (

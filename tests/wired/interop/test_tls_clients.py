@@ -14,7 +14,7 @@ from tests.worlds.listening_brokers import ListeningBrokers
 from zkgroup import Admin
 from zkgroup.model import TopicPartition
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl):ResourceWarning")
 
 CLIENTS = {"kafka-python": KafkaPython, "confluent-kafka": Confluent, "aiokafka": Aiokafka}
 PLAIN = ClientLogin("PLAIN", "alice", "alice-secret")
