@@ -201,7 +201,8 @@ class Broker:
         """Asks the controller for a controlled shutdown (5.9), then stops the broker. Idempotent.
 
         It always returns. The controlled shutdown takes at most the settings `controlled_shutdown_*`; `hurry`
-        cancels it, and the last live broker does not repeat it.
+        cancels it, and so does the end of the session timeout without ZooKeeper. The last live broker does
+        not repeat it.
 
         `controlled_shutdown`: False leaves it out: new leaders are elected once the broker is gone.
         """

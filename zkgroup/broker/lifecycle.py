@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.authorizer.authorizer import Authorizer
+from zkgroup.broker.controlled_shutdown import ZooKeeperAbsence, run_controlled_shutdown
 from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.hosted_controller import RegisteredStore
 from zkgroup.broker.machine.events import (
@@ -49,25 +50,22 @@ from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.security_settings import SecuritySettings, addresses, advertised, plain_address
-from zkgroup.broker.server.apis import BROKER_EPOCH_VERSION
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.controller.controller import Controller
-from zkgroup.errors import BrokerAuthenticationError, ConfigError, ReplicaStorageError, WireError
+from zkgroup.errors import ConfigError, ReplicaStorageError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store
-from zkgroup.model.requests import Lost, SessionEvent, Suspended
+from zkgroup.model.requests import Connected, Lost, SessionEvent, Suspended
 from zkgroup.runtime.events import LogEvent
 from zkgroup.runtime.logs import get_logger, limited
 from zkgroup.runtime.loop import LoopThread, MachineLoop
-from zkgroup.security.client import ClientSecurity
 from zkgroup.security.sasl import ScramUsers
-from zkgroup.wire.client import BrokerClient
-from zkgroup.wire.control import BrokerEndPoint, ControlledShutdownRequest, ControlledShutdownResponse
 from zkgroup.wire.control import BrokerEndPoint as Address
-from zkgroup.wire.messages import ErrorCode, describe
+from zkgroup.wire.control import ControlledShutdownRequest, ControlledShutdownResponse
+from zkgroup.wire.messages import ErrorCode
 from zkgroup.znodes.brokers import Endpoint
 
 if TYPE_CHECKING:
@@ -152,6 +150,7 @@ class BrokerLifecycle:
         self._shutdown_lock = threading.Lock()
         self._controlled_shutdown: Future[bool] | None = None
         """The controlled shutdown; None before it begins."""
+        self._absence = ZooKeeperAbsence(self._settings.session_timeout_ms, self._give_up_shutdown)
         self._unlisten: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -220,7 +219,9 @@ class BrokerLifecycle:
         with self._shutdown_lock:
             if self._controlled_shutdown is not None or not self._settings.controlled_shutdown_enable:
                 return
-            if broker is not None and self.machine.registration.is_registered:
+            if self._absence.is_long:
+                log.warning("broker %s: no controlled shutdown, %s", broker, self._absence)
+            elif broker is not None and self.machine.registration.is_registered:
                 self._controlled_shutdown = self.thread.run(self._request_controlled_shutdown(broker))
 
     def _shut_down(self, stopping: Future[bool]) -> None:
@@ -497,84 +498,25 @@ class BrokerLifecycle:
 
     def _on_session(self, event: SessionEvent) -> None:
         match event:
+            case Connected(session):
+                self.thread.call(self._absence.connected, session)
             case Suspended():
                 self.thread.call(self._disconnected)
             case Lost(fatal=fatal) if fatal is not None:
                 self._parts.fail(fatal)
 
     def _disconnected(self) -> None:
+        self._absence.disconnected()
         if self._authorizer is not None:
             self._authorizer.disconnected()
         if self.network is not None:
             cache = self.network.cache
             self._listener.on_disconnected(cache.age_ms(self._clock.now_ms()), cache.controller_epoch)
 
-
-async def run_controlled_shutdown(
-    request: ControlledShutdownRequest,
-    find_controller: Callable[[], Awaitable[BrokerEndPoint | None]],
-    settings: BrokerSettings,
-    wait_while_others_live: Callable[[float], Awaitable[bool]],
-    security: ClientSecurity | None = None,
-) -> bool:
-    """Requests a controlled shutdown until it is complete, is of no use or has no retry left; returns which.
-
-    Once no other broker is live, none can lead its partitions, and a retry would only delay the end. Kafka
-    retries nevertheless: its last broker takes 10 s more.
-
-    Args:
-        wait_while_others_live: waits so many seconds; returns False as soon as no other broker is live.
-        security: how the controller is reached.
-    """
-    broker = request.broker
-    attempts = settings.controlled_shutdown_max_retries
-    for attempt in range(1, attempts + 1):
-        why = await _try_controlled_shutdown(request, await find_controller(), settings, security)
-        if why is None:
-            return True
-        log.warning("broker %d: controlled shutdown, try %d of %d: %s", broker, attempt, attempts, why)
-        retry_s = settings.controlled_shutdown_retry_backoff_ms / 1000
-        if attempt < attempts and not await wait_while_others_live(retry_s):
-            log.warning("broker %d is the last live one: no other can lead its partitions", broker)
-            return False
-    log.warning("broker %d stops; its partitions get new leaders when its session ends", broker)
-    return False
-
-
-async def _try_controlled_shutdown(
-    request: ControlledShutdownRequest,
-    controller: BrokerEndPoint | None,
-    settings: BrokerSettings,
-    security: ClientSecurity | None,
-) -> str | None:
-    """Sends one request; returns None if the shutdown is complete, else the reason why not.
-
-    A controller of Kafka 0.8.2.2 closes the connection of version 2, and gets version 0.
-    """
-    if controller is None:
-        return "there is no controller"
-    link = BrokerClient(
-        controller.host,
-        controller.port,
-        client_id=f"broker-{request.broker}",
-        timeout_ms=settings.controller_socket_timeout_ms,
-        security=security,
-    )
-    try:
-        try:
-            answer = await link.ask(request, ControlledShutdownResponse, version=BROKER_EPOCH_VERSION)
-        except (ConnectionResetError, EOFError):
-            answer = await link.ask(request, ControlledShutdownResponse)
-    except (OSError, EOFError, WireError, BrokerAuthenticationError, ConfigError) as error:
-        return f"controller {controller.broker} did not answer: {str(error) or type(error).__name__}"
-    finally:
-        await link.close()
-    if answer.error != ErrorCode.NONE:
-        return f"controller {controller.broker} answered {describe(answer.error)}"
-    if answer.remaining:
-        named = ", ".join(map(str, answer.remaining[:5]))
-        return f"it still leads {len(answer.remaining)} partitions: {named}"
-    return None
+    def _give_up_shutdown(self) -> None:
+        if self._controlled_shutdown is not None and not self._controlled_shutdown.done():
+            log.warning("broker %s: %s", self.machine.core.broker, self._absence)
+            self._controlled_shutdown.cancel()
 
 
 def _warn(fault: str) -> None:

@@ -14,10 +14,10 @@ from tests.waiting import PATIENCE_S, eventually, happened
 from tests.worlds.replica_managers import records_on_disk
 from tests.worlds.running_brokers import T0, Idle, MemoryBrokers
 from zkgroup.broker.broker import Broker
+from zkgroup.broker.controlled_shutdown import run_controlled_shutdown
 from zkgroup.broker.fetcher import ReplicaFetcherManager
 from zkgroup.broker.groups.service import GroupCoordinatorService
 from zkgroup.broker.hosted_controller import RegisteredStore
-from zkgroup.broker.lifecycle import run_controlled_shutdown
 from zkgroup.broker.log.storage import MemoryStorage
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.server import BrokerServer
@@ -88,6 +88,52 @@ def test_the_pause_between_two_tries_ends_with_the_last_other_broker() -> None:
     )
     assert not done
     assert tries == ["try", "pause", "try", "pause"]
+
+
+def test_a_controlled_shutdown_ends_when_zookeeper_is_away(
+    world: MemoryBrokers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Past bug: each of its tries waited 30 s for the controller, which cannot elect leaders without it."""
+    settings = BrokerSettings()
+    world.add(1, 2, settings=settings)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    controlled_by(world, 1)
+    asked: list[int] = []
+
+    def shut_down(broker: int) -> Future[ControlledShutdownResponse]:
+        asked.append(broker)
+        world.server.suspend("b1")
+        return Future()
+
+    monkeypatch.setattr(world.running.idle[1], "shut_down", shut_down)
+    begun_ms = world.clock.now_ms()
+    world.running.brokers[1].close()
+
+    assert asked == [1]
+    assert world.clock.now_ms() - begun_ms < settings.controller_socket_timeout_ms
+    assert "broker 1: ZooKeeper has not been reached for the session timeout of 6 s" in caplog.text
+    assert "controlled shutdown given up" in caplog.text
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_broker_without_zookeeper_ends_without_a_controlled_shutdown(
+    world: MemoryBrokers, caplog: pytest.LogCaptureFixture, comes_back: bool
+) -> None:
+    """Unless ZooKeeper is there again by then."""
+    world.add(1, 2)
+    world.running.lead(world.zk, T0, 1, (1, 2))
+    controlled_by(world, 1)
+    life = world.running.brokers[1]._lifecycle
+    assert life is not None
+    world.server.suspend("b1")
+    world.eventually(lambda: life._absence.is_long)
+    if comes_back:
+        world.server.resume("b1")
+        world.eventually(lambda: len(world.running.idle[1].connected) == 2 and not life._absence.is_long)
+    world.running.brokers[1].close()
+
+    assert ("no controlled shutdown, ZooKeeper has not been reached" in caplog.text) is not comes_back
+    assert world.running.idle[1].asked == ([1] if comes_back else [])
 
 
 def test_without_a_controlled_shutdown_the_controller_is_not_asked(
@@ -285,7 +331,8 @@ def test_replicas_are_closed_while_the_event_loop_hangs(
         broker.close(controlled_shutdown=False)
 
     assert "broker 1: its network did not close in time" in caplog.text
-    eventually((tmp_path / CLEAN).exists)
+    eventually(lambda: "zkgroup-broker-1-replicas" not in {one.name for one in threading.enumerate()})
+    assert (tmp_path / CLEAN).exists()
     with Broker(client=zookeeper.client("b2"), broker=1, data=tmp_path) as again:
         again.wait_registered(PATIENCE_S)
     released.set()
