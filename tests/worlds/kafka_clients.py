@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +12,17 @@ from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AiokafkaPartition
+from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
 from confluent_kafka import OFFSET_END
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
+from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
 from tests.waiting import PATIENCE_S, waiting
+from tests.worlds.tokens import of_client
 from zkgroup.model import TopicPartition
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -42,6 +46,8 @@ class ClientLogin(NamedTuple):
     password: str = ""
     trust_store: Path | None = None
     key_store: Path | None = None
+    token_file: Path | None = None
+    """Of the mechanism OAUTHBEARER; each login reads it."""
 
     @property
     def protocol(self) -> str:
@@ -50,10 +56,38 @@ class ClientLogin(NamedTuple):
         return transport if self.mechanism is None else f"SASL_{transport}"
 
     @property
+    def of_kafka_python(self) -> dict[str, Any]:
+        """The options of kafka-python."""
+        token_file = self.token_file
+        if token_file is None:
+            return self.of_python
+
+        class FileToken(KafkaPythonTokens):  # type: ignore[misc]
+            def token(self) -> str:
+                return token_file.read_text().strip()
+
+        return self.of_python | {"sasl_oauth_token_provider": FileToken()}
+
+    @property
+    def of_aiokafka(self) -> dict[str, Any]:
+        """Those of aiokafka."""
+        token_file = self.token_file
+        if token_file is None:
+            return self.of_python
+
+        class FileToken(AiokafkaTokens):  # type: ignore[misc]
+            async def token(self) -> str:
+                return token_file.read_text().strip()
+
+        return self.of_python | {"sasl_oauth_token_provider": FileToken()}
+
+    @property
     def of_python(self) -> dict[str, Any]:
-        """The options of kafka-python and aiokafka."""
+        """Those of both, for a user or none."""
         found: dict[str, Any] = {"security_protocol": self.protocol}
-        if self.mechanism is not None:
+        if self.token_file is not None:
+            found["sasl_mechanism"] = self.mechanism
+        elif self.mechanism is not None:
             names = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
             found |= dict(zip(names, self[:3], strict=True))
         if self.trust_store is not None:
@@ -63,10 +97,13 @@ class ClientLogin(NamedTuple):
         return found
 
     @property
-    def of_librdkafka(self) -> dict[str, str]:
+    def of_librdkafka(self) -> dict[str, Any]:
         """Those of confluent-kafka."""
-        found = {"security.protocol": self.protocol}
-        if self.mechanism is not None:
+        found: dict[str, Any] = {"security.protocol": self.protocol}
+        if (token_file := self.token_file) is not None:
+            found["sasl.mechanism"] = self.mechanism
+            found["oauth_cb"] = lambda _: (token_file.read_text().strip(), time.time() + 3600)
+        elif self.mechanism is not None:
             found |= {
                 "sasl.mechanism": self.mechanism,
                 "sasl.username": self.user,
@@ -86,7 +123,9 @@ class ClientLogin(NamedTuple):
         for kind, file in (("truststore", self.trust_store), ("keystore", self.key_store)):
             if file is not None:
                 found |= {f"ssl.{kind}.type": "PEM", f"ssl.{kind}.location": str(file)}
-        if self.mechanism is not None:
+        if self.token_file is not None:
+            found |= of_client(self.token_file, self.protocol)
+        elif self.mechanism is not None:
             kind = "plain.Plain" if self.mechanism == "PLAIN" else "scram.Scram"
             module = f"org.apache.kafka.common.security.{kind}LoginModule"
             jaas = f'{module} required username="{self.user}" password="{self.password}";'
@@ -122,7 +161,7 @@ class KafkaPython:
     """kafka-python."""
 
     def __init__(self, login: ClientLogin = PLAIN_LISTENER) -> None:
-        self._login: dict[str, Any] = login.of_python
+        self._login: dict[str, Any] = login.of_kafka_python
 
     def send(
         self,
@@ -293,7 +332,7 @@ class Aiokafka:
     """aiokafka, on an event loop for each call."""
 
     def __init__(self, login: ClientLogin = PLAIN_LISTENER) -> None:
-        self._login: dict[str, Any] = login.of_python
+        self._login: dict[str, Any] = login.of_aiokafka
 
     def send(
         self,

@@ -9,7 +9,7 @@ text that these classes print, and in no error.
 * `secret`: `Secret`, a text that is never printed; `secret_files`: who may read and write a file of secrets
 * `scram`: SCRAM credentials as Kafka stores them in `/config/users/<user>`
 * `passwords`: hashed passwords, one user a line, for PLAIN
-* `sasl`: the broker's side of a login; `sasl_settings`: which logins a listener offers
+* `sasl`: the broker's side of a login; `oauth`: logins by tokens; `sasl_settings`: the logins of a listener
 * `jaas`: the text in which Kafka names user and password
 * `tls`: PEM files as contexts of Python's `ssl`
 * `certificates`: a broker's certificate, checked before clients do it

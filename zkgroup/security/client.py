@@ -5,12 +5,14 @@ from __future__ import annotations
 import ssl
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 from zkgroup.errors import ConfigError
 from zkgroup.model.values import PLAINTEXT, PROTOCOLS
-from zkgroup.security.jaas import JAAS, MECHANISMS, PLAIN, parse_jaas
-from zkgroup.security.scram import import_scramp
+from zkgroup.security.jaas import BEARER, JAAS, MECHANISMS, PLAIN, parse_jaas
+from zkgroup.security.oauth import TOKEN_READER, TOKEN_URL, check_class, file_of, first_message, read_token
+from zkgroup.security.scram import HASHES, import_scramp
 from zkgroup.security.secret import Secret
 from zkgroup.security.tls import (
     HOST_NAMES,
@@ -30,7 +32,7 @@ ITERATIONS_MAX: Final = 100_000
 TOLD_MAX: Final = 200
 """Characters of a broker's answer in an error."""
 KNOWN: Final = (
-    PROTOCOL, MECHANISM, JAAS,
+    PROTOCOL, MECHANISM, JAAS, TOKEN_URL, TOKEN_READER,
     TRUST_STORE, TRUST_STORE_TYPE, KEY_STORE, KEY_STORE_TYPE, KEY_PASSWORD, HOST_NAMES,
 )  # fmt: skip
 """The settings that are read; another one of their kind is refused."""
@@ -50,11 +52,13 @@ class ClientSecurity:
     tls: TlsSettings | None = None
     """Of `SSL` and `SASL_SSL`; the system's authorities by default."""
     mechanism: str | None = None
-    """Of `SASL_PLAINTEXT` and `SASL_SSL`: `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`."""
+    """Of `SASL_PLAINTEXT` and `SASL_SSL`: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`."""
     username: str | None = None
     """The user of SASL."""
     password: Secret | None = None
     """The password of SASL."""
+    token_file: Path | None = None
+    """Of `OAUTHBEARER`, in place of a user: the file with the token, which is read at each login."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for settings that do not belong together."""
@@ -65,9 +69,11 @@ class ClientSecurity:
                 raise ConfigError(
                     f"{MECHANISM}: expected one of {', '.join(MECHANISMS)}, found {self.mechanism or 'none'}"
                 )
-            if not self.username or self.password is None:
+            if (self.mechanism == BEARER) != (self.token_file is not None):
+                raise ConfigError(f"{TOKEN_URL}: expected the file of a token for {BEARER} only")
+            if self.mechanism != BEARER and (not self.username or self.password is None):
                 raise ConfigError(f"{JAAS}: expected a username and a password for {self.mechanism}")
-            if self.mechanism != PLAIN:
+            if self.mechanism in HASHES:
                 import_scramp()
         if not self.uses_sasl and (self.mechanism or self.username or self.password):
             raise ConfigError(f"{PROTOCOL}: expected SASL_PLAINTEXT or SASL_SSL for a user and a mechanism")
@@ -98,6 +104,8 @@ class ClientSecurity:
             )
         if entry.options.get("tokenauth", "false").lower() == "true":
             raise ConfigError(f"{JAAS}: tokenauth is not supported: expected a user's own password")
+        if mechanism == BEARER:
+            check_class(TOKEN_READER, TOKEN_READER, properties.get(TOKEN_READER, ""))
         password = entry.options.get("password")
         return cls(
             protocol=protocol,
@@ -105,6 +113,7 @@ class ClientSecurity:
             mechanism=mechanism,
             username=entry.options.get("username"),
             password=None if password is None else Secret(password),
+            token_file=file_of(TOKEN_URL, properties.get(TOKEN_URL, "")) if mechanism == BEARER else None,
         )
 
     @property
@@ -116,6 +125,11 @@ class ClientSecurity:
     def uses_sasl(self) -> bool:
         """True for `SASL_PLAINTEXT` and `SASL_SSL`."""
         return self.protocol.startswith("SASL_")
+
+    @property
+    def who(self) -> str:
+        """The user of SASL, or the place of the token."""
+        return f"user {self.username}" if self.token_file is None else f"token in {self.token_file}"
 
     def tls_context(self) -> ssl.SSLContext | None:
         """A context of the files as they are now; None without TLS. Raises ConfigError."""
@@ -129,7 +143,10 @@ class ClientSecurity:
         options: dict[str, Any] = {"security_protocol": self.protocol}
         if self.uses_tls:
             options["ssl_context"] = self.tls_context()
-        if self.uses_sasl:
+        if self.token_file is not None:
+            options["sasl_mechanism"] = self.mechanism
+            options["sasl_oauth_token_provider"] = _token_provider(self.token_file)
+        elif self.uses_sasl:
             assert self.password is not None
             options["sasl_mechanism"] = self.mechanism
             options["sasl_plain_username"] = self.username
@@ -140,8 +157,12 @@ class ClientSecurity:
         """Yields the tokens that log in, and takes the broker's answer to each.
 
         It ends when the broker has proved that it knows the password, where the mechanism has that (SCRAM).
-        Raises LoginRefusedError for another answer.
+        Raises LoginRefusedError for another answer, ConfigError for the file of a token that cannot be read.
         """
+        if self.token_file is not None:
+            if (yield first_message(read_token(self.token_file))):
+                yield b"\1"  # to a refusal, which the broker then sends as an error (RFC 7628, 3.2.3)
+            return
         assert self.username is not None
         assert self.password is not None
         if self.mechanism == PLAIN:
@@ -178,6 +199,17 @@ class BrokerAccess:
 
 PLAIN_ACCESS: Final = BrokerAccess()
 """Of programs that are told nothing else."""
+
+
+def _token_provider(path: Path) -> Any:
+    """What kafka-python asks for a token."""
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class FileToken(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return read_token(path)
+
+    return FileToken()
 
 
 def _text(token: bytes | None) -> str:

@@ -14,8 +14,10 @@ JAAS: Final = "sasl.jaas.config"
 PLAIN: Final = "PLAIN"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
-MODULES: Final = (PLAIN_MODULE, SCRAM_MODULE)
-MECHANISMS: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(HASHES, SCRAM_MODULE)}
+BEARER: Final = "OAUTHBEARER"
+BEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+MODULES: Final = (PLAIN_MODULE, SCRAM_MODULE, BEARER_MODULE)
+MECHANISMS: Final = {PLAIN: PLAIN_MODULE, **dict.fromkeys(HASHES, SCRAM_MODULE), BEARER: BEARER_MODULE}
 """Those of listeners and clients, and the login module of each."""
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
@@ -70,6 +72,8 @@ def parse_jaas(text: str, where: str = JAAS) -> JaasEntry:
         options[name] = value
     if tokens[:2] != [("mark", ";"), ("end", "")]:
         raise ConfigError(f"{where}: expected one login module and ';' at its end")
+    if module == BEARER_MODULE and options:  # of an unsecured token, or one to fetch
+        raise ConfigError(f"{where}: expected no options for {module}, found {', '.join(options)}")
     return JaasEntry(module, options)
 
 

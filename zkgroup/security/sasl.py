@@ -1,7 +1,7 @@
 """The broker's side of SASL: the exchange of one login by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
 
 An exchange is given the client's tokens and gives the broker's; it knows no connection. Texts of refusals are
-those of Kafka 2.8.2. GSSAPI, OAUTHBEARER and delegation tokens are refused.
+those of Kafka 2.8.2. `oauth` has OAUTHBEARER; GSSAPI and delegation tokens are refused.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class ServerToken:
 
     token: bytes
     user: str | None = None
+    lifetime_ms: int = 0
+    """For so long the user is known to be one; 0 for ever."""
 
 
 class Exchange(Protocol):

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from zkgroup.errors import ConfigError
+from zkgroup.security import oauth
 from zkgroup.security.client import MECHANISM
-from zkgroup.security.jaas import JAAS, MECHANISMS, PLAIN, parse_jaas
+from zkgroup.security.jaas import BEARER, JAAS, MECHANISMS, PLAIN, parse_jaas
+from zkgroup.security.oauth import BearerExchange, TokenChecker, TokenSettings
 from zkgroup.security.passwords import PasswordFile
 from zkgroup.security.sasl import Exchange, PlainExchange, ScramExchange, ScramUsers
 from zkgroup.security.scram import HASHES, import_scramp
@@ -30,7 +32,8 @@ _OF_MECHANISM: Final = (
     rf"(({'|'.join(map(str.lower, MECHANISMS))})\.)?({re.escape(JAAS)}|{re.escape(MAX_REAUTH)})"
 )
 _NAME: Final = re.compile(
-    rf"(listener\.name\.[^.].*\.)?({re.escape(ENABLED)}|(plain\.)?{re.escape(USERS_FILE)}|{_OF_MECHANISM})"
+    rf"(listener\.name\.[^.].*\.)?({re.escape(ENABLED)}|(plain\.)?{re.escape(USERS_FILE)}|{_OF_MECHANISM}"
+    rf"|({BEARER.lower()}\.)?({'|'.join(map(re.escape, oauth.NAMES))}))"
     rf"|{re.escape(FAILURE_DELAY)}"
 )
 _DURATION: Final = re.compile(r"[0-9]{1,15}")
@@ -46,11 +49,13 @@ class SaslSettings:
     """The logins that a listener offers."""
 
     mechanisms: tuple[str, ...]
-    """Of `PLAIN`, `SCRAM-SHA-256` and `SCRAM-SHA-512`, in the order in which they are offered."""
+    """Of `jaas.MECHANISMS`, in the order in which they are offered."""
     plain_users: Mapping[str, Secret] = field(default_factory=dict)
     """Users of PLAIN that the JAAS entry names, with their passwords."""
     plain_file: Path | None = None
     """A file of more users of PLAIN."""
+    tokens: TokenSettings | None = None
+    """The tokens of OAUTHBEARER."""
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
     """By mechanism: a client has to log in again within this time; none or 0 for never."""
     failure_delay_ms: int = FAILURE_DELAY_MS
@@ -74,10 +79,15 @@ class SaslSettings:
         path = Path(file) if file and PLAIN in mechanisms else None
         if path is not None:
             PasswordFile(path, lambda _: None)  # its faults are known now
+        tokens = None
+        if BEARER in mechanisms:
+            tokens = TokenSettings.of(partial(_found, properties, listener, BEARER))
+            TokenChecker(tokens, lambda _: None)
         return cls(
             mechanisms=mechanisms,
             plain_users=users,
             plain_file=path,
+            tokens=tokens,
             max_reauth_ms={one: _ms(*_found(properties, listener, one, MAX_REAUTH)) for one in mechanisms},
             failure_delay_ms=_ms(FAILURE_DELAY, properties.get(FAILURE_DELAY, str(FAILURE_DELAY_MS))),
         )
@@ -95,17 +105,18 @@ class SaslSettings:
         `on_fault`: see `PasswordFile`.
         """
         others = None if self.plain_file is None else PasswordFile(self.plain_file, on_fault).accepts
-
-        def begin(mechanism: str) -> Exchange:
-            if mechanism == PLAIN:
-                return PlainExchange(self.plain_users, others)
-            return ScramExchange(mechanism, users)
-
-        return {mechanism: partial(begin, mechanism) for mechanism in self.mechanisms}
+        found: dict[str, Callable[[], Exchange]] = {
+            mechanism: partial(ScramExchange, mechanism, users) for mechanism in self.mechanisms
+        }
+        if PLAIN in found:
+            found[PLAIN] = partial(PlainExchange, self.plain_users, others)
+        if self.tokens is not None:
+            found[BEARER] = partial(BearerExchange, TokenChecker(self.tokens, on_fault))
+        return found
 
 
 def inter_broker_login(properties: Mapping[str, str], listener: str) -> dict[str, str]:
-    """The client's settings of a broker that logs in to others: mechanism, and JAAS entry with its user.
+    """The client's settings of a broker that logs in to others: mechanism, and JAAS entry or file of a token.
 
     Raises ConfigError for a mechanism that its own listener does not offer.
     """
@@ -113,7 +124,8 @@ def inter_broker_login(properties: Mapping[str, str], listener: str) -> dict[str
     offered = _mechanisms(properties, listener)
     if mechanism not in offered:
         raise ConfigError(f"setting {INTER_BROKER}: expected one of {', '.join(offered)}, found {mechanism}")
-    return {MECHANISM: mechanism, JAAS: _found(properties, listener, mechanism, JAAS)[1]}
+    names = (JAAS, oauth.TOKEN_URL, oauth.TOKEN_READER) if mechanism == BEARER else (JAAS,)
+    return {MECHANISM: mechanism} | {name: _found(properties, listener, mechanism, name)[1] for name in names}
 
 
 def _found(properties: Mapping[str, str], listener: str, mechanism: str, name: str) -> tuple[str, str]:
@@ -137,7 +149,7 @@ def _mechanisms(properties: Mapping[str, str], listener: str) -> tuple[str, ...]
 
 
 def _jaas_users(properties: Mapping[str, str], listener: str, mechanism: str) -> dict[str, Secret]:
-    """The users of PLAIN in the JAAS entry of a mechanism; that of SCRAM names none.
+    """The users of PLAIN in the JAAS entry of a mechanism; that of another names none.
 
     An entry without a prefix is that of the mechanisms whose module it is.
     """

@@ -143,7 +143,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except BaseException as error:
             await self.close()
             if isinstance(error, LoginRefusedError):
-                reason = f"user {security.username}: {error}"
+                reason = f"{security.who}: {error}"
                 raise BrokerAuthenticationError(self._where, security.mechanism, reason) from None
             raise
 

@@ -48,7 +48,7 @@ class Visit:
 
 def kafka_python(visit: Visit) -> list[bytes]:
     """The values that a group has read."""
-    options = visit.login.of_python
+    options = visit.login.of_kafka_python
     admin = KafkaAdminClient(bootstrap_servers=visit.bootstrap, **options)
     try:
         admin.create_topics({visit.topic: {"num_partitions": 1, "replication_factor": REPLICAS}})
@@ -94,7 +94,7 @@ def confluent_kafka(visit: Visit) -> list[bytes]:
 
 def aiokafka(visit: Visit) -> list[bytes]:
     """The same."""
-    options = visit.login.of_python
+    options = visit.login.of_aiokafka
 
     async def create() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=visit.bootstrap, **options)
@@ -154,7 +154,9 @@ class JavaTools:
         return [line.encode() for line in printed.splitlines() if line.startswith("value ")]
 
     def _run(self, tool: str, *words: str) -> str:
-        printed = self.box.run(self.release, MAINS[tool][JAVA.index(self.release)], *words)
+        # With the classes of the producer, in one class loader with it: Java has one OAUTHBEARER a JVM.
+        classes = JavaClient(self.box, self.release, self.folder).classes()
+        printed = self.box.run(self.release, MAINS[tool][JAVA.index(self.release)], *words, classes=classes)
         assert printed.code == 0, printed.text
         return printed.text
 

@@ -21,6 +21,7 @@ from tests.long.interop.toolbox import Toolbox
 from tests.worlds.certificates import Authority
 from tests.worlds.kafka_clients import ClientLogin
 from tests.worlds.listening_brokers import ListeningBrokers
+from tests.worlds.tokens import Issuer
 from zkgroup import Admin
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl):ResourceWarning")
@@ -35,6 +36,7 @@ LISTENERS = {
     "CERTIFICATE": "SSL",
     "LOGIN": "SASL_PLAINTEXT",
     "BOTH": "SASL_SSL",
+    "TOKEN": "SASL_SSL",
 }
 Client = Callable[[Visit], list[bytes]]
 _numbers = itertools.count(1)
@@ -49,6 +51,7 @@ class World:
 
     brokers: ListeningBrokers
     authority: Authority
+    issuer: Issuer
 
     def visit(self, listener: str, login: ClientLogin) -> Visit:
         bootstrap = ",".join(self.brokers.addresses(listener).values())
@@ -58,7 +61,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[World]:
     caplog.set_level(logging.CRITICAL, "kafka")
-    authority = Authority(tmp_path)
+    authority, issuer = Authority(tmp_path), Issuer(tmp_path)
     properties = {
         "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
         "listener.security.protocol.map": ",".join(map(":".join, LISTENERS.items())),
@@ -70,6 +73,8 @@ def world(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[World]:
         "listener.name.login.plain.sasl.jaas.config": OF_PLAIN,
         "listener.name.both.plain.sasl.jaas.config": OF_PLAIN,
         "listener.name.certificate.ssl.client.auth": "required",
+        "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+        **issuer.of_broker("TOKEN"),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(authority.key_store("broker")),
         "ssl.truststore.type": "PEM",
@@ -81,7 +86,7 @@ def world(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[World]:
         for mechanism in MECHANISMS[1:]:
             admin.add_user("alice", "a", mechanism=mechanism)
     with brokers:
-        yield World(brokers, authority)
+        yield World(brokers, authority, issuer)
     gc.collect()  # kafka-python 3.0 leaves sockets of refused connections to it
 
 
@@ -165,3 +170,13 @@ def test_sasl_ssl_by_scram_sha_512(world: World, secured: Client) -> None:
     """As brokers among themselves."""
     login = ClientLogin("SCRAM-SHA-512", "alice", "a", world.authority.trust_store)
     check(secured, world.visit("BOTH", login))
+
+
+@only_in_long_form
+@clients(without=("Java 2.8.2",))
+def test_sasl_ssl_by_oauthbearer(world: World, secured: Client) -> None:
+    """By a token in a file. Java before 3.1 needs a class of one's own to read it."""
+    login = ClientLogin(
+        "OAUTHBEARER", trust_store=world.authority.trust_store, token_file=world.issuer.token_file()
+    )
+    check(secured, world.visit("TOKEN", login))

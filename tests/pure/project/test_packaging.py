@@ -58,7 +58,7 @@ def test_core_install_needs_four_packages() -> None:
 def test_extras_are_those_documented() -> None:
     """The names of the extras are public."""
     assert set(setup_cfg()["options.extras_require"]) == {
-        *("kafka", "embedded", "audit", "spark", "metrics", "sasl", "broker", "security"),
+        *("kafka", "embedded", "audit", "spark", "metrics", "sasl", "broker", "security", "oauth"),
         *("all", "test", "dev"),
     }
 

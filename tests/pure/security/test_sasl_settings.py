@@ -53,8 +53,7 @@ def test_an_entry_without_a_prefix_is_that_of_its_module() -> None:
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({}, "expected some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, found GSSAPI"),
-        ({**BOTH, "sasl.enabled.mechanisms": "OAUTHBEARER"}, "found OAUTHBEARER"),
+        ({}, "expected some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, found GSSAPI"),
         ({**BOTH, "sasl.enabled.mechanisms": "plain"}, "found plain"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "listener L: expected users of PLAIN"),
         (
@@ -80,7 +79,7 @@ def test_what_is_not_supported_is_refused_by_name(properties: dict[str, str], sa
     "name",
     [
         "sasl.kerberos.service.name",
-        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         "delegation.token.master.key",
         "sasl.x",
     ],

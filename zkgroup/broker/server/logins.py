@@ -147,7 +147,7 @@ class Login:
         except LoginFailedError as error:
             failed = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error), b"")
             return failed, str(error), True
-        lifetime_ms = self.listener.max_reauth_ms.get(self._mechanism, 0) if reply.user is not None else 0
+        lifetime_ms = self._lifetime_ms(reply) if reply.user is not None else 0
         taken = SaslAuthenticateResponse(ErrorCode.NONE, "", reply.token, session_lifetime_ms=lifetime_ms)
         return taken, None, False
 
@@ -183,9 +183,14 @@ class Login:
         if self._former is not None and self._former[1] != principal:
             raise LoginFailedError("Cannot change principals during re-authentication")
         self.principal, self._state, self._exchange = principal, _LoginState.DONE, None
-        lifetime_ms = self.listener.max_reauth_ms.get(self._mechanism, 0)
+        lifetime_ms = self._lifetime_ms(reply)
         self._until_s = now_s + lifetime_ms / 1000 if lifetime_ms else None
         return reply
+
+    def _lifetime_ms(self, reply: ServerToken) -> int:
+        """The time within which the client has to log in again; 0 for never."""
+        limits = reply.lifetime_ms, self.listener.max_reauth_ms.get(self._mechanism, 0)
+        return min(filter(None, limits), default=0)
 
 
 def _decoded(frame: bytes) -> tuple[RequestHeader, Request]:

@@ -15,7 +15,7 @@ from zkgroup.model.values import PROTOCOLS
 from zkgroup.security.acls import ALLOW_IF_NO_ACL, AUTHORIZER, SUPER_USERS
 from zkgroup.security.client import ClientSecurity
 from zkgroup.security.jaas import MECHANISMS, PLAIN
-from zkgroup.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramCredential
+from zkgroup.security.scram import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential
 from zkgroup.security.secret import Secret
 from zkgroup.security.tls import TlsSettings
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
@@ -53,8 +53,9 @@ class ClusterSecurity:
         """Raises ConfigError for values that do not belong together."""
         if self.protocol not in PROTOCOLS:
             raise ConfigError(f"protocol: expected one of {', '.join(PROTOCOLS)}, found {self.protocol!r}")
-        if self.mechanism not in MECHANISMS:
-            raise ConfigError(f"mechanism: expected one of {', '.join(MECHANISMS)}, found {self.mechanism!r}")
+        if self.mechanism not in (PLAIN, *HASHES):
+            known = ", ".join((PLAIN, *HASHES))
+            raise ConfigError(f"mechanism: expected one of {known}, found {self.mechanism!r}")
         if self.users and not self.uses_sasl:
             raise ConfigError(f"users: expected none with {self.protocol}, which has no SASL")
         if BROKER_USER in self.users:
