@@ -97,6 +97,13 @@ DIFFERENCES = [
             "Errors are 40 or 42 where Kafka answers -1."
         ),
     ),
+    (
+        "CreateAcls",
+        (
+            "An ACL that cannot be gets error 42, and the others are added (Kafka: -1 for all, or the connection is "
+            "closed)."
+        ),
+    ),
     ("CreateTopics, AlterConfigs", "`cleanup.policy=compact` is taken, and every record is kept."),
     (
         "AlterConfigs, IncrementalAlterConfigs",

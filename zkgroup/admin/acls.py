@@ -189,7 +189,7 @@ def _plan(ensemble: Ensemble, wanted: Changes) -> AclPlan:
 
 def check_binding(binding: AclBinding) -> None:
     """Raises ConfigError for an ACL that Kafka would not take, or that could decide nothing."""
-    (kind, name, pattern_type), (principal, host, operation, permission) = binding
+    (kind, name, pattern_type), (principal, _, operation, permission) = binding
     where = f"ACL of {kind.pascal} {name!r}"
     if kind not in RESOURCE_TYPES or pattern_type not in PATTERN_TYPES:
         raise ConfigError(f"{where}: expected a type of resource, literal or prefixed")
@@ -198,8 +198,6 @@ def check_binding(binding: AclBinding) -> None:
     if min(operation, permission) <= AclOperation.ANY:
         raise ConfigError(f"{where}: expected an operation that is allowed or denied, found {operation.name}")
     parse_principal(principal)
-    if not host:
-        raise ConfigError(f"{where}: expected a host or '*', found none")
     ResourceAcls.path(binding.pattern)
 
 

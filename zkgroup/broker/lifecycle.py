@@ -315,18 +315,24 @@ class BrokerLifecycle:
             settings=self._settings,
             started=started,
             mutations=quotas.controller_mutation,
+            acls=None if self._authorizer is None else self._authorizer.cache,
         )
 
     def _configured(self, effect: ConfigChanged | CredentialsChanged | AclsChanged) -> None:
         match effect:
             case CredentialsChanged(user, credentials):
                 self._users.changed(user, credentials)
-            case AclsChanged(acls):
-                assert self._authorizer is not None
-                self.thread.call(self._authorizer.change, acls)
+            case AclsChanged():
+                self.thread.call(self._acls_changed, effect)
             case ConfigChanged(entity, overrides):
                 self._listener.on_config(entity, overrides)
                 self.thread.call(self._apply, effect)
+
+    def _acls_changed(self, effect: AclsChanged) -> None:
+        assert self._authorizer is not None
+        self._authorizer.change(effect.acls)
+        if self.network is not None:
+            self.network.acls_changed()
 
     def _apply(self, effect: ConfigChanged) -> None:
         """Applies a configuration; one that arrives before the port is open is applied after that."""

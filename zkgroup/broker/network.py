@@ -422,7 +422,7 @@ class BrokerNetwork:
     def _on_metadata(self, deleted_topics: frozenset[str]) -> None:
         self._fetchers.located(self.cache.peers)
         self._metadata_updated.set()
-        self._admin_rows.metadata_changed()
+        self._admin_rows.wake()
         if deleted_topics:
             self._groups.topics_deleted(deleted_topics)
 
@@ -465,6 +465,10 @@ class BrokerNetwork:
             frozenset(self.cache.brokers),
             self._acl_age_ms,
         )
+
+    def acls_changed(self) -> None:
+        """Wakes the requests that have changed ACLs; to be called when the authorizer knows of a change."""
+        self._admin_rows.wake()
 
     @property
     def _acl_age_ms(self) -> int | None:

@@ -384,6 +384,10 @@ class AclCache:
         self.is_read = True
         self._decisions.clear()
 
+    def entries(self, pattern: ResourcePattern) -> tuple[AccessControlEntry, ...]:
+        """The entries of a pattern; none where it has no ACL."""
+        return self._types[pattern.type].of(pattern.pattern_type).get(pattern.name, ())
+
     def bindings(self) -> Iterator[AclBinding]:
         """All entries of all ACLs."""
         for resource_type, acls in self._types.items():

@@ -204,7 +204,6 @@ def test_an_acl_that_cannot_be_read_is_named_and_not_replaced(
     [
         (_acl("other", CLUSTER), "kafka-cluster"),
         (_acl("t", who="alice"), "such as User:alice"),
-        (_acl("t", host=""), "expected a host"),
         (_acl("a/b"), "without '/'"),
         (_acl(""), "without '/'"),
         (_acl("t", ResourceType.ANY), "a type of resource"),

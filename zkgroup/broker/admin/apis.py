@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.broker.admin import configs, partitions, quotas, topics, users
+from zkgroup.broker.admin.acls import AclApis
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of
 from zkgroup.broker.admin.known_configs import known_configs
 from zkgroup.broker.admin.topics import Created, RequestedDeletion, TopicDefaults
@@ -24,6 +25,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, Store, after, wait_for
 from zkgroup.runtime.logs import get_logger, limited
+from zkgroup.security.acls import AclCache
 from zkgroup.wire.admin_apis import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -84,6 +86,8 @@ THREADS: Final = 4
 TIMEOUT_MAX_S: Final = 600.0
 """Longest wait for an effect, whatever the timeout of the request."""
 ZOOKEEPER_TIMEOUT_S: Final = 10.0
+ACLS_SEEN_MS: Final = 5_000
+"""Longest wait until this broker decides by the ACLs that it has written."""
 POLL_MIN_S: Final = 0.05
 """Between the first two reads of a deletion that is awaited; doubled up to `POLL_MAX_S`."""
 POLL_MAX_S: Final = 1.0
@@ -110,6 +114,7 @@ class AdminApis:
         settings: BrokerSettings,
         started: Mapping[str, str],
         mutations: ControllerMutationQuotaManager | None = None,
+        acls: AclCache | None = None,
     ) -> None:
         """
         Args:
@@ -118,6 +123,7 @@ class AdminApis:
             started: what DescribeConfigs tells of the broker's start beside the settings: `listeners`,
                 `log.dirs` and others under Kafka's names.
             mutations: the quotas of what clients create and delete; None without any.
+            acls: the ACLs that this broker decides by; None without an authorizer.
         """
         self._metadata = metadata
         self._defaults = TopicDefaults(
@@ -138,6 +144,9 @@ class AdminApis:
         self._ensemble = Ensemble(zk=self._zk, clock=clock, pause=pause)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"zkgroup-broker-{broker}-admin")
         self._waiting: set[asyncio.Event] = set()
+        self.acls = AclApis(
+            self._run, lambda are_seen: self._wait_until(are_seen, self._deadline(ACLS_SEEN_MS)), acls
+        )
         self._auto_created: dict[str, _AutoCreation] = {}
 
     def close(self) -> None:
@@ -148,8 +157,8 @@ class AdminApis:
         self._zk.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def metadata_changed(self) -> None:
-        """Wakes the requests that wait for their effect; to be called after each UpdateMetadata."""
+    def wake(self) -> None:
+        """Wakes the requests that wait for their effect; see `AdminRows.wake`."""
         for event in self._waiting:
             event.set()
 

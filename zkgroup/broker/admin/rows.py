@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from zkgroup.broker.server.handlers import Answer, RequestContext, ServedApi
+from zkgroup.wire.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from zkgroup.wire.admin_apis import (
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
@@ -35,6 +36,9 @@ _HANDLERS: Final[Mapping[type[Request], Callable[[AdminApis], Callable[..., Any]
     ElectLeadersRequest: lambda apis: apis.elect_leaders,
     AlterPartitionReassignmentsRequest: lambda apis: apis.alter_partition_reassignments,
     ListPartitionReassignmentsRequest: lambda apis: apis.list_partition_reassignments,
+    DescribeAclsRequest: lambda apis: apis.acls.describe,
+    CreateAclsRequest: lambda apis: apis.acls.create,
+    DeleteAclsRequest: lambda apis: apis.acls.delete,
     DescribeClientQuotasRequest: lambda apis: apis.describe_client_quotas,
     AlterClientQuotasRequest: lambda apis: apis.alter_client_quotas,
     DescribeUserScramCredentialsRequest: lambda apis: apis.describe_user_scram_credentials,
@@ -66,10 +70,11 @@ class AdminRows:
         """Begins to write the number of slots and to create their topic; returns at once."""
         self._loaded().begin_unknown_topic(OFFSETS_TOPIC)
 
-    def metadata_changed(self) -> None:
-        """Wakes the requests that wait for their effect; to be called after each UpdateMetadata."""
+    def wake(self) -> None:
+        """Wakes the requests that wait for their effect; to be called after each UpdateMetadata, and when
+        ACLs have changed."""
         if self._apis is not None:
-            self._apis.metadata_changed()
+            self._apis.wake()
 
     def close(self) -> None:
         """Ends all waits; calls in progress end by themselves."""
