@@ -261,7 +261,8 @@ RUN = Document(
     "keep_ms",
     type=duration(1, MOST_KEPT_MS),
     metavar="DURATION",
-    help="Leave out tree snapshots that are so much older than the last one; they are not read again.",
+    help="Leave out tree snapshots and records of logs that are so much older than the last one; they are "
+    "not read again.",
 )
 def run(
     inputs: Sequence[str],

@@ -7,12 +7,12 @@ import os
 import random
 import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worlds.audit_folders import INCIDENTS, folder
 from tests.worlds.bucket_findings import lists_of
 from tests.worlds.cut_histories import cuts_of, history_of, write_fuzzy, write_series
 from tests.worlds.history_files import PlayedSpark
@@ -21,15 +21,17 @@ from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.incidents.incident import findings_document
 from zkgroup.audit.inputs.manifest import Folder, OutputFolder
 from zkgroup.audit.inputs.opening import open_source
+from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.audit.spark import series
 from zkgroup.audit.spark.job import run
-from zkgroup.errors import ConfigError, DamagedFileError, MixedEnsembleError
+from zkgroup.errors import ConfigError, DamagedFileError, MixedEnsembleError, NotFoundError
+from zkgroup.zkfiles.history import History
 
 SEEDS = range(12)
 
 
-def _plain(place: Path, chroot: str = "") -> Any:
-    found = audit(open_source([place], chroot), ALL_RULES)
+def _plain(*places: Path, chroot: str = "", **asked: Any) -> Any:
+    found = audit(open_source([*places], chroot), ALL_RULES, **asked)
     return lists_of(findings_document(found, numbered(found)))
 
 
@@ -194,12 +196,12 @@ def test_the_output_is_an_input_of_the_next_job(tmp_path: Path) -> None:
 def test_a_chroot_is_that_of_all_snapshots(tmp_path: Path, chroot: str) -> None:
     """Also one in which there is nothing; the output answers for it alone."""
     _files(6, tmp_path / "all")
-    expected = _plain(tmp_path / "all", chroot)
+    expected = _plain(tmp_path / "all", chroot=chroot)
 
     assert _ran(tmp_path / "out", tmp_path / "all", chroot=chroot) == expected
-    assert _plain(tmp_path / "out", chroot) == expected
+    assert _plain(tmp_path / "out", chroot=chroot) == expected
     with pytest.raises(ConfigError, match=f"expected the chroot {chroot} of its ensemble x, found /other"):
-        _plain(tmp_path / "out", "/other")
+        _plain(tmp_path / "out", chroot="/other")
 
 
 @pytest.mark.parametrize("at_once", [1, 32])
@@ -223,18 +225,77 @@ def test_two_ensembles_are_refused_before_anything_counts(
         assert OutputFolder(Folder(str(tmp_path / place))).number == number
 
 
-def test_what_is_not_audited_together_is_refused(tmp_path: Path) -> None:
-    """Logs and exports of one ensemble, in one job or in two; and `--keep` for logs."""
-    logs = folder(INCIDENTS)
-    _files(4, tmp_path / "all")
-    (export,) = [*(tmp_path / "all").glob("*.zkexport")][:1]
-    refused = {
-        "expected logs or exports, found both": {"inputs": (logs, export)},
-        "--keep is for tree snapshots, and this one has logs": {"inputs": (logs,), "keep_ms": 1},
-    }
-    for told, asked in refused.items():
-        with pytest.raises(ConfigError, match=told):
-            _ran(tmp_path / "out", *asked["inputs"], keep_ms=asked.get("keep_ms"))
-    _ran(tmp_path / "series", export)
-    with pytest.raises(ConfigError, match="expected snapshots without logs, as before, found logs"):
-        _ran(tmp_path / "series", logs)
+def _mixture(seed: int, place: Path) -> tuple[list[Path], list[Path]]:
+    """Logs of a stretch, with the tree before them and perhaps later ones, and exports and snapshots of
+    before, meanwhile and behind; the files of a server, and the others."""
+    world, draw = history_of(seed), random.Random(f"mixture {seed}")
+    cuts, server = cuts_of(seed, world, most=14), place / "server"
+    zxids = [each.zxid for each in world.transactions]
+    first, middle, last = sorted(draw.sample(zxids[2:], 3))
+    world.snapshot(server, first - 1)
+    world.log(server, first, middle)
+    world.log(server, middle + 1, last)
+    for zxid in draw.sample(zxids, draw.randrange(3)):
+        (world.snapshot if draw.random() < 0.7 else partial(write_fuzzy, world=world, draw=draw))(
+            server, zxid=zxid
+        )
+    base, *logs = [
+        server / f"snapshot.{first - 1:x}",
+        *(server / f"log.{each:x}" for each in (first, middle + 1)),
+    ]
+    rest = sorted({*server.iterdir()} - {base, *logs})
+    return [base, *logs, *rest], sorted(write_series(place / "series", world, cuts, draw).iterdir())
+
+
+def test_logs_and_snapshots_give_what_one_process_gives(seed: int, tmp_path: Path) -> None:
+    """All of it, for a group, and for parts; at once, or a few files in each run, and without the others."""
+    of_server, others = _mixture(seed, tmp_path / "all")
+    draw, whole = random.Random(seed), [tmp_path / "all" / name for name in ("server", "series")]
+    zxids = sorted(draw.choices(range(1, 140), k=2))
+    start, end = (PointInTime(zxid) for zxid in zxids)
+    for asked in ({}, {"group": "g"}, {"start": start}, {"end": end}, {"start": start, "end": end}):
+        with suppress(NotFoundError):
+            expected = _plain(*whole, **asked)
+            assert (asked, _ran(tmp_path / "once", *whole, **asked)) == (asked, expected)
+    expected, came = _plain(*whole), [tmp_path / "came" / name for name in ("server", "series")]
+    for each in came:
+        each.mkdir(parents=True)
+    found, others = None, draw.sample(others, len(others))
+    while of_server or others:
+        for _ in range(draw.randrange(1, 4)):
+            files = draw.choice([each for each in (of_server, others) if each] or [[]])
+            if files:
+                path = files.pop(0)
+                shutil.copy2(path, came[path.parent.name == "series"])
+        with suppress(DamagedFileError):
+            found = _ran(tmp_path / "out", *came)
+            for path in came[1].iterdir() if draw.random() < 0.5 else ():
+                path.unlink()
+
+    assert found == expected
+
+
+def test_logs_are_kept_as_long_as_snapshots(seed: int, tmp_path: Path) -> None:
+    """What is older than `keep_ms` is left out, with its files; the rest is as of a part of that time."""
+    of_server, others = _mixture(seed, tmp_path / "all")
+    both, output = [tmp_path / "all" / name for name in ("server", "series")], tmp_path / "out"
+    server, later = both[0], of_server[2]
+    records = [*History(server).transactions()]
+    since = random.Random(seed).choice(records[1:])
+    came = tmp_path / "came"
+    shutil.copytree(server, came)
+    (came / later.name).unlink()
+    kept = [each for each in open_source(both).whole.snapshots if each.time_ms >= since.time_ms]
+    newest_ms = max(each.time_ms for each in (*kept, *records))
+    (tmp_path / "kept").mkdir()
+    for path in others:
+        shutil.copy2(path, tmp_path / "kept") if path in {each.path for each in kept} else None
+    _ran(output, came)
+    shutil.copy2(later, came)
+    expected = _plain(server, tmp_path / "kept", start=PointInTime(since.zxid))
+
+    assert _ran(output, came, both[1], keep_ms=newest_ms - since.time_ms) == expected
+    assert _ran(output, came, both[1]) == expected
+    files = OutputFolder(Folder(str(output))).files("operations", "x")
+    assert len({each.log for each in files}) == 1 + (since.zxid < int(later.suffix[1:], 16))
+    assert len(files) == len([*(output / "operations").rglob("*.parquet")])

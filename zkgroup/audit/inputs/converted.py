@@ -12,7 +12,7 @@ import numpy as np
 
 from zkgroup.audit.inputs import source
 from zkgroup.audit.inputs.logs import Ends, with_ends
-from zkgroup.audit.inputs.manifest import OPERATIONS, SEEDS, ConvertedLog, OutputFolder, StoredFile
+from zkgroup.audit.inputs.manifest import OPERATIONS, ConvertedLog, OutputFolder, StoredFile
 from zkgroup.audit.inputs.rows import Columns, Numbers, apart, behind, in_order, inside, sorted_seeds
 from zkgroup.audit.inputs.stored_files import operations_in, rows_in, table_in
 from zkgroup.errors import ConfigError, NotFoundError
@@ -34,6 +34,11 @@ class ConvertedSource(source.Source):
         """The zxid of the first tree that is known."""
         if not self.converted.is_exact:
             self._details[source.standing_text(self.base_zxid, self.converted.detail)] = None
+
+    @property
+    def logged(self) -> tuple[int, int, int]:
+        first = self.converted.first_zxid
+        return first, first, self.converted.last_record or 0
 
     def tree(self, at: source.PointInTime | None = None) -> source.SeenTree:
         raise ConfigError(
@@ -61,6 +66,11 @@ class ConvertedSource(source.Source):
             raise NotFoundError(f"{self.output.folder.place}: no log goes back to {time_text(time_ms)}")
         zxids, times = self._times(begun[-1])
         return int(zxids[times <= time_ms].max(initial=-1))
+
+    @property
+    def last_ms(self) -> int | None:
+        """The time of the last record; None where there is none."""
+        return self._covered().last_ms
 
     def _covered(self) -> source.Covered:
         logs = list(self._logs(0, None))
@@ -90,7 +100,8 @@ class ConvertedSource(source.Source):
         return found
 
     def _seeds(self) -> Columns:
-        return sorted_seeds(rows_in(self.output.files(SEEDS, self.ensemble), self.output.folder.source))
+        files = self.output.seeds(self.ensemble, self.base_zxid)
+        return sorted_seeds(rows_in(files, self.output.folder.source))
 
     def _parts(self, before: int, to_zxid: int | None) -> Iterator[Columns]:
         """The rows behind one transaction up to another, log by log; zxids that are missing are noted.
@@ -119,5 +130,5 @@ class ConvertedSource(source.Source):
     def _logs(self, from_zxid: int, to_zxid: int | None) -> Iterator[ConvertedLog]:
         """The logs that have rows of this part of the history, in order."""
         for each in self.converted.logs:
-            if each.rows and each.last_zxid >= from_zxid and (to_zxid is None or each.start <= to_zxid):
+            if each.batches and each.last_zxid >= from_zxid and (to_zxid is None or each.start <= to_zxid):
                 yield each

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OF_SERVERS: Final = frozenset(
     ("acceptedEpoch", "currentEpoch", "initialize", "myid", "zookeeper_server.pid")
 )
-_OF_EXPORTS: Final = (".zkexport", ".gz")
+OF_EXPORTS: Final = (".zkexport", ".gz")
 
 
 class SkippedFile(NamedTuple):
@@ -84,7 +84,7 @@ class FoundFiles:
                 return False
             header = ExportReader(path).header
         except (DamagedFileError, NotZooKeeperFileError) as error:
-            is_empty = path.suffix in _OF_EXPORTS and path.is_file() and not path.stat().st_size
+            is_empty = path.suffix in OF_EXPORTS and path.is_file() and not path.stat().st_size
             is_lost = path.is_file() and not path.is_symlink() and (is_empty or not os.access(path, os.R_OK))
             if not is_lost and isinstance(error, NotZooKeeperFileError):
                 return False
@@ -97,6 +97,12 @@ class FoundFiles:
         """Takes the snapshots behind the last record, which no log tells of."""
         self.snapshots += (each for each in self.covered if each.zxid > zxid)
         self.covered = [each for each in self.covered if each.zxid <= zxid]
+
+    @property
+    def read(self) -> list[SnapshotFile]:
+        """Those that a series is made of, by zxid: of what logs tell of the first and the last one."""
+        ends = (*self.covered[:1], *self.covered[1:][-1:])
+        return sorted((*self.snapshots, *ends), key=lambda each: each.zxid)
 
     @property
     def kinds(self) -> dict[Path, str]:

@@ -115,8 +115,10 @@ class Converted:
     """The stored trees by zxid."""
     newest_snapshot: int = 0
     """The zxid in the name of the newest snapshot; 0 where there is none."""
+    first_zxid: int = 0
+    """The first record from which on its logs tell of everything."""
     series: tuple[int, ...] = ()
-    """The batches of its tree snapshots; it has no logs then."""
+    """The batches of its tree snapshots."""
     from_zxid: int = 0
     """Tree snapshots before it are left out."""
 
@@ -229,6 +231,11 @@ class OutputFolder:
             if each.table == table and each.ensemble == ensemble
         ]
         return sorted(found, key=lambda each: (each.log, each.first_zxid, each.name))
+
+    def seeds(self, ensemble: str, zxid: int) -> list[StoredFile]:
+        """The files of the tree at a zxid."""
+        files = (*self.files(SEEDS, ensemble), *self.files(STATES, ensemble))
+        return [each for each in files if each.last_zxid == zxid]
 
     def enter(self, ensembles: Mapping[str, Converted], files: Iterable[StoredFile]) -> None:
         """Writes a new manifest, with the files of a batch; deletes manifests before the last one."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.found_files import SnapshotFile, find_files
+from zkgroup.audit.inputs.found_files import FoundFiles, SnapshotFile, find_files
 from zkgroup.audit.inputs.manifest import Folder, OutputFolder, is_converted
 from zkgroup.audit.inputs.source import (
     Covered,
@@ -70,33 +70,43 @@ def open_source(
         from zkgroup.audit.inputs.converted import ConvertedSource
 
         output = OutputFolder(Folder(str(tables[0])))
-        name = output.named(ensemble)
-        if output.ensembles[name].series:
+        converted = ConvertedSource(output, output.named(ensemble), chroot, progress or quiet)
+        if converted.converted.series:
             from zkgroup.audit.inputs.stored_series import stored_series
 
-            return stored_series(output, name, chroot, progress or quiet)
-        return ConvertedSource(output, name, chroot, progress or quiet)
+            return stored_series(converted)
+        return converted
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
     found = find_files(paths)
     folders = Folders(History(*found.folders), chroot, progress or quiet) if found.folders else None
-    if folders is not None and folders.history.ensemble.unlogged is not None:
-        found.end_logs(folders.history.ensemble.last_record or 0)
+    end_logs(found, folders)
     if folders is not None and not (found.snapshots or found.skipped):
         return folders
     require_columns()
     from zkgroup.audit.inputs.series_source import read_series
 
+    return read_series(found, chroot, progress or quiet, folders)
+
+
+def end_logs(found: FoundFiles, folders: Folders | None, known: Collection[int] = ()) -> None:
+    """Takes the snapshots behind the last record, and the tree there, which they are compared with.
+
+    Args:
+        known: the zxids of other snapshots, which are read already.
+    """
     last = None if folders is None else folders.history.ensemble.last_record
-    if folders is not None and last is not None and any(each.zxid > last for each in found.snapshots):
-        seen = folders.tree(PointInTime(last))  # which the snapshots behind it are compared with
+    if folders is None or last is None:
+        return
+    if folders.history.ensemble.unlogged is not None:
+        found.end_logs(last)
+    if last not in known and any(zxid > last for zxid in (*(each.zxid for each in found.snapshots), *known)):
+        seen, path = folders.tree(PointInTime(last)), found.folders[0]
         header = ExportHeader(
             time_ms=seen.time_ms, source="", zxid_before=last, zxid_after=last, detail=seen.detail
         )
-        path = found.folders[0]
         tail = SnapshotFile(last, path, header, lambda reader: reader.read_tree(path, header, seen.tree))
         found.covered.append(tail)
-    return read_series(found, chroot, progress or quiet, folders)
 
 
 _EVERY = 1000
@@ -108,6 +118,12 @@ class Folders(Source):
     def __init__(self, history: History, chroot: str = "", progress: Progress = quiet) -> None:
         super().__init__(chroot, progress)
         self.history: History = history
+
+    @property
+    def logged(self) -> tuple[int, int, int]:
+        ensemble = self.history.ensemble
+        first = ensemble.first_logged or 0
+        return first, max(first, self.history.first_followed + 1), ensemble.last_record or 0
 
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         self._note_outside(None, at)

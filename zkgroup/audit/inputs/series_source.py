@@ -36,9 +36,7 @@ def read_series(
     found: FoundFiles, chroot: str = "", progress: Progress = quiet, folders: Source | None = None
 ) -> SeriesSource:
     """The source of snapshots that were found. Reads all of them, and raises as `SeriesReader` does."""
-    ends = (*found.covered[:1], *found.covered[1:][-1:])  # of what logs tell
-    files = sorted((*found.snapshots, *ends), key=lambda each: each.zxid)
-    reader = SeriesReader(files, chroot, progress, is_whole=folders is not None)
+    reader = SeriesReader(found.read, chroot, progress, is_whole=folders is not None)
     whole, skipped = reader.series(), [*found.skipped, *reader.skipped]
     return SeriesSource(whole, chroot, progress, folders, skipped, found.notes, reader.twins)
 
@@ -59,12 +57,10 @@ class SeriesSource(Source):
         """`twins` is the number of snapshots that count with another one of their zxid."""
         super().__init__(chroot, progress)
         self.skipped, self.series = skipped, [whole]
-        self._whole, self._folders = whole, folders
-        self._first = self._last = 0
-        if folders is not None and folders.history is not None:
-            self.history, ensemble = folders.history, folders.history.ensemble
-            logged, self._last = ensemble.first_logged or 0, ensemble.last_record or 0
-            self._first = max(logged, self.history.first_followed + 1)
+        self.whole, self._folders = whole, folders
+        self.has_logs, self._first, self._last = folders is not None, 0, 0
+        if folders is not None:
+            self.history, (logged, self._first, self._last) = folders.history, folders.logged
             if logged < self._first and hole_between(whole.snapshots[0].end_zxid, logged) is not None:
                 hole = f"the logs begin at {logged:#x}, behind a hole"
                 self._details[f"{hole}, so they are read from {self._first:#x} on"] = None
@@ -87,6 +83,12 @@ class SeriesSource(Source):
         is_within = self._folders is not None and zxid <= self._last
         return is_within and hole_between(zxid, self._first) is None
 
+    def is_logged(self, start: PointInTime | None, end: PointInTime | None) -> bool:
+        """True if logs tell of a range: it does not end before them, and does not begin behind them."""
+        if self._folders is None or (end is not None and self.zxid_of(end) < self._first):
+            return False
+        return start is None or self.zxid_range(start, None)[0] <= max(self._last, self._first)
+
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         if self._folders is not None and self._is_logged(at):
             return self._folders.tree(at)
@@ -94,7 +96,7 @@ class SeriesSource(Source):
 
     def rows(self, start: PointInTime | None = None, end: PointInTime | None = None) -> Rows:
         """Of the logs; where there are none, or they begin later, of the last snapshot of the range alone."""
-        if self._folders is not None and (end is None or self.zxid_of(end) >= self._first):
+        if self._folders is not None and self.is_logged(start, end):
             return self._folders.rows(start, end)
         self.zxids(start, end)
         seen = self._seen(end)
@@ -113,15 +115,16 @@ class SeriesSource(Source):
             with suppress(NotFoundError):
                 logged = self._folders.zxid_at(time_ms)
         if logged is None:
-            return self._snapshot(PointInTime(time_ms=time_ms)).end_zxid
+            return self.snapshot(PointInTime(time_ms=time_ms)).end_zxid
         with suppress(NotFoundError):
-            return logged if logged < self._last else self._snapshot(PointInTime(time_ms=time_ms)).end_zxid
+            is_behind = logged >= self._last
+            return max(logged, self.snapshot(PointInTime(time_ms=time_ms)).end_zxid) if is_behind else logged
         return logged
 
     def diff(self, start: PointInTime, end: PointInTime, below: str = "/") -> Difference:
         """What is known at both moments, and differs. Raises NotFoundError for those of one snapshot."""
         last = self._ends().last_zxid
-        told = [None if self._is_logged(at) else self._snapshot(at) for at in (start, end)]
+        told = [None if self._is_logged(at) else self.snapshot(at) for at in (start, end)]
         if self._folders is not None and told == [None, None]:
             return self._folders.diff(start, end, below)._replace(last_zxid=last)
         if start != end and told[0] is not None and told[0] == told[1]:
@@ -149,12 +152,12 @@ class SeriesSource(Source):
         return [*(() if self._folders is None else self._folders.notes()), *super().notes()]
 
     def _covered(self) -> Covered:
-        if self._folders is None and len(self._whole.snapshots) == 1:
+        if self._folders is None and len(self.whole.snapshots) == 1:
             raise ConfigError("one tree has no history: --since and --until need logs, or several snapshots")
         return self._ends()
 
     def _ends(self) -> Covered:
-        first, last = self._whole.snapshots[0], self._whole.snapshots[-1]
+        first, last = self.whole.snapshots[0], self.whole.snapshots[-1]
         ends = Covered(first.zxid, first.time_ms, last.end_zxid, last.time_ms, "snapshots")
         if self._folders is None:
             return ends
@@ -170,12 +173,12 @@ class SeriesSource(Source):
         at = at or PointInTime(self._ends().last_zxid)
         is_early = hole_between(self.zxid_of(at), self._first) is not None
         with suppress(NotFoundError):
-            return not is_early and self._snapshot(at).end_zxid <= self._last
+            return not is_early and self.snapshot(at).end_zxid <= self._last
         return True
 
-    def _snapshot(self, at: PointInTime | None) -> TreeSnapshot:
+    def snapshot(self, at: PointInTime | None) -> TreeSnapshot:
         """The last one at or before a moment. Raises NotFoundError."""
-        snapshots = self._whole.snapshots
+        snapshots = self.whole.snapshots
         for one in reversed(snapshots):
             if at is None or (
                 one.end_zxid <= at.zxid if at.zxid is not None else one.time_ms <= (at.time_ms or 0)
@@ -189,14 +192,14 @@ class SeriesSource(Source):
 
     def _seen(self, at: PointInTime | None) -> SeenTree:
         """The tree of the last snapshot at or before a moment."""
-        one = self._snapshot(at)
+        one = self.snapshot(at)
         zxid, time_ms, detail = one.end_zxid, one.time_ms or None, _inconsistency(one)
         if at is not None and at.zxid != zxid:
             known = f"{one.path} is the last snapshot until then"
             detail = f"{known}; {detail}" if detail else known
         znodes = (
             each._replace(path=(self.chroot + each.path).rstrip("/") or "/")
-            for each in self._whole.tree(one.number)
+            for each in self.whole.tree(one.number)
         )
         tree = Tree.from_znodes(znodes, zxid=zxid, sessions=one.sessions, digests=False)
         return SeenTree(tree, zxid, time_ms, not detail, False, detail, one)

@@ -221,6 +221,11 @@ class Source(ABC):
         self._details: dict[str, None] = {}
         self._lost: dict[str, None] = {}
 
+    @property
+    def logged(self) -> tuple[int, int, int]:
+        """The first record, the first one from which on logs tell of everything, and the last; 0 for none."""
+        return 0, 0, 0
+
     @abstractmethod
     def tree(self, at: PointInTime | None = None) -> SeenTree:
         """The tree at a moment, by default the last one. Raises NotFoundError where it is not known."""

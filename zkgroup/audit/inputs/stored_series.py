@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.found_files import Stamp
 from zkgroup.audit.inputs.manifest import SNAPSHOTS, ZNODES, OutputFolder, StoredFile
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series
-from zkgroup.audit.inputs.source import Progress, quiet
 from zkgroup.audit.inputs.stored_files import OpenFile, table_in
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.arrow import Numbers
@@ -32,6 +32,10 @@ _SNAPSHOTS: Final = pa.schema(
     {"snapshot_zxid": pa.int64(), "time_ms": pa.int64(), "path": pa.string(), "more": pa.string()}
 )
 """`more` has all that is known of a snapshot, in JSON."""
+
+
+TAIL: Final = ""
+"""The content of the tree at the end of logs, which is no file."""
 
 
 class StoredSnapshot(NamedTuple):
@@ -62,7 +66,7 @@ def snapshots_in(output: OutputFolder, name: str) -> list[StoredSnapshot]:
     """The tree snapshots of an ensemble, by zxid. Raises as `table_in`."""
     table = table_in(output.files(SNAPSHOTS, name), output.folder.source, ["more"])
     found = {}
-    for fields, contents in map(json.loads, table["more"].to_pylist()):
+    for fields, contents in map(json.loads, [] if table is None else table["more"].to_pylist()):
         fields |= {
             "path": Path(fields["path"]),
             "header": fields["header"] and ExportHeader(**fields["header"]),
@@ -174,22 +178,41 @@ def series_in(rows: Any, snapshots: Sequence[TreeSnapshot]) -> Series:
     return Series(snapshots, table, trees)
 
 
-def stored_series(
-    output: OutputFolder, name: str, chroot: str = "", progress: Progress = quiet
-) -> SeriesSource:
-    """The tree snapshots of an ensemble that `audit run` converted. Raises ConfigError for another chroot."""
-    require_chroot(output, name, chroot)
-    stored = snapshots_in(output, name)
-    rows = znodes_in(output.files(ZNODES, name), output.folder.source)
+def snapshots_of(output: OutputFolder, name: str) -> list[StoredSnapshot]:
+    """Those that count: the tree at the end of logs does while they end there, and others are behind it."""
+    stored, last = snapshots_in(output, name), output.ensembles[name].last_record
+    return [
+        each
+        for each in stored
+        if [*each.contents] != [TAIL] or last == each.snapshot.zxid < stored[-1].snapshot.zxid
+    ]
+
+
+def stored_series(logs: ConvertedSource, *, is_read: bool = True) -> SeriesSource:
+    """The tree snapshots of an ensemble that `audit run` converted, beside its logs where it has some.
+
+    Args:
+        is_read: False for the snapshots without their znodes.
+
+    Raises ConfigError for another chroot.
+    """
+    output, name = logs.output, logs.ensemble
+    require_chroot(output, name, logs.chroot)
+    stored = snapshots_of(output, name)
+    snapshots = [each.snapshot for each in stored]
+    series = Series(snapshots, States(), [np.empty(0, np.int32)] * len(snapshots))
+    if is_read:
+        series = series_in(znodes_in(output.files(ZNODES, name), output.folder.source), snapshots)
     twins = sum(len(each.contents) - 1 for each in stored)
-    return SeriesSource(series_in(rows, [each.snapshot for each in stored]), chroot, progress, twins=twins)
+    of_logs = logs if logs.converted.logs else None
+    return SeriesSource(series, logs.chroot, logs.progress, of_logs, twins=twins)
 
 
 def require_chroot(output: OutputFolder, name: str, chroot: str) -> None:
     """Raises ConfigError for a chroot for which an ensemble was not converted."""
-    known = output.ensembles[name].chroot
-    if chroot and known != chroot:
+    converted = output.ensembles[name]
+    if (chroot or converted.logs) and converted.chroot != chroot:
         raise ConfigError(
-            f"{output.folder.place}: expected the chroot {known or '/'} of its ensemble {name}, found"
-            f" {chroot}: convert the snapshots again, into another output"
+            f"{output.folder.place}: expected the chroot {converted.chroot or '/'} of its ensemble {name},"
+            f" found {chroot or '/'}: convert the snapshots again, into another output"
         )

@@ -71,16 +71,20 @@ def convert(
         snapshots = (file.zxid for files in servers for file, _ in files if file.kind == SNAPSHOT)
         newest_snapshot = max(snapshots, default=0)
         kept = ensembles.get(given.name)
-        if kept is None or not _still_holds(kept, given, logs, newest_snapshot):
-            tree = seen[given.name] = _seen(spark, given, servers)
-            size = sum(max(each.sizes, default=0) for each in logs)
-            kept = Converted(
+        if kept is None or not kept.logs or not _still_holds(kept, given, logs, newest_snapshot):
+            tree, first_zxid = _seen(spark, given, servers)
+            seen[given.name], size = tree, sum(max(each.sizes, default=0) for each in logs)
+            if kept is None or not kept.series:
+                kept = Converted(0, 0, buckets=count_for(size), chroot=chroot)
+            kept = replace(
+                kept,
                 base_zxid=tree.zxid,
                 servers=len(given.folders),
                 is_exact=tree.is_exact,
                 detail=tree.detail,
-                buckets=count_for(size),
-                chroot=chroot,
+                logs=(),
+                states=(),
+                first_zxid=first_zxid,
             )
         ensembles[given.name] = replace(kept, newest_snapshot=newest_snapshot)
         tasks += _tasks(given, logs, kept, output.number + 1)
@@ -212,21 +216,27 @@ def _logs_of(servers: Sequence[_Files]) -> list[_Log]:
     return found
 
 
-def _seen(spark: SparkSession, given: EnsembleInput, servers: Sequence[_Files]) -> SeenTree:
-    """The first known tree; the files for it are fetched from a folder behind a URI."""
+def _begun(*places: Path | str) -> tuple[SeenTree, int]:
+    folders = Folders(History(*places))
+    return folders.rows().seen, folders.logged[1]
+
+
+def _seen(spark: SparkSession, given: EnsembleInput, servers: Sequence[_Files]) -> tuple[SeenTree, int]:
+    """The first known tree, and the record from which on all is known; the files for them are fetched from
+    a folder behind a URI."""
     if given.is_local:
-        return Folders(History(*given.paths)).rows().seen
+        return _begun(*given.paths)
     folder = HadoopFolder(spark, given.folders[0])
     files = [file for file, _ in servers[0]]
     snapshots, logs = ([file for file in files if file.kind == kind] for kind in (SNAPSHOT, LOG))
     with TemporaryDirectory(prefix="zkgroup-") as place:
 
-        def seen(wanted: Sequence[ServerFile]) -> SeenTree:
+        def seen(wanted: Sequence[ServerFile]) -> tuple[SeenTree, int]:
             for file in wanted:
                 target = Path(place, file.path.name)
                 if not target.exists():
                     folder.fetch(str(file.path), target)
-            return Folders(History(place)).rows().seen
+            return _begun(place)
 
         for snapshot, following in with_following(snapshots):
             around = [
@@ -236,6 +246,6 @@ def _seen(spark: SparkSession, given: EnsembleInput, servers: Sequence[_Files]) 
                 and (following is None or log.zxid <= following.zxid)
             ]
             found = seen([snapshot, *around])
-            if not found.is_damaged:
+            if not found[0].is_damaged:
                 return found
         return seen(logs[:1])

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.findings import engine
 from zkgroup.audit.findings.buckets import CLUSTER, find_in_bucket, names_of
-from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
+from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, StateRule, WholeRule
 from zkgroup.audit.findings.tables import ScreenTables, known_rows
 from zkgroup.audit.inputs import manifest, rows
 from zkgroup.audit.inputs.converted import ConvertedSource
@@ -71,7 +71,8 @@ class BucketTask(FilesTask):
             closes: the ends of sessions as a pyarrow.Table, for only the bucket of the cluster has them.
         """
         seeds = [file for file in self.files if file.table != manifest.OPERATIONS]
-        logged = operations_in(self.files[len(seeds) :], source, self.seeds_zxid, self.part.to_zxid)
+        operations = [file for file in self.files if file.table == manifest.OPERATIONS]
+        logged = operations_in(operations, source, self.seeds_zxid, self.part.to_zxid)
         if closes is not None and self.bucket != CLUSTER:
             ends = rows.between(rows.columns_of_rows(closes), self.seeds_zxid, self.part.to_zxid)
             logged = rows.joined([logged, ends])
@@ -100,6 +101,8 @@ class Audit:
     output: manifest.OutputFolder
     files: EnsembleInput | None
     """Its folders; None where only its Parquet is given."""
+    has_series: bool = False
+    """True if rules of series run on its tree snapshots."""
     findings: list[Finding] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     trees: list[rows.Columns] = field(default_factory=list)
@@ -144,7 +147,14 @@ class Audit:
             if is_remote and isinstance(rule, WholeRule)
             else (rule, engine.reason_to_skip(rule, self.facts, has_files=has_files))
             for rule in self.question.rules
+            if not (self.has_series and (isinstance(rule, StateRule) or rule.name in self._shown))
         ]
+
+    @property
+    def _shown(self) -> set[str]:
+        """The names of rules of series that take the place of those about rows, where there is no log."""
+        is_logged, rules = self.facts.has_log, engine.state_rules_of(self.question.rules)
+        return set() if is_logged else {rule.name for rule in rules if not rule.is_beside}
 
     @property
     def rules(self) -> list[Rule]:
@@ -155,15 +165,14 @@ class Audit:
     def found(self) -> engine.Found:
         """The findings so far, in order, and the rules that could not run."""
         skipped = [engine.Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
-        return engine.Found(
-            sorted(engine.based(self.findings, self.facts), key=engine.order), skipped, self.facts
-        )
+        shown = self._shown if self.has_series else ()
+        findings = [one for one in self.findings if one.finding not in shown]
+        return engine.Found(sorted(engine.based(findings, self.facts), key=engine.order), skipped, self.facts)
 
     def tasks(self) -> list[BucketTask]:
         """The files with the rows of each bucket, from the last stored tree on."""
         zxid, place = self.stored_zxid, self.output.folder.place
-        states = [each for each in self._stored(manifest.STATES) if each.last_zxid == zxid]
-        seeds = states if zxid > self.converted.base_zxid else self._stored(manifest.SEEDS)
+        seeds = self.output.seeds(self.name, zxid)
         operations = [
             each for each in self._stored(manifest.OPERATIONS) if each.has_any(zxid, self.part.to_zxid)
         ]
@@ -182,7 +191,8 @@ class Audit:
         """
         source, facts, part = self.output.folder.source, self._stored(manifest.FACTS), self.part
         if state is None:
-            before = rows_in([each for each in facts if each.log < 0], source)
+            zxid = self.converted.base_zxid
+            before = rows_in([each for each in facts if each.log < 0 and each.last_zxid == zxid], source)
         else:
             before = rows.sorted_seeds(rows.joined([rows.columns_of(()), *state]))
         # The beginning of the history cuts no log.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,26 +13,55 @@ from pyspark.sql import SparkSession
 
 from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, find_in_sessions, find_in_tree
-from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, bounds_of, within
+from zkgroup.audit.findings.engine import (
+    ALL_RULES,
+    KNOWN_RULES,
+    Found,
+    Skipped,
+    bounds_of,
+    joined,
+    order,
+    within,
+)
 from zkgroup.audit.findings.rules import AnyRule, WholeRule
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.inputs.converted import ConvertedSource
 from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.found_files import SkippedFile
-from zkgroup.audit.inputs.manifest import OutputFolder, StoredFile, StoredState, newest_manifest
+from zkgroup.audit.inputs.manifest import (
+    FACTS,
+    OPERATIONS,
+    SEEDS,
+    STATES,
+    OutputFolder,
+    StoredFile,
+    StoredState,
+    newest_manifest,
+)
 from zkgroup.audit.inputs.opening import Folders
-from zkgroup.audit.inputs.rows import Columns, closes_in, columns_of_rows, facts_in, table_of
+from zkgroup.audit.inputs.rows import (
+    Columns,
+    closes_in,
+    columns_of,
+    columns_of_rows,
+    facts_in,
+    sorted_seeds,
+    table_of,
+)
+from zkgroup.audit.inputs.rows import joined as joined_rows
+from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, without_collector
-from zkgroup.audit.inputs.stored_series import require_chroot
+from zkgroup.audit.inputs.stored_files import parquet_of
+from zkgroup.audit.inputs.stored_series import snapshots_in
 from zkgroup.audit.report.tables import Give, nowhere
 from zkgroup.audit.report.writing import AuditReport, report_of
 from zkgroup.audit.spark.conversion import convert
 from zkgroup.audit.spark.evaluation import Asked, Audit, BucketTask, Question, evaluate, state_before
 from zkgroup.audit.spark.results import Audited, write_results
-from zkgroup.audit.spark.series import convert_series, found_in, is_series
-from zkgroup.audit.spark.session import EnsembleInput, Given, given_of, inputs_of
+from zkgroup.audit.spark.series import Files, FoundInSeries, convert_series, files_of, found_in, tidy
+from zkgroup.audit.spark.session import Given, given_of, inputs_of
 from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
-from zkgroup.errors import ConfigError
+from zkgroup.errors import ConfigError, NotFoundError
 
 
 @without_collector()
@@ -62,46 +92,93 @@ def run(
     Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders, and
     NotFoundError where there was no such group or time.
     """
-    asked = rules if len(rules) == len(ALL_RULES) else with_causes(rules)
+    is_all = len(rules) == len(ALL_RULES)
+    asked = rules if is_all else with_causes(rules)
     question = Question(asked, bounds_of(asked, bounds or {}), chroot, start, end, group)
     folder = folder_of(spark, output)
-    audits, series = _opened(spark, list(map(given_of, inputs)), output, question, progress)
-    if keep_ms is not None and audits:
-        raise ConfigError(
-            f"ensemble {audits[0].name!r}: --keep is for tree snapshots, and this one has logs: leave --keep"
-            " out, or audit its logs in a job of their own"
-        )
-    audited = []
-    for name, converted, files in series:
-        skipped: Sequence[SkippedFile] = ()
-        if files is not None:
-            skipped = convert_series(spark, converted, files, chroot, keep_ms, progress)
-        require_chroot(converted, name, chroot)
+    with ExitStack() as stack:
+        ensembles = _opened(spark, list(map(given_of, inputs)), output, question, stack, progress)
+        for each in ensembles:
+            if each.files is not None:
+                each.skipped = convert_series(spark, each.output, each.files, chroot, progress)
+                _keep(spark, each, keep_ms, progress)
         progress("searching for findings")
-        found = found_in(spark, converted, name, question)._replace(files=skipped)
-        shown = KNOWN_RULES if len(rules) == len(ALL_RULES) else rules
-        damages = tuple(f"{each.path}: {each.reason}" for each in skipped)
-        audited.append(Audited(name, *only_of(shown, found, numbered(found)), damages))
-    _find(spark, audits, progress)
-    progress("writing incidents", len(audits))
-    for each in audits:
-        found, incidents = only_of(rules, each.found, numbered(each.found))
-        history, (after_zxid, to_zxid) = each.history, each.part
-        source = ConvertedSource(each.output, each.name) if history is None else Folders(history)
-        source.note_unlogged(each.converted, (after_zxid + 1, to_zxid), end)
-        audited.append(Audited(each.name, found, incidents, tuple(source.damages())))
+        for each in ensembles:
+            each.search_series(spark)
+        _find(spark, [each.audit for each in ensembles if each.audit is not None], progress)
+        audited = []
+        for each in ensembles:
+            found = each.found
+            shown = only_of(KNOWN_RULES if is_all else rules, found, numbered(found))
+            audited.append(Audited(each.name, *shown, tuple(each.damages(end))))
+    progress("writing incidents", len(audited))
     write_results(folder, audited)
     return audited
 
 
-_Opened = tuple[str, OutputFolder, EnsembleInput | None]
-"""An ensemble: its name, the output that has or gets it, and its files, where not only Parquet is given."""
+@dataclass
+class _Ensemble:
+    """An ensemble: the output that has or gets it, and its files, where not only Parquet is given."""
+
+    name: str
+    output: OutputFolder
+    question: Question
+    files: Files | None
+    skipped: Sequence[SkippedFile] = ()
+    audit: Audit | None = None
+    """That of its logs; None where they have nothing of the range."""
+    _series: tuple[FoundInSeries, SeriesSource] | None = None
+
+    @property
+    def source(self) -> ConvertedSource:
+        """Its Parquet."""
+        return ConvertedSource(self.output, self.name, self.question.chroot)
+
+    def search_series(self, spark: SparkSession) -> None:
+        """Finds what tree snapshots show, and opens the logs where they tell of the range."""
+        converted, shown = self.output.ensembles[self.name], None
+        if converted.series:
+            self._series = found_in(spark, self.source, self.question)
+            shown = self._series[1]
+        if shown is None or shown.is_logged(self.question.start, self.question.end):
+            logs = None if self.files is None else self.files.logs
+            self.audit = Audit(self.name, self.question, self.output, logs, bool(shown and shown.series))
+            self.audit.groups |= self._series[0].groups if self._series else set()
+
+    @property
+    def found(self) -> Found:
+        """The findings, in order, as `engine.audit_rows` joins them."""
+        if self.audit is None:
+            assert self._series is not None
+            (findings, left, facts, _), rules = self._series[0], {rule.name: rule for rule in KNOWN_RULES}
+            found = Found(findings, [Skipped(rules[rule], reason) for rule, reason in left], facts)
+        else:
+            found = self.audit.found
+        if self.audit is not None and self._series is not None:
+            both = joined(found.findings, self._series[0].findings, found.facts)
+            found = found._replace(findings=sorted(both, key=order))
+        return found._replace(files=self.skipped)
+
+    def damages(self, end: PointInTime | None) -> list[str]:
+        """The places at which files could not be read."""
+        damages = [f"{each.path}: {each.reason}" for each in self.skipped]
+        if self.audit is None:
+            return damages
+        history, (after_zxid, to_zxid) = self.audit.history, self.audit.part
+        source = self.source if history is None else Folders(history)
+        source.note_unlogged(self.audit.converted, (after_zxid + 1, to_zxid), end)
+        return [*source.damages(), *damages]
 
 
 def _opened(
-    spark: SparkSession, given: Sequence[Given], output: str, question: Question, progress: Progress
-) -> tuple[list[Audit], list[_Opened]]:
-    """The ensembles with logs, whose new records are converted into `output`, and those with snapshots alone.
+    spark: SparkSession,
+    given: Sequence[Given],
+    output: str,
+    question: Question,
+    stack: ExitStack,
+    progress: Progress,
+) -> list[_Ensemble]:
+    """The ensembles, whose new records are converted into `output`; tree snapshots are not yet.
 
     Outputs of `audit run` are taken as they are. Raises ConfigError for inputs and outputs that are wrong,
     NotZooKeeperFileError for folders.
@@ -109,7 +186,7 @@ def _opened(
     if not given:
         raise ConfigError("expected at least one folder as input")
     inputs_of(given)  # wrong names are reported before any filesystem is read
-    found, folders = list[_Opened](), list[Given]()
+    found, folders = list[_Ensemble](), list[Given]()
     for each in given:
         folder = folder_of(spark, each.place)
         if newest_manifest(folder) is None:
@@ -117,20 +194,19 @@ def _opened(
             continue
         before = OutputFolder(folder)
         names = list(before.ensembles) if each.name is None else [before.named(each.name)]
-        found += [(name, before, None) for name in names]
-    if folders:
-        converted = OutputFolder(folder_of(spark, output))
-        found += [(one.name, converted, one) for one in inputs_of(folders)]
-    names = [name for name, _, _ in found]
+        found += [_Ensemble(name, before, question, None) for name in names]
+    converted = OutputFolder(folder_of(spark, output))
+    for one in inputs_of(folders):
+        files = stack.enter_context(files_of(spark, converted, one))
+        found.append(_Ensemble(one.name, converted, question, files))
+    names = [each.name for each in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"expected each ensemble once, found {', '.join(twice)} in several inputs")
-    series = [each for each in found if is_series(spark, *each)]
-    logs = [each for each in found if each not in series]
-    new = [(into, files) for _, into, files in logs if files is not None]
+    new = [each.files.logs for each in found if each.files is not None and each.files.logs is not None]
     if new:
-        convert(spark, new[0][0], [files for _, files in new], question.chroot, progress)
-    return [Audit(name, question, where, files) for name, where, files in logs], series
+        convert(spark, converted, new, question.chroot, progress)
+    return found
 
 
 @without_collector()
@@ -238,6 +314,45 @@ def _states_before(
     return found
 
 
+def _keep(spark: SparkSession, one: _Ensemble, keep_ms: int | None, progress: Progress) -> None:
+    """Leaves out what is so much older than the last record or tree snapshot; None keeps all."""
+    output, converted = one.output, one.output.ensembles[one.name]
+    since_ms = None
+    if keep_ms is not None:
+        times = [each.snapshot.time_ms for each in snapshots_in(output, one.name)]
+        since_ms = max([*times, one.source.last_ms or 0]) - keep_ms
+    if converted.series:
+        tidy(output, one.name, since_ms)
+    zxid = -1
+    with suppress(NotFoundError):
+        zxid = one.source.zxid_at(since_ms - 1) if since_ms is not None and converted.logs else -1
+    if zxid <= converted.base_zxid or one.files is None or one.files.logs is None:
+        return
+    question = Question(chroot=converted.chroot, start=PointInTime(zxid + 1))
+    audit = Audit(one.name, question, output, one.files.logs)
+    facts = sorted_seeds(joined_rows([columns_of(()), *_states_before(spark, [audit], progress)[one.name]]))
+    converted, batch = output.ensembles[one.name], output.number + 1
+    output.clear()
+    place = f"{FACTS}/batch={batch}/ensemble={one.name}/seeds.parquet"
+    output.folder.write(place, parquet_of(table_of(facts)))
+    file = StoredFile(place, FACTS, one.name, "", -1, len(facts), -1, zxid)
+    old = {log.start for log in converted.logs if log.last_zxid <= zxid}
+    gone = [
+        each
+        for table in (OPERATIONS, FACTS, SEEDS, STATES)
+        for each in output.files(table, one.name)
+        if each.log in old or (each.log < 0 and each.last_zxid < zxid)
+    ]
+    logs = tuple(replace(log, batches=()) if log.start in old else log for log in converted.logs)
+    states = tuple(each for each in converted.states if each.zxid >= zxid)
+    converted = replace(
+        converted, base_zxid=zxid, first_zxid=zxid + 1, seed_batch=batch, logs=logs, states=states
+    )
+    output.enter({**output.ensembles, one.name: converted}, [file])
+    for each in gone:
+        output.folder.delete(each.name)
+
+
 def _find_in_files(audit: Audit, progress: Progress) -> None:
     """Runs the rules about whole histories, on the driver: they replay, which is one thread's work."""
     question = audit.question
@@ -269,14 +384,18 @@ def report(
     ConfigError for folders on a cluster: their Parquet lies on the driver.
     """
     given = _of_one(spark, inputs, ensemble)
-    with TemporaryDirectory(prefix="zkgroup-") as place:
+    with TemporaryDirectory(prefix="zkgroup-") as place, ExitStack() as stack:
         question = Question(chroot=chroot, start=start, end=end, group=group)
-        audits, series = _opened(spark, given, place, question, progress)
-        if series:
+        (one,) = _opened(spark, given, place, question, stack, progress)
+        files = one.files
+        has_series = files is not None and bool(files.found.snapshots or files.found.skipped)
+        if has_series or (files is None and one.source.converted.series):
             raise ConfigError(
                 f"{inputs[0]}: expected logs for a report on Spark, found tree snapshots: leave --spark out"
             )
-        (audit,) = audits
+        one.search_series(spark)
+        audit = one.audit
+        assert audit is not None
         source: Source = ConvertedSource(audit.output, audit.name, chroot, progress)
         paths: Sequence[Path] = ()
         if audit.history is not None and audit.files is not None:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -22,12 +22,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, by_code, count_for, names_of, numbers_of
-from zkgroup.audit.findings.engine import KNOWN_RULES, Found, Skipped, audit, order, series_of, state_rules_of
-from zkgroup.audit.findings.rules import Finding
+from zkgroup.audit.findings.engine import KNOWN_RULES, audit, order, series_of, state_rules_of
+from zkgroup.audit.findings.rules import Bounds, Finding, StateRule
 from zkgroup.audit.findings.states import find_states
 from zkgroup.audit.inputs import manifest, stored_series
+from zkgroup.audit.inputs.converted import ConvertedSource
+from zkgroup.audit.inputs.events import is_of_groups
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.found_files import (
+    OF_EXPORTS,
     FoundFiles,
     SkippedFile,
     SnapshotFile,
@@ -36,17 +39,28 @@ from zkgroup.audit.inputs.found_files import (
     stamp_of,
 )
 from zkgroup.audit.inputs.manifest import Converted, Folder, OutputFolder, StoredFile
+from zkgroup.audit.inputs.opening import Folders, end_logs
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series, SeriesReader, chroot_of, is_fact
-from zkgroup.audit.inputs.source import Progress, quiet
+from zkgroup.audit.inputs.source import PointInTime, Progress, quiet
 from zkgroup.audit.inputs.stored_files import OpenFile
-from zkgroup.audit.inputs.stored_series import StoredSnapshot, read_stored, rows_from, snapshots_in, znodes_in
+from zkgroup.audit.inputs.stored_series import (
+    TAIL,
+    StoredSnapshot,
+    read_stored,
+    rows_from,
+    snapshots_in,
+    znodes_in,
+)
 from zkgroup.audit.spark.evaluation import FilesTask, Question
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import HadoopFolder, TaskFile, in_tasks, reached_by_tasks, written
 from zkgroup.errors import ConfigError, DamagedFileError
 from zkgroup.zkfiles.files import LOG, ServerFile
+from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.snapshots import TreeSnapshot
+from zkgroup.zkfiles.states import StatesReader
+from zkgroup.znodes.paths import path_kind
 
 _AT_ONCE: Final = 32
 _MOST_FILES: Final = 64
@@ -141,96 +155,97 @@ def _file(table: str, bucket: str, rows: Any, ensemble: str, batch: int, output:
     return written(rows, StoredFile(name, table, ensemble, bucket, batch, len(rows), first, last), output)
 
 
-def is_series(spark: SparkSession, name: str, output: OutputFolder, files: EnsembleInput | None) -> bool:
-    """True if an ensemble has tree snapshots alone. Raises ConfigError for exports beside logs."""
-    before = output.ensembles.get(name)
-    if before is not None or files is None:
-        return before is not None and bool(before.series)
-    if not files.is_local:
-        return bool(snapshots_at(spark, files.folders[0])[1])
-    found = find_files(files.paths)
-    export = next((each.path for each in found.snapshots if each.header is not None), None)
-    if found.folders and export is not None:
-        raise ConfigError(
-            f"ensemble {name!r}: expected logs or exports, found both, {found.folders[0]} and {export}: give"
-            " the exports a name of their own, or use `audit findings`"
-        )
-    return not found.folders
-
-
-def convert_series(
-    spark: SparkSession,
-    output: OutputFolder,
-    given: EnsembleInput,
-    chroot: str = "",
-    keep_ms: int | None = None,
-    progress: Progress = quiet,
-) -> Sequence[SkippedFile]:
-    """Brings the tree snapshots of one ensemble up to date; returns the files that cannot be read.
-
-    Args:
-        keep_ms: those that are so much older than the last one are left out from now on.
-
-    Raises MixedEnsembleError, DamagedFileError where none can be read, and ConfigError for logs, for an
-    export of another chroot, and for another chroot than before.
-    """
-    stored: dict[int, StoredSnapshot] = {}
-    if given.name in output.ensembles:
-        stored_series.require_chroot(output, given.name, chroot)
-        stored = {each.snapshot.zxid: each for each in snapshots_in(output, given.name)}
-    with _there(spark, given, stored) as (found, stamp, place):
-        base = "" if stored else chroot_of(found.snapshots, chroot, is_whole=False)
-        converted = output.ensembles.get(given.name) or Converted(0, 1, buckets=count_for(0), chroot=base)
-        job = _Conversion(spark, output, given.name, converted, place, stored, found.snapshots, stamp)
-        progress("converting snapshots", len(job.files))
-        read, made, damaged = (list(chain.from_iterable(each)) for each in zip(*job.decoded(), strict=True))
-    skipped = {each.path: each for each in (*found.skipped, *damaged)}
-    new = [StoredSnapshot(each, job.contents(each.zxid, skipped)) for each in read if each.zxid in job.files]
-    if new:
-        files = [each.placed(output.folder) for each in made]
-        rows = stored_series.snapshot_table(new)
-        files.append(_file(manifest.SNAPSHOTS, "", rows, given.name, output.number + 1, output.folder).file)
-        converted = replace(converted, series=(*converted.series, output.number + 1))
-        output.enter({**output.ensembles, given.name: converted}, files)
-    elif not stored:
-        first = next(iter(skipped.values()))
-        raise DamagedFileError(first.path, 0, "a snapshot that can be read", first.reason)
-    _tidy(output, given.name, keep_ms)
-    return [*skipped.values()]
-
-
 _StampOf = Callable[[Path], Stamp]
 
 
+class Files(NamedTuple):
+    """The files of an ensemble that are there still."""
+
+    given: EnsembleInput
+    logs: EnsembleInput | None
+    """The folders with logs; None where there are none."""
+    found: FoundFiles
+    stamp: _StampOf
+    place: str
+    """The URI of the folder of tree snapshots; empty for files by their paths."""
+    stored: Mapping[int, StoredSnapshot]
+    """The tree snapshots that were converted before."""
+
+
 @contextmanager
-def _there(
-    spark: SparkSession, given: EnsembleInput, stored: Mapping[int, StoredSnapshot]
-) -> Iterator[tuple[FoundFiles, _StampOf, str]]:
-    """The files that are there still, their stamps, and the URI of their folder, from where new ones come."""
+def files_of(spark: SparkSession, output: OutputFolder, given: EnsembleInput) -> Iterator[Files]:
+    """The files of an input; from a URI those that are new are fetched.
+
+    Raises NotZooKeeperFileError, and ConfigError for logs and exports behind one URI.
+    """
+    is_known = given.name in output.ensembles
+    stored = {each.snapshot.zxid: each for each in snapshots_in(output, given.name)} if is_known else {}
     known = {
         stamp: SnapshotFile(zxid, Path(stamp[0]), of.header)
         for zxid, (of, contents) in stored.items()
         for stamp in contents.values()
     }
     with TemporaryDirectory(prefix="zkgroup-") as temporary:
-        paths, place, stamp = given.paths, "", stamp_of
+        paths, place, stamp, logs = given.paths, "", stamp_of, None
         if not given.is_local:
-            paths, (folder, stamps) = (Path(temporary),), snapshots_at(spark, given.folders[0])
-            place, stamp = folder.place, lambda path: stamps[path.name]
+            folder, stamps = snapshots_at(spark, given.folders[0])
+            paths, place, stamp = (Path(temporary),), folder.place, lambda path: stamps[path.name]
             for name in (name for name, one in stamps.items() if one not in known):
                 folder.fetch(name, Path(temporary, name))
+            logs = None if stamps or stored else given
         is_there = (any(each.iterdir()) if each.is_dir() else each.exists() for each in paths)
-        some = (path for path, there in zip(paths, is_there, strict=True) if there or not stored)
-        found = find_files(some, known)
+        is_asked = given.is_local and not stored
+        found = find_files(
+            (path for path, there in zip(paths, is_there, strict=True) if there or is_asked), known
+        )
         if found.folders:
-            raise ConfigError(f"{found.folders[0]}: expected snapshots without logs, as before, found logs")
-        yield found, stamp, place
+            logs = replace(given, folders=tuple(map(str, found.folders)))
+        yield Files(given, logs, found, stamp, place, stored)
+
+
+def convert_series(
+    spark: SparkSession,
+    output: OutputFolder,
+    files: Files,
+    chroot: str = "",
+    progress: Progress = quiet,
+) -> Sequence[SkippedFile]:
+    """Brings the tree snapshots of one ensemble up to date; returns the files that cannot be read.
+
+    Raises MixedEnsembleError, DamagedFileError where there are no logs and none can be read, and ConfigError
+    for an export of another chroot, and for another chroot than before.
+    """
+    name, found, stored = files.given.name, files.found, files.stored
+    before, logs = output.ensembles.get(name), files.logs
+    if logs is not None and logs.is_local:
+        end_logs(found, Folders(History(*logs.paths)), stored)
+    if not (found.snapshots or found.skipped or stored):
+        return ()
+    if before is not None:
+        stored_series.require_chroot(output, name, chroot)
+    base = before.chroot if before is not None else chroot_of(found.snapshots, chroot, is_whole=False)
+    converted = before or Converted(0, 1, buckets=count_for(0), chroot=base)
+    job = _Conversion(spark, output, converted, files)
+    progress("converting snapshots", len(job.files))
+    read, made, damaged = (list(chain.from_iterable(each)) for each in zip(*job.decoded(), strict=True))
+    skipped = {each.path: each for each in (*found.skipped, *damaged)}
+    new = [StoredSnapshot(each, job.contents(each.zxid, skipped)) for each in read if each.zxid in job.files]
+    if new:
+        placed = [each.placed(output.folder) for each in made]
+        rows = stored_series.snapshot_table(new)
+        placed.append(_file(manifest.SNAPSHOTS, "", rows, name, output.number + 1, output.folder).file)
+        converted = replace(converted, series=(*converted.series, output.number + 1))
+        output.enter({**output.ensembles, name: converted}, placed)
+    elif before is None:
+        first = next(iter(skipped.values()))
+        raise DamagedFileError(first.path, 0, "a snapshot that can be read", first.reason)
+    return [*skipped.values()]
 
 
 def snapshots_at(spark: SparkSession, place: str) -> tuple[HadoopFolder, Mapping[str, Stamp]]:
     """The files of a folder at a URI, or those that its last part names or matches, with their stamps.
 
-    None of them where it has logs. Raises ConfigError.
+    None of them where it has logs. Raises ConfigError for exports beside these.
     """
     folder = HadoopFolder(spark, place)
     stamps = folder.stamps()
@@ -238,8 +253,16 @@ def snapshots_at(spark: SparkSession, place: str) -> tuple[HadoopFolder, Mapping
         above, _, pattern = place.rpartition("/")
         folder = HadoopFolder(spark, above)
         stamps = {name: stamp for name, stamp in folder.stamps().items() if fnmatchcase(name, pattern)}
-    kinds = [ServerFile.of(Path(name)) for name in stamps]
-    return folder, {} if any(each is not None and each.kind == LOG for each in kinds) else stamps
+    kinds = {name: ServerFile.of(Path(name)) for name in stamps}
+    if not any(each is not None and each.kind == LOG for each in kinds.values()):
+        return folder, stamps
+    exports = [name for name, kind in kinds.items() if kind is None and name.endswith(OF_EXPORTS)]
+    if exports:
+        raise ConfigError(
+            f"{place}: expected logs or exports behind a URI, found both, also {exports[0]}: audit them on"
+            " local or shared paths"
+        )
+    return folder, {}
 
 
 def _content_of(path: Path) -> str:
@@ -255,22 +278,31 @@ class _Conversion:
 
     spark: SparkSession
     output: OutputFolder
-    name: str
     converted: Converted
-    place: str
-    stored: Mapping[int, StoredSnapshot]
-    found: Sequence[SnapshotFile]
-    stamp: _StampOf
+    given: Files
 
     def __post_init__(self) -> None:
+        self.name, self.stored, self.place = self.given.given.name, self.given.stored, self.given.place
         self.files: dict[int, dict[str, SnapshotFile]] = {}
         """Those that are not converted yet, by zxid and content."""
-        for file in self.found:
+        for file in self.given.found.read:
             known = self._known(file.zxid)
-            is_new = file.zxid >= self.converted.from_zxid and self.stamp(file.path) not in known.values()
-            if is_new and (content := _content_of(file.path)) not in known:
-                self.files.setdefault(file.zxid, {})[content] = file
+            is_new = (
+                file.zxid >= self.converted.from_zxid and self.given.stamp(file.path) not in known.values()
+            )
+            content = TAIL if file.read else _content_of(file.path) if is_new else ""
+            if is_new and content not in known:
+                self.files.setdefault(file.zxid, {})[content] = self._for_task(file)
         self._zxids = sorted({*self.stored, *self.files})
+
+    def _for_task(self, file: SnapshotFile) -> SnapshotFile:
+        """The tree at the end of logs as rows."""
+        if file.read is None:
+            return file
+        reader = StatesReader(self.converted.chroot)
+        snapshot, states = file.read(reader)
+        rows = stored_series.last_tree(Series([snapshot], reader.states, [states]))
+        return file._replace(read=partial(read_stored, snapshot, rows))
 
     def _known(self, zxid: int) -> Mapping[str, Stamp]:
         return self.stored[zxid].contents if zxid in self.stored else {}
@@ -278,11 +310,12 @@ class _Conversion:
     def contents(self, zxid: int, skipped: Collection[str]) -> Mapping[str, Stamp]:
         """Those of all files of a zxid, without such as could not be read."""
         new = {
-            content: self.stamp(file.path)
+            content: self.given.stamp(file.path)
             for content, file in self.files[zxid].items()
             if str(_named(file.path, self.place)) not in skipped
         }
-        return {**self._known(zxid), **new}
+        files = {**self._known(zxid), **new}
+        return {content: stamp for content, stamp in files.items() if content != TAIL or len(files) == 1}
 
     def decoded(self) -> Sequence[tuple[Sequence[Any], ...]]:
         """The results of all tasks; one whose first snapshot is damaged begins with an earlier one."""
@@ -336,14 +369,14 @@ class _Conversion:
         return stored_series.tree_in(znodes_in(files, self.output.folder.source), zxid)
 
 
-def _tidy(output: OutputFolder, name: str, keep_ms: int | None) -> None:
-    """Brings the rows into one batch: from many files, without old ones where snapshots came again or are not
-    kept."""
+def tidy(output: OutputFolder, name: str, since_ms: int | None) -> None:
+    """Brings the rows into one batch: from many files, without old ones where snapshots came again or are of
+    before a time."""
     converted, stored = output.ensembles[name], snapshots_in(output, name)
     from_zxid = converted.from_zxid
-    if keep_ms is not None:
-        since_ms = max(each.snapshot.time_ms for each in stored) - keep_ms
-        first = next(each.snapshot.zxid for each in stored if each.snapshot.time_ms >= since_ms)
+    if since_ms is not None:
+        zxids = (each.snapshot.zxid for each in stored if each.snapshot.time_ms >= since_ms)
+        first = next(zxids, stored[-1].snapshot.zxid)
         from_zxid = first if first > stored[0].snapshot.zxid else from_zxid
     is_once = sum(file.rows for file in output.files(manifest.SNAPSHOTS, name)) == len(stored)
     is_tidy = is_once and len(output.files(manifest.ZNODES, name)) <= _MOST_FILES
@@ -366,57 +399,101 @@ def _tidy(output: OutputFolder, name: str, keep_ms: int | None) -> None:
             folder.delete(f"{table}/batch={old}")
 
 
-_Left = Sequence[tuple[str, str]]
-"""The names of rules that were left out, with the reasons."""
+class SeriesQuestion(NamedTuple):
+    """The question about the tree snapshots of an ensemble, as its tasks get it."""
+
+    rules: frozenset[str]
+    bounds: Mapping[str, Bounds]
+    moments: tuple[PointInTime | None, PointInTime | None]
+    group: str | None
+    snapshots: Sequence[TreeSnapshot]
+    parts: Sequence[tuple[int, int, bool]]
+    """The first and the last one of each stretch, and whether the series ends there."""
+    buckets: int
+    is_logged: bool
+    """True if logs tell of the range, too: then only rules of series run."""
 
 
-def find_in_series(shared: Any, task: FilesTask, source: OpenFile) -> tuple[list[Finding], _Left, Facts]:
+class FoundInSeries(NamedTuple):
+    """What a task found."""
+
+    findings: list[Finding]
+    skipped: Sequence[tuple[str, str]] = ()
+    """The names of rules that were left out, with the reasons."""
+    facts: Facts = Facts()
+    groups: frozenset[str] = frozenset()
+    """The names of all groups, where the question is about one."""
+
+
+def find_in_series(shared: Any, task: FilesTask, source: OpenFile) -> FoundInSeries:
     """Runs the rules of series on a bucket; on all buckets the others, too, or all where these are not many.
 
     Args:
-        shared: the broadcast of the names of rules, the rest of the question, all snapshots, and the number
-            of buckets.
+        shared: the broadcast of the question.
     """
-    names, question, snapshots, count = shared.value
-    rules = [rule for rule in KNOWN_RULES if rule.name in names]
-    whole = SeriesSource(stored_series.series_in(znodes_in(task.files, source), snapshots))
-    start, end, group = question.start, question.end, question.group
-    if not task.bucket:
-        is_alone = task.cost <= _ROWS_AT_ONCE
-        bounds = {f"{rule}.{name}": one for rule, of in question.bounds.items() for name, one in of.items()}
-        found = audit(
-            whole,
-            rules,
-            bounds,
-            start=start,
-            end=end,
-            group=group,
-            is_here=lambda rule: rule.is_whole or is_alone,
+    asked: SeriesQuestion = shared.value
+    group, is_alone = asked.group, task.cost <= _ROWS_AT_ONCE
+    rules = [rule for rule in KNOWN_RULES if rule.name in asked.rules]
+    series = stored_series.series_in(znodes_in(task.files, source), asked.snapshots)
+    whole = SeriesSource(series)
+    whole.series = [series.within(first, last, ends=ends) for first, last, ends in asked.parts]
+
+    def is_here(rule: StateRule) -> bool:
+        return not rule.is_whole if task.bucket else rule.is_whole or is_alone
+
+    if not task.bucket and not asked.is_logged:
+        bounds = {f"{rule}.{name}": one for rule, of in asked.bounds.items() for name, one in of.items()}
+        start, end = asked.moments
+        found = audit(whole, rules, bounds, start=start, end=end, group=group, is_here=is_here)
+        return FoundInSeries(
+            found.findings, [(each.rule.name, each.reason) for each in found.skipped], found.facts
         )
-        return found.findings, [(each.rule.name, each.reason) for each in found.skipped], found.facts
-    asked = [rule for rule in state_rules_of(rules) if not rule.is_whole]
     findings = [
         one
-        for series in series_of(whole, start, end)
-        if len(series.snapshots) > 1
-        for one in find_states(asked, series, question.bounds)
-        if task.bucket == (CLUSTER if one.group is None else bucket_of_group(one.group, count))
+        for each in whole.series
+        for one in find_states(filter(is_here, state_rules_of(rules)), each, asked.bounds)
+        if not task.bucket
+        or task.bucket == (CLUSTER if one.group is None else bucket_of_group(one.group, asked.buckets))
     ]
-    return [one for one in findings if group in (None, one.group)], (), Facts()
+    places = (path_kind(path) for each in whole.series for path in each.paths) if group else ()
+    groups = frozenset(place.name for place in places if is_of_groups(place))
+    return FoundInSeries([one for one in findings if group in (None, one.group)], groups=groups)
 
 
-def found_in(spark: SparkSession, output: OutputFolder, name: str, question: Question) -> Found:
-    """The findings of the tree snapshots of an ensemble. Raises as `audit`, and as `table_in`."""
+def found_in(
+    spark: SparkSession, source: ConvertedSource, question: Question
+) -> tuple[FoundInSeries, SeriesSource]:
+    """The findings of the tree snapshots of an ensemble, and these; where logs tell of the range, too, those
+    of their stretches alone. Raises as `audit`, and as `table_in`."""
+    output, name, (start, end) = source.output, source.ensemble, (question.start, question.end)
+    shown = stored_series.stored_series(source, is_read=False)
+    snapshots, moments, is_logged = shown.whole.snapshots, (start, end), shown.is_logged(start, end)
+    if shown.has_logs and not is_logged:
+        snapshots, moments = snapshots[: shown.snapshot(end).number + 1], (None, None)
+    zxids = [each.zxid for each in snapshots]
+    shown.series = [each for each in series_of(shown, start, end) if len(each.snapshots) > 1]
+    parts = [
+        (zxids.index(each.snapshots[0].zxid), zxids.index(each.snapshots[-1].zxid), each.ends)
+        for each in shown.series
+    ]
     files, facts = (output.files(table, name) for table in (manifest.ZNODES, manifest.ZNODE_FACTS))
     count, place = output.ensembles[name].buckets, output.folder.place
     tasks = [FilesTask(place, "", tuple(files))]
     for bucket in names_of(count) if tasks[0].cost > _ROWS_AT_ONCE else ():
         of_bucket = [file for file in files if file.bucket == bucket]
         tasks += [FilesTask(place, bucket, (*of_bucket, *facts))] if of_bucket else []
-    names = frozenset(rule.name for rule in question.rules)
-    snapshots = [each.snapshot for each in snapshots_in(output, name)]
-    shared = spark.sparkContext.broadcast((names, question._replace(rules=()), snapshots, count))
-    (of_all, left, known), *others = in_tasks(spark, tasks, partial(find_in_series, shared))
-    rules = {rule.name: rule for rule in KNOWN_RULES}
-    findings = sorted((*of_all, *(one for found, _, _ in others for one in found)), key=order)
-    return Found(findings, [Skipped(rules[rule], reason) for rule, reason in left], known)
+    asked = SeriesQuestion(
+        frozenset(rule.name for rule in question.rules),
+        question.bounds,
+        moments,
+        question.group,
+        snapshots,
+        parts,
+        count,
+        is_logged,
+    )
+    if is_logged and not parts:
+        return FoundInSeries([]), shown
+    of_all, *others = in_tasks(spark, tasks, partial(find_in_series, spark.sparkContext.broadcast(asked)))
+    findings = sorted((*of_all.findings, *(one for each in others for one in each.findings)), key=order)
+    return of_all._replace(findings=findings), shown
