@@ -7,14 +7,14 @@ import socket
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkgroup.errors import ConfigError, StoreUnavailableError
+from zkgroup.errors import ConfigError, StoreUnavailableError, ZkGroupError
 
 from .app import ACLS, Shared, quiet_connecting, shared
 from .param_types import nearest
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zkgroup.groups.ensemble import Ensemble
     from zkgroup.security.client import BrokerAccess
     from zkgroup.zookeeper import ClientSettings
+    from zkgroup.zookeeper.blocking import Blocking
 
 ENVIRONMENT = "ZKGROUP_ZOOKEEPER"
 
@@ -58,8 +59,9 @@ class ConnectionTarget:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     sasl_file: Path | None = None
-    acl: str = "open"
-    """`open` or `creator`: who may change what is created (`zkgroup.zookeeper.acls`)."""
+    acl: str | None = None
+    """`open` or `creator`: who may change what is created (`zkgroup.zookeeper.acls`); None, where it is not
+    said, for `open`."""
     timeout_s: float = 10.0
 
 
@@ -100,7 +102,7 @@ def target(options: Shared, environment: Mapping[str, str] | None = None) -> Con
     return ConnectionTarget(
         zookeeper=address,
         **files,
-        acl=options.zk_acl or profile.get("acl", "open"),
+        acl=options.zk_acl or profile.get("acl"),
         timeout_s=_connect_timeout_ms(options) / 1000,
     )
 
@@ -291,6 +293,22 @@ def _check_names(where: str) -> None:
     )
 
 
+def _warn_of_open_znode(zk: Blocking, path: str) -> None:
+    """Says that the command created an open znode where znodes are closed. Only `doctor` would, else."""
+    from zkgroup.model.requests import ZnodeAcl
+    from zkgroup.znodes.access import is_open
+
+    parent = path.rpartition("/")[0] or "/"
+    with suppress(ZkGroupError):  # the command itself has succeeded
+        acl = zk.acl_each([parent])[parent]
+        if isinstance(acl, ZnodeAcl) and not is_open(parent, acl.acl):
+            echo_err(
+                f"warning: {parent} is closed, but everyone may change {path}, which this command created: "
+                'give commands --zk-acl creator (acl = "creator" in a profile); `zkgroup zookeeper secure` '
+                "closes what is open"
+            )
+
+
 @contextmanager
 def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Iterator[Ensemble]:
     """The ensemble of the running command, connected; the session ends with the block.
@@ -319,6 +337,8 @@ def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Itera
             connected()
             blocking = Blocking(client, timeout_s=where.timeout_s)
             yield Ensemble(zk=blocking, clock=SystemClock(), access=access)
+            if where.acl is None and client.opened is not None:
+                _warn_of_open_znode(blocking, client.opened)
         except BaseException as error:
             if not isinstance(error, Exception):
                 close_s = _INTERRUPTED_CLOSE_S

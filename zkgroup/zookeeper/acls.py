@@ -37,7 +37,7 @@ class CreationAcls:
     credentials can be no member of a closed group, and reads nothing.
     """
 
-    __slots__ = ("_hidden", "_known", "_now", "_open", "_usual", "version")
+    __slots__ = ("_hidden", "_known", "_now", "_open", "_usual", "opened", "version")
 
     def __init__(self, acl: Sequence[Acl], now: Callable[[], float] | None = None) -> None:
         """`acl`: as in `ClientSettings`; `now`: the clock, in seconds, of a client with credentials."""
@@ -49,6 +49,8 @@ class CreationAcls:
         """ACL of groups, of their offsets, and of secrets; and until when it counts."""
         self.version = 0
         """Changes with what `at` returns."""
+        self.opened: str | None = None
+        """See `ZooKeeperClient.opened`."""
 
     def at(self, path: str) -> bytes:
         """The ACL of a new znode at a path relative to the chroot, by what is known."""
@@ -60,7 +62,11 @@ class CreationAcls:
                 found = self._known.get(model)  # another thread may forget it
                 if found is not None:
                     return found[0]
-        return self._hidden if is_secret else self._usual
+        if is_secret:
+            return self._hidden
+        if self._now is not None and self._usual == self._open and not path.startswith(OPEN_PATH):
+            self.opened = self.opened or path
+        return self._usual
 
     def unknown(self, paths: Iterable[str]) -> list[str]:
         """The znodes whose ACL is to be read before these are created."""

@@ -284,6 +284,12 @@ class ZooKeeperClient:
                 return SyncCall(request, paths, on_outcome)
 
     @property
+    def opened(self) -> str | None:
+        """The first path that it has created with the open ACL although it has credentials; of what is in
+        `/consumers`, and of secrets, none."""
+        return self._acls.opened
+
+    @property
     def last_zxid(self) -> int:
         """The highest zxid of any reply so far."""
         self._check_process()

@@ -8,7 +8,10 @@ from tests.worlds.shell import Shell
 
 
 def test_a_cluster_is_closed_and_opened_by_commands(shell: Shell, tmp_path: Path) -> None:
-    """Preview, execution, a second run that finds nothing to do, and back by the undo."""
+    """Preview, execution, a second run that finds nothing to do, and back by the undo.
+
+    Who creates something open meanwhile is told so, unless it was asked for.
+    """
     (tmp_path / "digest").write_text("ada:canary\n")
     whose = ("--zk-digest-file", str(tmp_path / "digest"))
     assert shell.run("topic", "create", "t", "--partitions", "1").code == 0
@@ -20,6 +23,7 @@ def test_a_cluster_is_closed_and_opened_by_commands(shell: Shell, tmp_path: Path
     again = shell.json("zookeeper", "secure", "--execute", *whose)
     closed = shell.run("doctor")
     mine = shell.run("topic", "create", "u", "--partitions", "1", *whose)
+    asked_for = shell.run("topic", "create", "v", "--partitions", "1", *whose, "--zk-acl", "open")
     partly = shell.run("doctor", "--fail-on", "warning")
     strange = shell.run("zookeeper", "open", "--execute")
     opened = shell.run("undo", done["undo"], "--execute", *whose)
@@ -31,6 +35,9 @@ def test_a_cluster_is_closed_and_opened_by_commands(shell: Shell, tmp_path: Path
     assert (again["holds"], again["executed"]) == ("closed", False)
     assert "info     access: closed: only the users in the ACLs may change znodes" in closed.lines
     assert (mine.code, partly.code, strange.code) == (0, 3, 1)
+    assert "warning: /config/topics is closed, but everyone may change /config/topics/u" in mine.err
+    assert "--zk-acl creator" in mine.err
+    assert (asked_for.code, "is closed" in asked_for.err) == (0, False)
     assert "warning  access: closed in part: everyone may change" in partly.out
     assert "next: zkgroup zookeeper secure" in partly.out
     assert "may not be changed by this user: /," in strange.err
