@@ -37,6 +37,7 @@ from zkgroup.model.requests import Connected, Outcome, Read, ReadDone, SessionEv
 from zkgroup.model.values import PLAINTEXT
 from zkgroup.runtime.logs import get_logger
 from zkgroup.runtime.loop import LoopThread
+from zkgroup.security.acls import AUTHORIZER
 from zkgroup.security.listeners import Listener
 from zkgroup.wire.control import (
     ControlledShutdownResponse,
@@ -99,6 +100,8 @@ class ControllerOnly:
         self.security = security_of(security, host, port, self.settings)
         if self.security.sasl:
             raise ConfigError(f"listener {next(iter(self.security.sasl))}: a controller alone has no logins")
+        if self.security.authorizer is not None:
+            raise ConfigError(f"setting {AUTHORIZER}: a controller alone has no authorizer; leave it out")
         self._connected = threading.Event()
         self._address, self._client = address, client
         self._connection = client_settings(self.settings, connection)

@@ -42,8 +42,8 @@ def _metadata(controller: ControllerOnly) -> MetadataResponse | None:
     return ask(controller.serving, MetadataRequest(()), MetadataResponse, 11)
 
 
-def test_a_controller_alone_has_no_listener_with_logins() -> None:
-    """It follows no users, so it would let in nobody, or anybody."""
+def test_a_controller_alone_has_no_logins_and_no_authorizer() -> None:
+    """It follows neither users nor ACLs, so it would let in nobody, or anybody."""
     properties = {
         "listeners": "IN://127.0.0.1:0,OUT://127.0.0.1:0",
         "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SASL_PLAINTEXT",
@@ -53,6 +53,9 @@ def test_a_controller_alone_has_no_listener_with_logins() -> None:
 
     with pytest.raises(ConfigError, match="listener OUT: a controller alone has no logins"):
         ControllerOnly("127.0.0.1:1", broker=9, security=SecuritySettings.of(properties))
+    plain = {"listeners": "PLAINTEXT://127.0.0.1:0", "authorizer.class.name": "zkgroup"}
+    with pytest.raises(ConfigError, match=r"authorizer\.class\.name: a controller alone has no authorizer"):
+        ControllerOnly("127.0.0.1:1", broker=9, security=SecuritySettings.of(plain))
 
 
 @pytest.mark.parametrize("closed", [zkgroup_path(), standby_controllers_path()])
