@@ -79,7 +79,7 @@ def _quoted(names: Collection[str]) -> str:
     return f"{shown} and {len(names) - _NAMES_LOGGED} more" if len(names) > _NAMES_LOGGED else shown
 
 
-class Change(NamedTuple):
+class LoggedChange(NamedTuple):
     """What a request has changed, as one line names it."""
 
     operation: AclOperation
@@ -114,25 +114,25 @@ def _doubt(row: Any) -> str:
     return "" if row.error == ErrorCode.NONE else ", or will be: the request timed out"
 
 
-def _on_cluster(what: str, operation: AclOperation = AclOperation.ALTER) -> Change:
-    return Change(operation, ResourceType.CLUSTER, CLUSTER_NAME, what)
+def _on_cluster(what: str, operation: AclOperation = AclOperation.ALTER) -> LoggedChange:
+    return LoggedChange(operation, ResourceType.CLUSTER, CLUSTER_NAME, what)
 
 
-def _on_topic(operation: AclOperation, topic: str, what: str) -> Change:
-    return Change(operation, ResourceType.TOPIC, topic, what)
+def _on_topic(operation: AclOperation, topic: str, what: str) -> LoggedChange:
+    return LoggedChange(operation, ResourceType.TOPIC, topic, what)
 
 
-def _created_topics(request: Any, answer: Any) -> Iterator[Change]:
+def _created_topics(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for row in _done(answer.topics):
         yield _on_topic(AclOperation.CREATE, row.topic, f"created{_doubt(row)}")
 
 
-def _deleted_topics(request: Any, answer: Any) -> Iterator[Change]:
+def _deleted_topics(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for row in _done(answer.topics):
         yield _on_topic(AclOperation.DELETE, row.topic, f"deleted{_doubt(row)}")
 
 
-def _grown_topics(request: Any, answer: Any) -> Iterator[Change]:
+def _grown_topics(request: Any, answer: Any) -> Iterator[LoggedChange]:
     counts = {each.topic: each.count for each in request.topics}
     for row in _done(answer.topics):
         yield _on_topic(
@@ -140,7 +140,7 @@ def _grown_topics(request: Any, answer: Any) -> Iterator[Change]:
         )
 
 
-def _altered_configs(request: Any, answer: Any) -> Iterator[Change]:
+def _altered_configs(request: Any, answer: Any) -> Iterator[LoggedChange]:
     names = {(each.kind, each.name): [one.name for one in each.configs] for each in request.resources}
     for row in _done(answer.resources):
         what = f"changed {_quoted(names[row.kind, row.name])}{_doubt(row)}"
@@ -151,18 +151,18 @@ def _altered_configs(request: Any, answer: Any) -> Iterator[Change]:
             yield _on_cluster(f"{owner}: {what}", AclOperation.ALTER_CONFIGS)
 
 
-def _reassigned(request: Any, answer: Any) -> Iterator[Change]:
+def _reassigned(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for topic in answer.topics:
         if numbers := [row.partition for row in _done(topic.partitions)]:
             yield _on_cluster(f"changed replicas of {json.dumps(topic.topic)} {_numbers(numbers)}")
 
 
-def _altered_users(request: Any, answer: Any) -> Iterator[Change]:
+def _altered_users(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for row in _done(answer.users):
         yield _on_cluster(f"user {json.dumps(row.user)}: changed credentials{_doubt(row)}")
 
 
-def _altered_quotas(request: Any, answer: Any) -> Iterator[Change]:
+def _altered_quotas(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for row in _done(answer.entries):
         owner = ", ".join(
             f"default {part.entity_type}"
@@ -173,13 +173,13 @@ def _altered_quotas(request: Any, answer: Any) -> Iterator[Change]:
         yield _on_cluster(f"{owner}: changed quotas{_doubt(row)}", AclOperation.ALTER_CONFIGS)
 
 
-def _created_acls(request: Any, answer: Any) -> Iterator[Change]:
+def _created_acls(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for acl, row in zip(request.creations, answer.results, strict=True):
         if row.error == ErrorCode.NONE:
             yield _on_cluster(f"added {_acl(acl)}")
 
 
-def _deleted_acls(request: Any, answer: Any) -> Iterator[Change]:
+def _deleted_acls(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for result in answer.results:
         for row in _done(result.matching):
             yield _on_cluster(f"removed {_acl(row)}")
@@ -195,19 +195,19 @@ def _acl(acl: Any) -> str:
     return f"{json.dumps(str(entry))} at {json.dumps(str(pattern))}"
 
 
-def _deleted_groups(request: Any, answer: Any) -> Iterator[Change]:
+def _deleted_groups(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for row in _done(answer.groups):
-        yield Change(AclOperation.DELETE, ResourceType.GROUP, row.group, "deleted")
+        yield LoggedChange(AclOperation.DELETE, ResourceType.GROUP, row.group, "deleted")
 
 
-def _deleted_offsets(request: Any, answer: Any) -> Iterator[Change]:
+def _deleted_offsets(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for topic in answer.topics:
         if numbers := [row.partition for row in _done(topic.partitions)]:
             what = f"deleted offsets of {json.dumps(topic.topic)} {_numbers(numbers)}"
-            yield Change(AclOperation.DELETE, ResourceType.GROUP, request.group, what)
+            yield LoggedChange(AclOperation.DELETE, ResourceType.GROUP, request.group, what)
 
 
-def _deleted_records(request: Any, answer: Any) -> Iterator[Change]:
+def _deleted_records(request: Any, answer: Any) -> Iterator[LoggedChange]:
     for topic in answer.topics:
         if numbers := [row.partition for row in _done(topic.partitions)]:
             yield _on_topic(AclOperation.DELETE, topic.topic, f"deleted records of {_numbers(numbers)}")
@@ -218,7 +218,7 @@ def _numbers(partitions: Collection[int]) -> str:
     return ", ".join(map(str, sorted(partitions)))
 
 
-_CHANGES: Final[Mapping[type[Request], Callable[[Any, Any], Iterator[Change]]]] = {
+_CHANGES: Final[Mapping[type[Request], Callable[[Any, Any], Iterator[LoggedChange]]]] = {
     CreateTopicsRequest: _created_topics,
     DeleteTopicsRequest: _deleted_topics,
     CreatePartitionsRequest: _grown_topics,
