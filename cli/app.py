@@ -20,7 +20,8 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
-from zkgroup.errors import PartlyDoneError, ZkGroupError
+from zkgroup.errors import AuthorizationError, PartlyDoneError, ZkGroupError
+from zkgroup.model.text import named
 
 from .param_types import SOME_TIME, nearest
 from .render import FORMATS, Output, drop_output, echo_err, message_text
@@ -32,6 +33,7 @@ EXIT_INTERRUPTED = 130
 """Exit codes of the command line; errors have their own (`ZkGroupError.exit_code`)."""
 
 _META = "zkgroup.shared"
+_REFUSALS = "zkgroup.refusals"
 COMMAND_LINE = "zkgroup.command_line"
 """Key of `Context.meta` for the arguments as typed."""
 
@@ -170,6 +172,15 @@ def fail_check() -> NoReturn:
     click.get_current_context().exit(EXIT_CHECK_FAILED)
 
 
+def note_refusals(reasons: Iterable[str]) -> None:
+    """Ends the command with `AuthorizationError`, once it has printed all else, if brokers refused the user.
+
+    Other reasons why something is not known are left out.
+    """
+    found: dict[str, None] = click.get_current_context().meta.setdefault(_REFUSALS, {})
+    found.update(dict.fromkeys(reason for reason in reasons if AuthorizationError.WORDS in reason))
+
+
 def check_read(verb: str, faults: Iterable[object], *, rows: object = True) -> None:
     """Ends a command that could not read everything: it has failed where there are no `rows` either."""
     found = list(faults)
@@ -246,6 +257,12 @@ class _SharingOptions(click.Command):
 
 class Command(_SharingOptions):
     """A command that takes the shared options."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        result = super().invoke(ctx)
+        if refusals := ctx.meta.get(_REFUSALS):
+            raise AuthorizationError(named(refusals, 3, "; "))
+        return result
 
 
 class Group(_SharingOptions, click.Group):

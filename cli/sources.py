@@ -13,6 +13,7 @@ from zkgroup.admin.coordinator import live_reader
 from zkgroup.admin.offsets.planning import UNKNOWN, LogPositions
 from zkgroup.admin.offsets.positions import bootstrap_positions, registered_positions
 from zkgroup.errors import (
+    AuthorizationError,
     BrokerAuthenticationError,
     ConfigError,
     CorruptZnodeError,
@@ -25,7 +26,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.text import named
 from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
 
-from .app import output
+from .app import note_refusals, output
 from .render import echo_err
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _noted(positions: LogPositions) -> LogEndReader:
             if isinstance(why := found.get(tp, UNKNOWN), str):
                 reasons.setdefault(why, []).append(tp)
         for why, unknown in list(reasons.items())[:NOTES]:
-            echo_err(f"note: the end of {named(unknown, 1)} is not known: {why}")
+            _note(f"the end of {named(unknown, 1)} is not known: {why}")
         if rest := sum(map(len, list(reasons.values())[NOTES:])):
             echo_err(f"note: the ends of {rest} more partitions are not known, for other reasons")
         return found
@@ -165,4 +166,12 @@ def _noted(positions: LogPositions) -> LogEndReader:
 
 def asking(ensemble: Ensemble) -> LiveReader:
     """Asks coordinators for their groups; prints a note about those that do not answer."""
-    return live_reader(ensemble, lambda text: echo_err(f"note: {text}"))
+    return live_reader(ensemble, _note)
+
+
+def _note(text: str) -> None:
+    """Prints a note; a refusal is the error at the end of the command."""
+    if AuthorizationError.WORDS in text:
+        note_refusals([text])
+    else:
+        echo_err(f"note: {text}")

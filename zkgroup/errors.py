@@ -243,7 +243,10 @@ class BrokerAuthenticationError(ZkGroupError):
 
 
 class AuthorizationError(ZkGroupError):
-    """A broker does not allow the user to do this."""
+    """A broker does not allow the user to do this: its ACLs do not give the right to the topic or group."""
+
+    WORDS: ClassVar[str] = "not authorized"
+    """They are in the text of each such refusal."""
 
 
 class AccessDeniedError(ZkGroupError):

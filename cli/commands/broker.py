@@ -16,7 +16,7 @@ from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, iso_time, named
 
-from ..app import check_read, output, shared, show_access_log
+from ..app import check_read, note_refusals, output, shared, show_access_log
 from ..app import group as make_group
 from ..cluster import BROKER, broker_note
 from ..confirm import print_result, run_change
@@ -118,6 +118,7 @@ def describe(broker: int) -> None:
         for each in failed or ():
             where, since = TopicPartition(each.topic, each.partition), iso_time(each.since_ms)
             out.line(out.paint(f"{where} has failed at {since}: {each.reason}", "bad"))
+    note_refusals(f"{each.topic_partition}: {each.end.reason}" for each in logs or ())
     check_read("counted", one.unreadable)
 
 

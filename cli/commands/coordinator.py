@@ -15,11 +15,11 @@ from zkgroup.admin.coordinator import (
     SlotDescription,
     describe_coordinator,
 )
-from zkgroup.errors import PartlyDoneError
+from zkgroup.errors import AuthorizationError, PartlyDoneError
 from zkgroup.model.text import counted
 
 from ..app import group as make_group
-from ..app import output
+from ..app import note_refusals, output
 from ..confirm import print_result, run_change
 from ..context import connected
 from ..params import Consent, broker_options, confirm_options, group_argument
@@ -189,8 +189,9 @@ def describe(group: str | None) -> None:
         out.document(GROUP.json(found.groups[0]), "members", MEMBER.keys)
     elif not out.document(COORDINATOR.json(found.as_of, found)):
         _show_group(out, found.groups[0], found.slots[0])
-    if found.unanswered:
-        raise PartlyDoneError("; ".join(found.unanswered))
+    note_refusals(found.unanswered)
+    if others := [text for text in found.unanswered if AuthorizationError.WORDS not in text]:
+        raise PartlyDoneError("; ".join(others))
 
 
 @coordinator.command()

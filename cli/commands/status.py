@@ -32,7 +32,7 @@ from zkgroup.admin.topics.listing import MissingBroker
 from zkgroup.errors import PartlyDoneError
 from zkgroup.model.text import counted
 
-from ..app import command, fail_check, output, shared
+from ..app import command, fail_check, note_refusals, output, shared
 from ..confirm import print_result, run_change
 from ..context import SESSION_TIMEOUT_MS, connected, target
 from ..groups import GROUP_SUMMARY
@@ -131,6 +131,7 @@ def status(checks: bool) -> None:
         findings = read_diagnosis(ensemble, found, wanted_timeout_ms=SESSION_TIMEOUT_MS) if checks else ()
     if not STATUS.print(out, found.as_of, StatusAt(found, target(shared()).zookeeper)):
         _show(out, found)
+    note_refusals(found.coordinator.unanswered if found.coordinator else ())
     _exit_if_found(findings, "warning")
 
 

@@ -28,7 +28,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted
 
 from .. import cluster as shown
-from ..app import check_read, fail_check, output
+from ..app import check_read, fail_check, note_refusals, output
 from ..app import group as make_group
 from ..confirm import command_text, print_result, run_at_once, run_change
 from ..context import connected
@@ -200,6 +200,7 @@ def describe(topics: tuple[str, ...], under_replicated: bool, unavailable: bool,
         shown.described(out, described, ends, by_zkgroup=hosts_topics(readable(entries)))
         if not described and not unreadable:
             echo_err("no partition matches" if whole else NO_TOPIC)
+    note_refusals(f"{tp}: {end.reason}" for (tp, _), end in (ends or {}).items())
     errors = [*unreadable, *(error for one in whole for error in one.unreadable)]
     check_read("described", errors, rows=whole)
 

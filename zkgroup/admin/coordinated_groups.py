@@ -18,7 +18,7 @@ from zkgroup.admin.guards import clients_error, write
 from zkgroup.clients import coordinators
 from zkgroup.clients.leaders import find_brokers
 from zkgroup.coordinator.group_ids import slot_of
-from zkgroup.errors import ConflictError, NotFoundError, OutcomeUnknownError, RefusedError
+from zkgroup.errors import AuthorizationError, ConflictError, NotFoundError, OutcomeUnknownError, RefusedError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
@@ -192,6 +192,12 @@ def _ask_coordinator(ensemble: Ensemble, group: str, leader: int) -> None:
         )
     if answer == ErrorCode.NON_EMPTY_GROUP:
         raise clients_error(group, ())
+    if answer == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        raise AuthorizationError(
+            f"{group_path(group)}: {AuthorizationError.WORDS}: broker {leader}, which coordinates {group}, "
+            "does not let the user delete it; `zkgroup acl add --operation delete --group "
+            f"{shlex.quote(group)}` gives the right"
+        )
     if answer not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
         raise ConflictError(
             f"{group_path(group)}: broker {leader}, which coordinates {group}, does not delete it now: "

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from zkgroup.clients.addresses import Addresses, BrokerAddress
-from zkgroup.errors import WireError
+from zkgroup.errors import AuthorizationError, WireError
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.messages import ErrorCode, Request, Response, describe
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -144,4 +144,4 @@ def first_answer(questions: Sequence[Awaitable[AnswerT | str]]) -> AnswerT | lis
 def refusal(error: int) -> str:
     """The reason why there is no answer where a broker answers with an error code."""
     answer = f"its broker answers {describe(error)}"
-    return f"not authorized: {answer}" if error in NOT_AUTHORIZED else answer
+    return f"{AuthorizationError.WORDS}: {answer}" if error in NOT_AUTHORIZED else answer

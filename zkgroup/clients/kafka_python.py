@@ -197,7 +197,7 @@ def text_of(error: BaseException) -> str:
     message = ", ".join(str(part) for part in error.args if part is not None)
     name = type(error).__name__
     text = f"{name}: {message}" if message and name not in message else message or name
-    return f"not authorized: {text}" if "AuthorizationFailed" in name else text
+    return f"{AuthorizationError.WORDS}: {text}" if "AuthorizationFailed" in name else text
 
 
 def _remedy(error: Exception, user: str) -> str:

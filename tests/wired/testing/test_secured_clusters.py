@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -122,19 +122,24 @@ def test_a_user_is_added_while_the_cluster_runs(kafka_cluster_factory: Make) -> 
 @pytest.fixture
 def shell(
     kafka_cluster_factory: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[tuple[Shell, KafkaCluster]]:
+) -> tuple[Shell, KafkaCluster]:
     """A shell whose commands run on a secured cluster."""
     cluster = kafka_cluster_factory(1, security=SCRAM, settings=unhurried())
 
+    return commands_on(cluster, monkeypatch, tmp_path), cluster
+
+
+def commands_on(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Shell:
+    """A shell whose commands find the ZooKeeper of the cluster."""
     numbers = count(1)
 
     def client(*_: object) -> Any:
         made: Any = cluster.zookeeper.client(f"command-{next(numbers)}")
-        made.wait_connected = lambda timeout_s: None
+        made.wait_connected, made.opened = lambda timeout_s: None, None
         return made
 
     monkeypatch.setattr("zkgroup.zookeeper.ZooKeeperClient", client)
-    return Shell(tmp_path, "127.0.0.1:1"), cluster
+    return Shell(folder, "127.0.0.1:1")
 
 
 def test_commands_log_in(shell: tuple[Shell, KafkaCluster], tmp_path: Path) -> None:

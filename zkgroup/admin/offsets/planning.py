@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from zkgroup.admin.change import ChangePlan
-from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.errors import AuthorizationError, ConfigError, NotFoundError
 from zkgroup.groups.reads import offset_of
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
@@ -397,7 +397,9 @@ def _target_values(
         else:
             values[tp] = offset
     if unknown:
-        raise NotFoundError(_unknown_text(unknown, list(values)))
+        text = _unknown_text(unknown, list(values))
+        is_refused = any(AuthorizationError.WORDS in why for why in unknown.values())
+        raise AuthorizationError(text) if is_refused else NotFoundError(text)
     return values, (_segments_text(segments),) if segments else ()
 
 
