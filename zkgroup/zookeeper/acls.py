@@ -62,11 +62,10 @@ class CreationAcls:
                 found = self._known.get(model)  # another thread may forget it
                 if found is not None:
                     return found[0]
-        if is_secret:
-            return self._hidden
-        if self._now is not None and self._usual == self._open and not path.startswith(OPEN_PATH):
+        is_counted = self._now is not None and not is_secret and not path.startswith(OPEN_PATH)
+        if is_counted and self._usual == self._open:
             self.opened = self.opened or path
-        return self._usual
+        return self._hidden if is_secret else self._usual
 
     def unknown(self, paths: Iterable[str]) -> list[str]:
         """The znodes whose ACL is to be read before these are created."""

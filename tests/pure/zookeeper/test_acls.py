@@ -34,3 +34,15 @@ def test_each_path_has_kafkas_acl() -> None:
     assert [row["path"] for row in rows if row["unsecure"] != everyone] == ["/feature"]
     closed = {row["path"] for row in rows if row["secure"] != everyone}
     assert {"/" + path.split("/")[1] for path in closed} <= {"/", *CLOSED_ROOTS}
+
+
+def test_what_a_user_creates_open_is_known() -> None:
+    """The first path; what is in groups is meant to be open, secrets follow their parent."""
+    user, nobody = CreationAcls(OPEN_ACL, lambda: 0.0), CreationAcls(OPEN_ACL)
+    careful = CreationAcls(CREATOR_ACL, lambda: 0.0)
+    found = []
+    for path in ("/consumers/g", "/config/users/alice", "/config/topics/t", "/zkgroup/audit"):
+        for one in (user, nobody, careful):
+            one.at(path)
+        found.append((user.opened, nobody.opened, careful.opened))
+    assert found == [(None,) * 3] * 2 + [("/config/topics/t", None, None)] * 2
