@@ -15,7 +15,7 @@ from zkgroup.admin.configs import alter_config_change, describe_configs, plan_co
 from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.admin.users import overrides_of
 from zkgroup.broker.admin.failures import RequestPartError, failure_of
-from zkgroup.errors import ZkGroupError
+from zkgroup.errors import ConfigError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.quotas import (
@@ -66,12 +66,10 @@ def describe(ensemble: Ensemble, request: DescribeClientQuotasRequest) -> tuple[
         raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
     if request.strict and not wanted:
         return ()
-    kinds = [kind for kind in _KINDS if all(kind in _FOLDERS[one] for one in wanted)]
     ensemble.zk.sync("/")
     return tuple(
-        DescribedQuotas(entity=_parts(names), values=tuple(values))
-        for kind in kinds
-        for names, values in _quotas(ensemble, kind)
+        DescribedQuotas(entity=_parts(names), values=values)
+        for names, values in _quotas(ensemble, wanted, strict=request.strict)
         if _is_let_through(names, wanted, strict=request.strict) and values
     )
 
@@ -93,17 +91,41 @@ def _check_component(one: QuotaFilterComponent, before: Mapping[str, QuotaFilter
         raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _quotas(ensemble: Ensemble, kind: EntityKind) -> Iterator[tuple[Names, list[QuotaValue]]]:
-    _, rows, unreadable = describe_configs(ensemble, [], kind)
-    if unreadable:
-        raise RequestPartError(ErrorCode.INVALID_CONFIG, unreadable[0])
-    for row in rows:
-        values = [
-            QuotaValue(key=key, value=_number(row.entity, key, text))
-            for key, text in row.configs.items()
-            if key in KNOWN[kind]
-        ]
-        yield _names(row.entity), values
+def _quotas(
+    ensemble: Ensemble, wanted: Mapping[str, QuotaFilterComponent], *, strict: bool
+) -> Iterator[tuple[Names, tuple[QuotaValue, ...]]]:
+    """All that the filter may let through. Of one that names its only owner, nothing else is read."""
+    kinds = [kind for kind in _KINDS if all(kind in _FOLDERS[one] for one in wanted)]
+    only = _only_owner(wanted, strict=strict)
+    reads = (
+        [describe_configs(ensemble, [only])]
+        if only
+        else [describe_configs(ensemble, [], kind) for kind in kinds]
+    )
+    for _, rows, unreadable in reads:
+        if unreadable:
+            raise RequestPartError(ErrorCode.INVALID_CONFIG, unreadable[0])
+        for row in rows:
+            known = KNOWN[row.entity.kind]
+            yield (
+                _names(row.entity),
+                tuple(
+                    QuotaValue(key=key, value=_number(row.entity, key, text))
+                    for key, text in row.configs.items()
+                    if key in known
+                ),
+            )
+
+
+def _only_owner(wanted: Mapping[str, QuotaFilterComponent], *, strict: bool) -> ConfigEntity | None:
+    if not strict and wanted.keys() not in ({IP}, {USER, CLIENT_ID}):
+        return None
+    if any(one.match_type == SPECIFIED for one in wanted.values()):
+        return None
+    try:
+        return _owner({kind: one.match if one.match_type == EXACT else None for kind, one in wanted.items()})
+    except ConfigError:
+        return None  # a name that no owner can have
 
 
 def _names(entity: ConfigEntity) -> Names:
@@ -176,10 +198,16 @@ def _entity(names: Names) -> ConfigEntity:
         if name == "":
             raise RequestPartError(ErrorCode.INVALID_REQUEST, f"Empty {kind} not supported")
     if names.keys() == {IP}:
-        return ConfigEntity.ip(_address(names[IP]))
-    if IP in names:
+        _check_address(names[IP])
+    elif IP in names:
         text = "Invalid quota entity combination, IP entity should not be used with user/client ID entity."
         raise RequestPartError(ErrorCode.INVALID_REQUEST, text)
+    return _owner(names)
+
+
+def _owner(names: Names) -> ConfigEntity:
+    if IP in names:
+        return ConfigEntity.ip(names[IP])
     if USER not in names:
         return ConfigEntity.of_client(names[CLIENT_ID])
     if CLIENT_ID not in names:
@@ -187,14 +215,13 @@ def _entity(names: Names) -> ConfigEntity:
     return ConfigEntity.user_client(names[USER], names[CLIENT_ID])
 
 
-def _address(address: str | None) -> str | None:
+def _check_address(address: str | None) -> None:
     try:
         if address is not None:
             ipaddress.ip_address(address)
     except ValueError as error:
         text = f"{address} is not a valid IP; host names are not resolved here"
         raise RequestPartError(ErrorCode.INVALID_REQUEST, text) from error
-    return address
 
 
 def _texts(kind: EntityKind, operations: Iterable[QuotaOperation]) -> Iterator[tuple[str, str | None]]:
