@@ -66,7 +66,8 @@ class DescribeClientQuotasResponse(Response):
 
     throttle_ms: Int32 = 0
     error: Int16
-    error_message: ErrorText = None
+    error_message: ErrorText = ""
+    """Kafka's is empty where nothing is wrong."""
     entries: tuple[DescribedQuotas, ...] | None
     """None where there is an error."""
 
