@@ -3,6 +3,7 @@
 The package joserfc checks signatures and claims, by the rules of Kafka 3.9.1 (KIP-768, and
 ValidatorAccessTokenValidator.java in org/apache/kafka/common/security/oauthbearer/internals/secured). Only
 signatures by RSA and EC keys count, so a token is neither unsecured nor signed with a public key as password.
+It also refuses a token that is issued later than now, and any token after one that was refused.
 """
 
 from __future__ import annotations
