@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import click
@@ -245,6 +246,10 @@ def _quotas_of_client(user: str, client: str) -> _Found:
 
 
 def _quota_of_address(address: str) -> _Found:
+    try:
+        ip_address(address)
+    except ValueError as error:
+        raise click.UsageError(f"--ip: expected an address such as 10.0.0.1, found {address!r}") from error
     with connected() as ensemble:
         as_of, configs, unreadable = describe_configs(ensemble, [], "ips")
     quotas = AddressQuotas()

@@ -163,6 +163,13 @@ def test_entities_are_configured(tools: Tools) -> None:
             eventually(partial(cluster.received, entity, dict([kept])), what=f"brokers apply {kept}")
         tools.run("ConfigCommand", "--alter", *words, "--delete-config", kept[0])
         assert cluster.json(f"/config/{entity}") == {"version": 1, "config": {}}
+    if tools.release == "2.8.2":  # addresses came with 2.8
+        words, rate = ["--entity-type", "ips", "--entity-name", "10.0.0.1"], "connection_creation_rate=5"
+        tools.run("ConfigCommand", "--alter", *words, "--add-config", rate)
+        (row,) = Shell(cluster.folder, cluster.address).json("config", "describe", *words)["configs"]
+        assert (row["entity"], row["configs"]) == ("10.0.0.1", {"connection_creation_rate": "5"})
+        described = tools.run("ConfigCommand", "--describe", *words)
+        assert described.text.splitlines()[-1].endswith(f"are {rate}"), described
 
 
 def _named(name: str) -> list[str]:

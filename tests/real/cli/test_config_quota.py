@@ -61,4 +61,5 @@ def test_a_value_that_is_no_number_is_a_problem_beside_the_others(shell: Shell, 
         ["producer_byte_rate", "-", "-", "-"],
         ["consumer_byte_rate", "7", "user", path],
     ]
-    assert shell.run("config", "quota", "--ip", "::1", "--user", "alice").code == 2
+    for wrong in (("--ip", "::1", "--user", "alice"), ("--ip", "localhost")):
+        assert shell.run("config", "quota", *wrong).code == 2
