@@ -18,7 +18,6 @@ from zkgroup.zkfiles.columns import PIECE_BYTES, Wanted, batch_of, batches_of
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.files import ServerFile
 from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk
-from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import JuteError, transaction_of
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Hole, Transaction, hole_between
@@ -160,28 +159,17 @@ def pieces(ensemble: EnsembleFiles, from_zxid: int = 0, to_zxid: int | None = No
 def held_by(server: Server, from_zxid: int = 0, to_zxid: int | None = None) -> Generator[Held]:
     """Yields the records of `Server.transactions`; those that cannot be read are still among them."""
     order = LogOrder(server, from_zxid)
-    is_whole = from_zxid <= 1 and to_zxid is None
     for log in server.files.logs_within(from_zxid, to_zxid):
         oversized = server.oversized_in(log.path)
         reader = LogReader(log.path, resync=True, piece_bytes=PIECE_BYTES, oversized=oversized)
-        first, last, records, is_plain = None, None, 0, True
         with server.noting(reader):
             for chunk in reader.chunks():
                 read = _read(server, log, chunk)
                 held = _in_order(read, order, from_zxid, to_zxid)
-                is_plain = is_plain and len(held.zxids) == len(read.zxids)
                 if len(held.zxids):
-                    first = int(held.zxids[0]) if first is None else first
-                    last = int(held.zxids[-1])
-                    records += len(held.zxids)
                     yield held
                 if to_zxid is not None and (read.zxids > to_zxid).any():
                     break
-            else:
-                if is_whole and is_plain and not reader.damages and not server.has_damage(log.path):
-                    server.seen_logs[log.path] = SeenRecords(
-                        first, last, records, last, (), (), reader.end, tuple(oversized.values())
-                    )
 
 
 def _read(server: Server, log: ServerFile, chunk: LogChunk) -> Held:

@@ -32,79 +32,79 @@ class Column(NamedTuple):
     meaning: str
 
 
-def _column(name: str, type_: ColumnType, meaning: str) -> Column:
+def must(name: str, type_: ColumnType, meaning: str) -> Column:
+    """A column that is never null."""
     return Column(name, type_, False, meaning)
 
 
-def _or_null(name: str, type_: ColumnType, meaning: str) -> Column:
+def may(name: str, type_: ColumnType, meaning: str) -> Column:
+    """A column that may be null."""
     return Column(name, type_, True, meaning)
 
 
 LOG: tuple[Column, ...] = (
-    _column("zxid", "long", "The transaction: epoch of the leader in the upper 32 bits, its count below."),
-    _column("epoch", "int", "The upper 32 bits of zxid; 0 on a standalone server."),
-    _column("sub", "int", "Place in its multi or session close, from 0; -1 for what stands alone."),
-    _column("session", "long", "Who asked for it; 0 for what a server does by itself."),
-    _column("cxid", "int", "The client's number of the request; 0 where a closeSession is an expiry."),
-    _column("time", "timestamp", "The leader's clock when it prepared the request; it can step back."),
-    _column("type", "int", "ZooKeeper's number of the operation; inside a multi the operation's own."),
-    _or_null(
+    must("zxid", "long", "The transaction: epoch of the leader in the upper 32 bits, its count below."),
+    must("epoch", "int", "The upper 32 bits of zxid; 0 on a standalone server."),
+    must("sub", "int", "Place in its multi or session close, from 0; -1 for what stands alone."),
+    must("session", "long", "Who asked for it; 0 for what a server does by itself."),
+    must("cxid", "int", "The client's number of the request; 0 where a closeSession is an expiry."),
+    must("time", "timestamp", "The leader's clock when it prepared the request; it can step back."),
+    must("type", "int", "ZooKeeper's number of the operation; inside a multi the operation's own."),
+    may(
         "op",
         "string",
         "create, delete, set, setACL, check, createSession, closeSession or error; null for a type that this "
         "version does not know. An ephemeral that a closeSession lists is a delete of type -11.",
     ),
-    _or_null("path", "string", "Null for sessions, and for errors: the log does not say what was refused."),
-    _or_null(
+    may("path", "string", "Null for sessions, and for errors: the log does not say what was refused."),
+    may(
         "parent", "string", "The path above; null for the root, where path is, and where a path has no slash."
     ),
-    _or_null("data", "binary", "create and set: the znode's bytes after it; null is not empty."),
-    _or_null("version", "int", "set and setACL: the version after it. check: the expected one, plus one."),
-    _or_null("ephemeral", "string", "create: session, container or ttl; null for a lasting znode."),
-    _or_null("ttl_ms", "long", "create of a TTL znode: how long it may stand unused."),
-    _or_null("timeout_ms", "int", "createSession: the timeout that was granted."),
-    _or_null(
-        "error", "int", "error: the code of KeeperException; 0 and -2 in a multi that failed elsewhere."
-    ),
-    _or_null("parent_cversion", "int", "create: the parent's count of creates after it; null before 3.4."),
-    _or_null("acl", "acl", "create and setACL: who may do what."),
-    _column("applied", "boolean", "False for errors and every row of a multi that failed."),
-    _or_null(
+    may("data", "binary", "create and set: the znode's bytes after it; null is not empty."),
+    may("version", "int", "set and setACL: the version after it. check: the expected one, plus one."),
+    may("ephemeral", "string", "create: session, container or ttl; null for a lasting znode."),
+    may("ttl_ms", "long", "create of a TTL znode: how long it may stand unused."),
+    may("timeout_ms", "int", "createSession: the timeout that was granted."),
+    may("error", "int", "error: the code of KeeperException; 0 and -2 in a multi that failed elsewhere."),
+    may("parent_cversion", "int", "create: the parent's count of creates after it; null before 3.4."),
+    may("acl", "acl", "create and setACL: who may do what."),
+    must("applied", "boolean", "False for errors and every row of a multi that failed."),
+    may(
         "digest",
         "long",
         "The tree's digest after the whole transaction, its 64 bits taken as signed; null before 3.6, with "
         "digests off, and for errors.",
     ),
-    _column("file", "string", "The file as it was named to the reader."),
-    _column("offset", "long", "Bytes from the start of the file to the transaction's record."),
+    must("file", "string", "The file as it was named to the reader."),
+    must("offset", "long", "Bytes from the start of the file to the transaction's record."),
 )
 
 SNAPSHOT: tuple[Column, ...] = (
-    _column("snap_zxid", "long", "From the file's name: everything up to it is inside."),
-    _or_null(
+    must("snap_zxid", "long", "From the file's name: everything up to it is inside."),
+    may(
         "end_zxid",
         "long",
         "Nothing after it is inside; null where the file does not say: before 3.6, with digests off, and "
         "where a server of 3.6 to 3.8 had applied nothing since it was started.",
     ),
-    _column("path", "string", "The root is /."),
-    _or_null("parent", "string", "The path above; null for the root."),
-    _column("name", "string", "The last part of path; empty for the root."),
-    _column("depth", "int", "Parts of path; 0 for the root."),
-    _or_null("data", "binary", "The znode's bytes; null is not empty."),
-    _or_null("acl", "acl", "Null where the file's table lacks it (ZOOKEEPER-4689)."),
-    _column("czxid", "long", "The transaction that created it."),
-    _column("mzxid", "long", "The last that set its data."),
-    _column("pzxid", "long", "The last that created or deleted a child."),
-    _column("ctime", "timestamp", "The leader's clock at czxid."),
-    _column("mtime", "timestamp", "The leader's clock at mzxid."),
-    _column("version", "int", "Sets of its data."),
-    _column("cversion", "int", "Creates below it. A client is shown 2 * cversion - children."),
-    _column("aversion", "int", "Sets of its ACL."),
-    _column("owner", "long", "ephemeralOwner as it is stored: a session, 0, or the mark of kind."),
-    _column("kind", "string", "persistent, session, container or ttl, by owner."),
-    _column("data_length", "int", "Bytes of data; 0 for null."),
-    _column("file", "string", "The file as it was named to the reader."),
+    must("path", "string", "The root is /."),
+    may("parent", "string", "The path above; null for the root."),
+    must("name", "string", "The last part of path; empty for the root."),
+    must("depth", "int", "Parts of path; 0 for the root."),
+    may("data", "binary", "The znode's bytes; null is not empty."),
+    may("acl", "acl", "Null where the file's table lacks it (ZOOKEEPER-4689)."),
+    must("czxid", "long", "The transaction that created it."),
+    must("mzxid", "long", "The last that set its data."),
+    must("pzxid", "long", "The last that created or deleted a child."),
+    must("ctime", "timestamp", "The leader's clock at czxid."),
+    must("mtime", "timestamp", "The leader's clock at mzxid."),
+    must("version", "int", "Sets of its data."),
+    must("cversion", "int", "Creates below it. A client is shown 2 * cversion - children."),
+    must("aversion", "int", "Sets of its ACL."),
+    must("owner", "long", "ephemeralOwner as it is stored: a session, 0, or the mark of kind."),
+    must("kind", "string", "persistent, session, container or ttl, by owner."),
+    must("data_length", "int", "Bytes of data; 0 for null."),
+    must("file", "string", "The file as it was named to the reader."),
 )
 
 OP_NAMES: dict[int, str] = {

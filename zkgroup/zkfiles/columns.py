@@ -70,7 +70,7 @@ def log_columns(
     `columns` are names of arrow.LOG, by default all. Rows are those of transactions `from_zxid` to
     `to_zxid`, both included, whose path begins with `path_prefix`, taken as text: what lies below /a begins
     with /a/. Reading ends at the first transaction behind `to_zxid`.
-    `start_offset` and `end_offset` select records by where they start, as `log_index.splits_of` gives them.
+    `start_offset` and `end_offset` select records by where they start, as `logs.splits_of` gives them.
 
     A batch has at least one row and never a part of a transaction: it ends with the one that reaches
     `rows_per_batch`, or with what was read of the file at a time. One such piece is in memory, and one batch.

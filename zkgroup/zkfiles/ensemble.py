@@ -156,7 +156,8 @@ class EnsembleFiles:
         if len(groups) > 1:
             groups.sort(key=lambda group: (-len(group), -max(self._last_of(each) for each, _ in group)))
             folders = tuple(tuple(self.servers[each].folder for each, _ in group) for group in groups)
-            self._note(self.splits, zxid, folders)
+            if len(self.splits) < _NOTED:
+                self.splits[zxid] = folders
         if self.leaves_out(zxid, [each for each, _ in holders]):
             return None
         # A leader's log can lack operations of a refused multi that the others have.
@@ -173,8 +174,8 @@ class EnsembleFiles:
             for number, server in enumerate(self.servers)
             if number not in holders
         )
-        if went_on:
-            self._note(self.rolled_back, zxid, tuple(self.servers[number].folder for number in holders))
+        if went_on and len(self.rolled_back) < _NOTED:
+            self.rolled_back[zxid] = tuple(self.servers[number].folder for number in holders)
         return went_on
 
     def is_kept(self, zxid: Any, holders: Any) -> Any:
@@ -194,11 +195,6 @@ class EnsembleFiles:
 
     def _last_of(self, number: int) -> int:
         return self.servers[number].last_zxid
-
-    @staticmethod
-    def _note(notes: dict[int, T], zxid: int, note: T) -> None:
-        if len(notes) < _NOTED:
-            notes[zxid] = note
 
 
 def _joined(streams: Sequence[Iterator[Transaction]]) -> Iterator[Sequence[_Holder]]:

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from io import FileIO
 from operator import itemgetter
 from pathlib import Path
@@ -90,17 +91,8 @@ class ExportedZnode(NamedTuple):
 
 def exported(znode: StoredZnode, children: int) -> ExportedZnode:
     """The exported znode of one in a snapshot; `children` is the number of its children."""
-    stored = znode.stat
-    stat = ZnodeStat(
-        *stored[:5],
-        2 * stored.cversion - children,
-        stored.aversion,
-        stored.ephemeral_owner,
-        len(znode.data or b""),
-        children,
-        stored.pzxid,
-    )
-    return ExportedZnode(znode.path, znode.data, znode.acl, stat)
+    path, data, acl, stat = znode
+    return ExportedZnode(path, data, acl, stat.shown(children, len(data or b"")))
 
 
 class ExportSize(NamedTuple):
@@ -238,16 +230,11 @@ def _read(path: Path, packed: gzip.GzipFile, at: int, limit: int) -> bytes:
         raise DamagedFileError(str(path), at, "whole gzip data", str(error)) from error
 
 
-def is_export(path: Path) -> bool:
-    """Returns whether a path is a file that begins like an export. Raises nothing."""
-    try:
-        return begins_as_export(path)
-    except (NotZooKeeperFileError, DamagedFileError):
-        return False
-
-
 def begins_as_export(path: Path) -> bool:
-    """The same. Raises NotZooKeeperFileError for a file that is not packed, DamagedFileError for damage."""
+    """Returns whether a file begins like an export.
+
+    Raises NotZooKeeperFileError for a file that is not packed, DamagedFileError for damage.
+    """
     with _opened(path) as packed:
         return _BEGINNING.match(_read(path, packed, 0, _SNIFFED)) is not None
 
@@ -320,20 +307,17 @@ def znode_of(path: Path, start: int, line: bytes) -> ExportedZnode:
         return ExportedZnode(
             _path(fields["path"]),
             None if data is None else base64.b64decode(_text(data), validate=True),
-            acl_in(fields["acl"]),
+            None if fields["acl"] is None else _acl(tuple(map(tuple, fields["acl"]))),
             ZnodeStat(*_numbers(*_STAT(fields["stat"]))),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(str(path), start, "the keys of a znode", f"{error!r}") from error
 
 
-def acl_in(value: Any) -> Acl | None:
-    """The ACL that JSON has. Raises TypeError and ValueError."""
-    return None if value is None else tuple(_acl_entry(*entry) for entry in value)
-
-
-def _acl_entry(perms: object, scheme: object, identity: object) -> AclEntry:
-    return AclEntry(_number(perms), _text(scheme), _text(identity))
+@lru_cache(maxsize=1 << 10)
+def _acl(entries: tuple[tuple[Any, ...], ...]) -> Acl:
+    """Results are cached: few ACLs differ. Raises ValueError."""
+    return tuple(AclEntry(_number(perms), _text(scheme), _text(id_)) for perms, scheme, id_ in entries)
 
 
 def _number(value: object) -> int:

@@ -7,8 +7,7 @@ bytes show the format of a packed file, for copies get other names.
 
 Files are read in order and in pieces, not mapped: a server that cuts its log back while it is mapped would
 end this process, and packed files can be read in no other way. Nothing is inflated before it is asked for.
-Sources: Util.getZxidFromName and SnapStream.java of ZooKeeper 3.9, SnappyInputStream of snappy-java,
-format_description.txt of google/snappy.
+Sources: Util.getZxidFromName and SnapStream.java of ZooKeeper 3.9, SnappyInputStream of snappy-java.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final, Self
 
-from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
+from zkgroup.errors import ConfigError, DamagedFileError, MissingFileError, NotZooKeeperFileError
 
 SNAPSHOT: Final = "snapshot"
 LOG: Final = "log"
@@ -418,55 +417,31 @@ MAX_BLOCK_BYTES: Final = 16 * 1024 * 1024
 
 
 class SnappyError(ValueError):
-    """The error for bytes that are no snappy block; the message has the place and the reason."""
+    """The error for bytes that are no snappy block."""
 
 
 def decompressed(block: bytes) -> bytes:
-    """The plain bytes of one block. Raises SnappyError."""
-    length, at = _plain_length(block)
-    plain = bytearray()
-    while at < len(block):
-        tag, at = block[at], at + 1
-        kind, size = tag & 3, tag >> 2
-        if kind == 0:
-            if size >= 60:
-                size, at = _number(block, at, size - 59)
-            size += 1
-            piece = block[at : at + size]
-            at += size
-            if len(piece) < size or size > length - len(plain):
-                raise SnappyError(f"a literal of {size} bytes that does not fit")
-            plain += piece
-            continue
-        if kind == 1:
-            low, at = _number(block, at, 1)
-            size, back = (size & 7) + 4, tag >> 5 << 8 | low
-        else:
-            back, at = _number(block, at, 2 if kind == 2 else 4)
-            size += 1
-        if not 0 < back <= len(plain) or size > length - len(plain):
-            raise SnappyError(f"a copy of {size} bytes from {back} back that does not fit")
-        start = len(plain) - back
-        # A copy longer than its distance repeats itself.
-        plain += plain[start : start + size] if back >= size else (plain[start:] * (size // back + 1))[:size]
-    if len(plain) != length:
-        raise SnappyError(f"a block of {len(plain)} bytes that says {length}")
-    return bytes(plain)
+    """The plain bytes of one block. Raises SnappyError, and ConfigError where pyarrow is not installed."""
+    length = _plain_length(block)
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        needs = f"files that are packed with snappy need pyarrow ({error})"
+        raise ConfigError(f"{needs}: pip install 'zkgroup[audit]'") from error
+    try:
+        plain: bytes = pa.decompress(block, length, "snappy", asbytes=True)
+    except OSError as error:
+        raise SnappyError(str(error)) from error
+    return plain
 
 
-def _number(block: bytes, at: int, size: int) -> tuple[int, int]:
-    if len(block) - at < size:
-        raise SnappyError("a block that ends inside an element")
-    return int.from_bytes(block[at : at + size], "little"), at + size
-
-
-def _plain_length(block: bytes) -> tuple[int, int]:
-    """The plain size of a block, and the place of its first element."""
+def _plain_length(block: bytes) -> int:
+    """The plain size of a block, which is its first element."""
     length = 0
-    for at, byte in enumerate(block[:5]):
-        length |= (byte & 0x7F) << 7 * at
+    for place, byte in enumerate(block[:5]):
+        length |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             if length > MAX_BLOCK_BYTES:
                 raise SnappyError(f"a block of {length} bytes, at most {MAX_BLOCK_BYTES} are believed")
-            return length, at + 1
+            return length
     raise SnappyError("a block without its length")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import lt
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.files import LOG, FileBytes, ServerFile
@@ -50,31 +50,17 @@ def oversized_notes(oversized: Sequence[Oversized]) -> list[str]:
     return [*(one.text for one in oversized[:_NAMED]), *more]
 
 
-class SeenRecords(NamedTuple):
-    """The zxids and sizes that one pass over a log found."""
-
-    first: int | None
-    last: int | None
-    records: int
-    good_until: int | None
-    notes: Sequence[str]
-    damages: Sequence[Damage]
-    end: RecordsEnd | None
-    oversized: tuple[Oversized, ...] = ()
-
-
-def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
+def inspect_log(path: Path) -> FileHealth:
     """The health of a log: every checksum is compared and every record decoded.
 
-    `seen` is the result of an earlier pass over it, of `Server.seen_logs`. Raises
-    NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
+    Raises NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
     """
     FileBytes(path).close()  # raises for a file that may not be read, and for a link
     named = ServerFile.of(path)
     named = named if named is not None and named.kind == LOG else None
-    seen = seen or _seen(path, is_named=named is not None)
-    first, last, records, good_until, notes, damages, end, oversized = seen
-    notes = [*notes]
+    reader = LogReader(path, resync=True)
+    first, last, records, good_until, notes = _read(reader, is_named=named is not None)
+    damages, end, oversized = reader.damages, reader.end, tuple(reader.oversized.values())
     if named is not None and first is not None and named.zxid != first:
         notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
     return FileHealth(
@@ -93,8 +79,8 @@ def inspect_log(path: Path, seen: SeenRecords | None = None) -> FileHealth:
     )
 
 
-def _seen(path: Path, *, is_named: bool) -> SeenRecords:
-    reader = LogReader(path, resync=True)
+def _read(reader: LogReader, *, is_named: bool) -> tuple[int | None, int | None, int, int | None, list[str]]:
+    """The first and the last zxid, the number of records, the zxid up to which all is well, and notes."""
     first = last = good_until = None
     records = 0
     notes: list[str] = []
@@ -118,8 +104,7 @@ def _seen(path: Path, *, is_named: bool) -> SeenRecords:
         if not is_named:
             raise
         reader.damages.append(Damage(0, None, error.expected, error.found))
-    oversized = tuple(reader.oversized.values())
-    return SeenRecords(first, last, records, good_until, notes, reader.damages, reader.end, oversized)
+    return first, last, records, good_until, notes
 
 
 _COLUMNS, _ZXID_OF_RECORD = 34, 30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -12,18 +12,9 @@ from typing import Final, Literal, NamedTuple
 from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileError
 from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.model.text import time_text
-from zkgroup.zkfiles import records
+from zkgroup.zkfiles import records, replay
 from zkgroup.zkfiles.ensemble import EnsembleFiles
-from zkgroup.zkfiles.replay import (
-    Base,
-    SnapshotCandidate,
-    begins_with_nothing,
-    candidates,
-    empty_base,
-    likely_doubt,
-    load,
-    replay,
-)
+from zkgroup.zkfiles.replay import Base, SnapshotCandidate, begins_with_nothing, candidates, empty_base
 from zkgroup.zkfiles.tree import Compared, Tree
 from zkgroup.zkfiles.verification import HistoryVerification, verify
 
@@ -64,46 +55,9 @@ class ZnodeChange(NamedTuple):
         return ZnodeChange(self.path, kinds[self.change], self.after, self.before, self.fields)
 
 
-_States = Callable[[str], State | None]
-
-
 def diff_trees(before: Tree, after: Tree, below: str = "/") -> Iterator[ZnodeChange]:
     """Yields the differences between two trees at and below a path, by path."""
-    paths = {*before.paths(below), *after.paths(below)}
-    return _changes(paths, lambda path: _state(before, path), lambda path: _state(after, path))
-
-
-class Journal:
-    """The changes in a tree by transactions, each of which `note` gets before it is applied."""
-
-    def __init__(self, tree: Tree, below: str = "/") -> None:
-        self._tree = tree
-        self._below = below
-        self._before: dict[str, State | None] = {}
-
-    def note(self, transaction: records.Transaction) -> None:
-        """Keeps the state of znodes that this transaction is the first to touch."""
-        for path in _touched(transaction, self._tree):
-            is_below = self._below in ("/", path) or path.startswith(f"{self._below}/")
-            if is_below and path not in self._before:
-                self._before[path] = _state(self._tree, path)
-
-    def changes(self) -> Iterator[ZnodeChange]:
-        """Yields the differences between the beginning and now, by path."""
-        return _changes(self._before, self._before.get, lambda path: _state(self._tree, path))
-
-
-def _touched(transaction: records.Transaction, tree: Tree) -> Iterator[str]:
-    """Yields the paths that a transaction may change; a path may come twice."""
-    if transaction.type == records.TransactionType.CLOSE_SESSION:
-        for path in (*(transaction.closed_paths or ()), *tree.ephemerals(transaction.session)):
-            yield from (path, parent_of(path))
-    elif transaction.is_applied:
-        for operation in transaction.operations:
-            path = operation.path or "/"
-            yield path
-            if operation.type in records.CREATES or operation.type in records.DELETES:
-                yield parent_of(path)
+    return _changes(_states(before, below), _states(after, below))
 
 
 def parent_of(path: str) -> str:
@@ -111,22 +65,21 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _state(tree: Tree, path: str) -> State | None:
-    znode, stored = tree.znode(path), tree.stored(path)
-    return None if znode is None or stored is None else State(znode, stored.acl)
+def _states(tree: Tree, below: str) -> dict[str, State]:
+    found = ((path, tree.znode(path), tree.stored(path)) for path in tree.paths(below))
+    return {path: State(znode, stored.acl) for path, znode, stored in found if znode and stored}
 
 
-def _changes(paths: Iterable[str], before_at: _States, after_at: _States) -> Iterator[ZnodeChange]:
+def _changes(before: Mapping[str, State], after: Mapping[str, State]) -> Iterator[ZnodeChange]:
     names = ("data", "acl", *ZnodeStat._fields)
-    for path in sorted(paths):
-        before, after = before_at(path), after_at(path)
-        if before is None or after is None:
-            if before is not after:
-                yield ZnodeChange(path, "added" if before is None else "removed", before, after)
-        elif before != after:
-            values = zip(names, _values(before), _values(after), strict=True)
+    for path in sorted({*before, *after}):
+        old, new = before.get(path), after.get(path)
+        if old is None or new is None:
+            yield ZnodeChange(path, "added" if old is None else "removed", old, new)
+        elif old != new:
+            values = zip(names, _values(old), _values(new), strict=True)
             fields = tuple(name for name, one, other in values if one != other)
-            yield ZnodeChange(path, "changed", before, after, fields)
+            yield ZnodeChange(path, "changed", old, new, fields)
 
 
 def _values(state: State) -> tuple[object, ...]:
@@ -256,7 +209,7 @@ class History:
             return PastTree(tree, account)
         asked = self.last_zxid if zxid is None else zxid
         base, skipped = self._base_for(asked)
-        return _replayed(self.ensemble, base, asked, skipped)
+        return _replayed(self.ensemble, _Replay(base), asked, skipped)
 
     @cached_property
     def first_followed(self) -> int:
@@ -273,11 +226,12 @@ class History:
     def beginning(self) -> PastTree:
         """The earliest tree from which everything later follows by `transactions`."""
         if begins_with_nothing(self.ensemble):
-            return _replayed(self.ensemble, empty_base(), 0, ())
+            return _replayed(self.ensemble, _Replay(empty_base()), 0, ())
         found = sorted(candidates(self.ensemble), key=lambda each: each.zxid < self.first_followed)
         base, skipped = _first_that("any", found, 0)
         if base is not None:
-            return _replayed(self.ensemble, base, base.exact_from, skipped, until_proved=True)
+            run = _Replay(base)
+            return _replayed(self.ensemble, run, base.exact_from, skipped, until_proved=True)
         why = f": {'; '.join(skipped)}" if skipped else ""
         raise NotFoundError(f"{self._folders}: no snapshot that could be used{why}")
 
@@ -303,35 +257,23 @@ class History:
             raise NotFoundError(f"{self._folders}: no log goes back to {time_text(time_ms)}")
         return found
 
-    def compared(
-        self,
-        start: int,
-        end: int,
-        below: str = "/",
-        *,
-        through: Callable[[Iterator[records.Transaction]], Iterator[records.Transaction]] = iter,
-    ) -> TreeDifference:
+    def compared(self, start: int, end: int, below: str = "/") -> TreeDifference:
         """The changes at and below a path between the trees after two transactions, the earlier one first.
 
-        Where the log leads from one to the other it is replayed in one tree, and `through` gets its records;
-        where records are missing on the way, each tree is made from the snapshot nearest to it.
+        Where the log leads from one to the other it is replayed in one tree; where records are missing on the
+        way, each tree is made from the snapshot nearest to it.
         """
-        tree, account = self.tree_at(zxid=start)
-        journal, at, first_bad = Journal(tree, below), account.zxid, None
-        for transaction in through(self.transactions(at + 1, end)):
-            if not records.follows(transaction.zxid, at):
-                break
-            journal.note(transaction)
-            tree.apply(transaction)
-            at = transaction.zxid
-            if first_bad is None and account.is_whole and tree.agrees(transaction) is False:
-                first_bad = at
-        else:
-            if not _missing_behind(self.ensemble, at, end):
-                return TreeDifference(list(journal.changes()), (account,), first_bad, tree.time_ms)
+        base, skipped = self._base_for(start)
+        run = _Replay(base)
+        tree, account = _replayed(self.ensemble, run, start, skipped)
+        states, holes, run.first_bad = _states(tree, below), len(run.holes), None
+        tree, now = _replayed(self.ensemble, run, end, skipped)
+        if len(run.holes) == holes:
+            changes = list(_changes(states, _states(tree, below)))
+            return TreeDifference(changes, (account,), now.first_bad_zxid, now.time_ms)
         before, after = self.tree_at(zxid=start), self.tree_at(zxid=end)
-        changes, accounts = diff_trees(before.tree, after.tree, below), (before.account, after.account)
-        return TreeDifference(list(changes), accounts, None, after.account.time_ms)
+        changes, accounts = list(diff_trees(before.tree, after.tree, below)), (before.account, after.account)
+        return TreeDifference(changes, accounts, None, after.account.time_ms)
 
     def unlogged_behind(self, zxid: int) -> records.Hole | None:
         """The hole behind this zxid, if it is the last record and a snapshot is later."""
@@ -387,9 +329,9 @@ def _first_that(
     skipped: list[str] = []
     for candidate in found:
         try:
-            why = likely_doubt(candidate, zxid) if wanted == "exact" else None
+            why = replay.likely_doubt(candidate, zxid) if wanted == "exact" else None
             if why is None:
-                base = load(candidate)
+                base = replay.load(candidate)
                 is_fine = wanted == "any" or (wanted == "over" and base.exact_from <= zxid)
                 why = None if is_fine else base.doubt(zxid)
                 if why is None:
@@ -417,9 +359,9 @@ class _Replay:
 
     needs_tree = True
 
-    def __init__(self, base: Base, asked: int) -> None:
+    def __init__(self, base: Base) -> None:
         self.base = base.begin()
-        self.at, self.asked = base.zxid, asked
+        self.at = self.asked = base.zxid
         self.applied = self.checked = 0
         self.first_bad: int | None = None
         self.holes: list[records.Hole] = []
@@ -449,11 +391,11 @@ class _Replay:
 
 
 def _replayed(
-    ensemble: EnsembleFiles, base: Base, asked: int, skipped: Sequence[str], *, until_proved: bool = False
+    ensemble: EnsembleFiles, run: _Replay, asked: int, skipped: Sequence[str], *, until_proved: bool = False
 ) -> PastTree:
     """Replays to `asked`; with `until_proved` further, until the tree is known to be right or wrong."""
-    run, tree = _Replay(base, asked), base.tree
-    replay(ensemble, run, base.zxid, asked)
+    base, tree, run.asked = run.base, run.base.tree, asked
+    replay.replay(ensemble, run, run.at, asked)
     if run.at != asked or (until_proved and base.is_in_doubt):
         behind = ensemble.transactions(max(asked, run.at) + 1)
         following = next(behind, None)

@@ -12,6 +12,7 @@ import re
 import struct
 from bisect import bisect_left
 from collections.abc import Generator, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import adler32
@@ -57,7 +58,7 @@ class LogReader:
     """One log, read from the front each time; one buffer of it is in memory, and the largest record.
 
     `from_offset` and `to_offset` (of the plain file) select records by where they start; `from_offset` has to
-    be that of one, as a `log_index.Hop` is. With `resync` damage is noted in `damages` and
+    be that of one, as a `Hop` is. With `resync` damage is noted in `damages` and
     skipped. `oversized` gets the records that no server loads by default, by zxid.
     """
 
@@ -234,6 +235,52 @@ class LogReader:
         start = window.at + ahead
         data, end = window.data, start + size
         return data[end] == END_MARK and bool(adler32(data[start + FRAME.size : end]) == checksum)
+
+
+class Hop(NamedTuple):
+    """A record at which reading can begin, so that a large log is read in parts, or only its new records."""
+
+    zxid: int
+    offset: int
+    """The offset in the plain file."""
+
+
+def splits_of(
+    path: Path, records: int, from_zxid: int | None = None, to_zxid: int | None = None
+) -> list[tuple[int, int]]:
+    """The parts, of so many records each, with those of `from_zxid` to `to_zxid`, and few others.
+
+    Each is the offsets between which its records start, the first one included.
+    """
+    hops: list[Hop] = []
+    count, end = 0, Hop(0, 0)
+    for chunk in LogReader(path).chunks():
+        numbers = range(-count % records, len(chunk.starts), records)
+        hops += [Hop(chunk.zxid(number), chunk.base + chunk.starts[number]) for number in numbers]
+        count += len(chunk.starts)
+        end = Hop(chunk.zxid(-1) + 1, chunk.base + chunk.ends[-1] + 1)
+    return [
+        (hop.offset, following.offset)
+        for hop, following in pairwise([*hops, end])
+        if (to_zxid is None or hop.zxid <= to_zxid) and (from_zxid is None or following.zxid > from_zxid)
+    ]
+
+
+def last_record(path: Path, known: Hop | None = None) -> Hop | None:
+    """The last whole record, searched from a known one on if the log still has that; None for none."""
+    last = known if known is not None and has_hop(path, known) else None
+    for chunk in LogReader(path, from_offset=None if last is None else last.offset).chunks():
+        last = Hop(chunk.zxid(-1), chunk.base + chunk.starts[-1])
+    return last
+
+
+def has_hop(path: Path, hop: Hop) -> bool:
+    """True if a log still has a record at its place; False after a server cut it back or began it anew."""
+    reader = LogReader(path, from_offset=hop.offset, to_offset=hop.offset + 1)
+    try:
+        return any(chunk.zxid(0) == hop.zxid for chunk in reader.chunks())
+    except DamagedFileError:
+        return False
 
 
 def _problem(window: Window) -> _Problem | None:

@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Final, Literal, NamedTuple
 
 from zkgroup.model.requests import AclEntry as AclEntry
+from zkgroup.model.requests import ZnodeStat
 
 
 class TransactionType(IntEnum):
@@ -127,6 +128,11 @@ class StoredStat(NamedTuple):
     ephemeral_owner: int
     pzxid: int
 
+    def shown(self, children: int, size: int) -> ZnodeStat:
+        """As a client sees it, of a znode with so many children, and so many bytes of data."""
+        count = 2 * self.cversion - children
+        return ZnodeStat(*self[:5], count, self.aversion, self.ephemeral_owner, size, children, self.pzxid)
+
 
 class StoredZnode(NamedTuple):
     """One znode of a snapshot. The root's path is `/`, though the file has it empty."""
@@ -212,6 +218,10 @@ class Ephemerals:
                 elif operation.type in DELETES:
                     self.deleted(operation.path)
         return ()
+
+
+FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
+"""The zxids of the first record ever: of a server alone, and of an ensemble's first leader."""
 
 
 def epoch_of(zxid: int) -> int:

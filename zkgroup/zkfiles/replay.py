@@ -11,7 +11,7 @@ from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.files import ServerFile, with_following
 from zkgroup.zkfiles.frames import kernel
 from zkgroup.zkfiles.jute import DIGEST_VERSION
-from zkgroup.zkfiles.records import Transaction, TreeDigest
+from zkgroup.zkfiles.records import FIRST_ZXIDS, Transaction, TreeDigest
 from zkgroup.zkfiles.snapshots import SnapshotEnd, likely_end, open_snapshot
 from zkgroup.zkfiles.tree import Compared, Tree
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     _PieceRows = tuple[Piece, Sequence[Batch]]
 
-FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
-"""The zxids of the first record ever: of a server alone, and of an ensemble's first leader."""
 _STRETCH_ROWS: Final = 1 << 18
 """The rows that are applied at a time, as a znode is looked up and written back once for all of them."""
 

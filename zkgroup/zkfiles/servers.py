@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from zkgroup.errors import DamagedFileError, MixedEnsembleError, NotZooKeeperFileError
 from zkgroup.zkfiles.files import ServerFile, ServerFiles, with_following
 from zkgroup.zkfiles.frames import ZXID_AND_TIME, ZXID_AT, LogChunk, Oversized
-from zkgroup.zkfiles.health import SeenRecords
 from zkgroup.zkfiles.jute import OVERWRITTEN, JuteError
 from zkgroup.zkfiles.logs import QUICK_BYTES, LogReader, written_bytes
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, epoch_of
@@ -68,8 +67,6 @@ class Server:
         """The logs with records that an earlier log has, which are left out, and the first such zxids."""
         self.oversized: dict[Path, dict[int, Oversized]] = {}
         """The records that no server loads by default, by log that was read and by zxid."""
-        self.seen_logs: dict[Path, SeenRecords] = {}
-        """The logs that a replay read from end to end and found whole and in order."""
         self._gap: tuple[int, int | None] = (0, 0)
         """The last result of `_next_logged`: a zxid, and that of the first record behind it."""
 
@@ -259,7 +256,6 @@ class Server:
 
     def note_unreadable(self, path: Path, base: int, start: int, error: JuteError) -> None:
         """Notes a record of a chunk that no server writes."""
-        self.seen_logs.pop(path, None)
         self._note(path, base + start, error.expected, error.found)
 
     @contextmanager

@@ -7,12 +7,7 @@ of the stat and the data are: an ACL never changes without `aversion`.
 
 from __future__ import annotations
 
-import json
-import re
-from binascii import a2b_base64
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
 from operator import eq, ne
 from pathlib import Path
@@ -20,9 +15,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from zkgroup.model.requests import STAT_NAMES
 from zkgroup.zkfiles.arrow import SNAPSHOT, Numbers, acls_of, select
-from zkgroup.zkfiles.exports import ExportHeader, ExportReader, acl_in, znode_of
+from zkgroup.zkfiles.exports import ExportHeader, ExportReader, znode_of
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, inside_path, is_below
 from zkgroup.zkfiles.snapshots import TreeSnapshot, open_snapshot
 from zkgroup.zkfiles.tree import Tree
@@ -37,14 +31,6 @@ _CZXID, _MZXID, _CTIME, _MTIME = range(4)
 OWNER, _PZXID = STAT.index("owner"), STAT.index("pzxid")
 _VERSIONS: Final = [STAT.index("version"), STAT.index("aversion")]
 """They never fall while a znode stands."""
-_LINE: Final = re.compile(
-    rb'\{"path":"(/[ !#-\[\]-~]*)","data_base64":(?:null|"([^"]*)"),"acl":(null|\[.*\]),"stat":\{'
-    + b",".join(b'"%s":(0|-?[1-9][0-9]{0,18})' % name.encode() for name in STAT_NAMES)
-    + rb"\}\}\n"
-)
-"""A line of an export without escapes, as `write_export` has it."""
-_CVERSION, _CHILDREN = STAT_NAMES.index("cversion"), STAT_NAMES.index("numChildren")
-_STORED: Final = [place for place, name in enumerate(STAT_NAMES) if name not in ("dataLength", "numChildren")]
 _COLUMNS: Final = select(SNAPSHOT, ("path", "data", "acl", *STAT))
 _ROWS_PER_BATCH: Final = 1 << 16
 _CLOCK_MS: Final = 60_000
@@ -178,7 +164,7 @@ class StatesReader:
         header, lines = reader.header, list(reader.lines())
         known = self._lines if header.chroot == self._root else {}
         new = [(at, line) for at, line in lines if line not in known]
-        states = self._intern(self._parsed(path, new), header)
+        states = self._intern(self.states.columns([znode_of(path, *each).stored() for each in new]), header)
         known = known | dict(zip((line for _, line in new), states.tolist(), strict=True))
         self._root, self._lines = header.chroot, {line: known[line] for _, line in lines}
         return self._of_header(path, header, np.array([*self._lines.values()], np.int32))
@@ -239,28 +225,6 @@ class StatesReader:
         some = Znodes([*inside.values()], data, znodes.acls[rows], znodes.stats[rows])
         numbers[rows] = self.states.intern(some)
         return numbers
-
-    def _parsed(self, path: Path, lines: Sequence[tuple[int, bytes]]) -> Znodes:
-        """The znodes of lines with their offsets. Raises DamagedFileError."""
-        rows = [match.groups() for _, line in lines if (match := _LINE.fullmatch(line))]
-        with suppress(OverflowError, TypeError, ValueError):
-            paths, data, acls, *columns = zip(*rows, strict=True)
-            shown = np.array(columns).astype(np.int64)
-            shown[_CVERSION] = (shown[_CVERSION] + shown[_CHILDREN]) // 2  # as ExportedZnode.stored
-            if len(rows) == len(lines):
-                return Znodes(
-                    [each.decode() for each in paths],
-                    [None if each is None else a2b_base64(each, strict_mode=True) for each in data],
-                    np.array([self.states.acl_code(_acl_of(each)) for each in acls], np.int32),
-                    shown[_STORED].T,
-                )
-        return self.states.columns([znode_of(path, *each).stored() for each in lines])
-
-
-@lru_cache(maxsize=1 << 10)
-def _acl_of(text: bytes) -> Acl | None:
-    """Raises ValueError and TypeError."""
-    return acl_in(json.loads(text))
 
 
 class Runs(NamedTuple):

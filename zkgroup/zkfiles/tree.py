@@ -24,7 +24,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from zkgroup.model.requests import Znode, ZnodeStat
+from zkgroup.model.requests import Znode
 from zkgroup.zkfiles import records
 from zkgroup.zkfiles.jute import DIGEST_VERSION, OPEN_ACL
 
@@ -70,16 +70,9 @@ _stored_of: Final = attrgetter(
 
 def seen(path: str, node: Node) -> Znode:
     """The znode as a client sees it: only ephemerals have an owner, and all changes of children count."""
-    stored = node.stored()
-    stat = ZnodeStat(
-        *stored[:5],
-        2 * node.cversion - node.children,
-        node.aversion,
-        node.owner if records.lifetime_of(node.owner) == "session" else 0,
-        len(node.data or b""),
-        node.children,
-        node.pzxid,
-    )
+    stat = node.stored().shown(node.children, len(node.data or b""))
+    if node.owner and records.lifetime_of(node.owner) != "session":
+        stat = stat._replace(ephemeral_owner=0)
     return Znode(path or "/", node.data, stat)
 
 

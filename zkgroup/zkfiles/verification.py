@@ -16,19 +16,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles import records
+from zkgroup.zkfiles import records, replay
 from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.records import Hole
-from zkgroup.zkfiles.replay import (
-    Base,
-    SnapshotCandidate,
-    begins_with_nothing,
-    candidates,
-    empty_base,
-    end_digest,
-    load,
-    replay,
-)
 from zkgroup.zkfiles.servers import LogDamage
 from zkgroup.zkfiles.tree import Compared, Tree, next_version
 
@@ -91,7 +81,7 @@ def verify(ensemble: EnsembleFiles) -> HistoryVerification:
     time of the window. Behind a hole it goes on from the next snapshot.
     """
     run = _Run(ensemble)
-    replay(ensemble, run)
+    replay.replay(ensemble, run)
     return run.end()
 
 
@@ -101,7 +91,7 @@ class _Pending(NamedTuple):
     Where it has neither, the replay began with it, and it is compared as `Base` does.
     """
 
-    candidate: SnapshotCandidate
+    candidate: replay.SnapshotCandidate
     until: int
     digest: int | None = None
     tree: Tree | None = None
@@ -111,8 +101,8 @@ class _Run:
     def __init__(self, ensemble: EnsembleFiles) -> None:
         self._found = HistoryVerification()
         self._ensemble = ensemble
-        self._snapshots = deque(candidates(ensemble))
-        self._base = empty_base() if begins_with_nothing(ensemble) else None
+        self._snapshots = deque(replay.candidates(ensemble))
+        self._base = replay.empty_base() if replay.begins_with_nothing(ensemble) else None
         """The tree; None where it is not known: before the first snapshot, and behind holes."""
         self._at = 0
         self._pending: list[_Pending] = []
@@ -214,23 +204,23 @@ class _Run:
         self._base = None
         self._at = hole.last_missing
 
-    def _take(self, candidate: SnapshotCandidate) -> None:
+    def _take(self, candidate: replay.SnapshotCandidate) -> None:
         """Takes a snapshot that began before the next record, to go on from or to compare with."""
         if self._base is None and candidate.zxid >= self._at:
-            self._start_from(load(candidate), candidate)
+            self._start_from(replay.load(candidate), candidate)
             return
         if self._base is None:
             self._check(candidate, None, "records before it are missing")
             return
-        digest = end_digest(candidate)
+        digest = replay.end_digest(candidate)
         if digest is not None:
             self._pend(_Pending(candidate, digest[0], digest=digest[1].value))
             return
-        base = load(candidate, digests=False)
+        base = replay.load(candidate, digests=False)
         until = max(base.exact_from, self._base.exact_from) if base.is_sure else _NEVER
         self._pend(_Pending(candidate, until, tree=base.tree))
 
-    def _start_from(self, base: Base, candidate: SnapshotCandidate) -> None:
+    def _start_from(self, base: replay.Base, candidate: replay.SnapshotCandidate) -> None:
         self._base, self._at = base.begin(), base.zxid
         if base.digest is not None:
             self._pend(_Pending(candidate, base.digest_zxid))
@@ -272,7 +262,7 @@ class _Run:
             agrees = not base.is_wrong if is_base else base.tree.digest == pending.digest
             self._check(candidate, agrees, "" if agrees else _OTHER_DIGEST)
 
-    def _check(self, candidate: SnapshotCandidate, agrees: bool | None, detail: str) -> None:
+    def _check(self, candidate: replay.SnapshotCandidate, agrees: bool | None, detail: str) -> None:
         self._found.snapshots.append(SnapshotCheck(candidate.file.path, candidate.zxid, agrees, detail))
 
 

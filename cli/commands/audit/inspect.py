@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from zkgroup.audit.answers.inspection import holes_of, inspected
 from zkgroup.audit.inputs.found_files import folder_content
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.model.text import counted, hex_zxid
-from zkgroup.zkfiles.exports import EXPORT, is_export
+from zkgroup.zkfiles.exports import EXPORT, begins_as_export
 from zkgroup.zkfiles.files import LOG, SNAPSHOT, FileBytes, ServerFile, bytes_text
 from zkgroup.zkfiles.frames import Oversized
 from zkgroup.zkfiles.health import FileHealth
@@ -166,8 +167,9 @@ def _kind(path: Path) -> str:
     named = ServerFile.of(path)
     if named is not None:
         return named.kind
-    if is_export(path):
-        return EXPORT
+    with suppress(DamagedFileError, NotZooKeeperFileError):
+        if begins_as_export(path):
+            return EXPORT
     with FileBytes(path) as file:
         try:
             magic = file.read(4)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tests.worlds.server_history import ServerHistory, seen_znodes
 from zkgroup.model.requests import Znode
-from zkgroup.zkfiles.history import Journal, diff_trees
 from zkgroup.zkfiles.records import (
     AclEntry,
     Operation,
@@ -189,24 +188,6 @@ def test_records_of_a_right_history_give_no_violation(
     tree = Tree()
     assert [apply_and_doubt(tree, each) for each in world.transactions] == [None] * len(world.transactions)
     assert tree.digest == world.tree.digest
-
-
-@given(HISTORIES, st.integers(0, 60))
-def test_a_journal_finds_what_comparing_two_trees_finds(
-    history: tuple[list[tuple[int, int, int]], bool], begun: int
-) -> None:
-    """A journal records only the changed paths; a path that it forgot would be missing from the diff."""
-    world = written(history[0], lists=history[1])
-    start = begun % (len(world.transactions) + 1)
-    before, tree = Tree(), Tree()
-    for transaction in world.transactions[:start]:
-        before.apply(transaction)
-        tree.apply(transaction)
-    journal = Journal(tree)
-    for transaction in world.transactions[start:]:
-        journal.note(transaction)
-        tree.apply(transaction)
-    assert list(journal.changes()) == list(diff_trees(before, tree))
 
 
 def shown(tree: Tree, *, with_pzxid: bool) -> list[Znode]:

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.health import inspect_log
-from zkgroup.zkfiles.log_index import splits_of
-from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.logs import LogReader, splits_of
 from zkgroup.zkfiles.records import (
     AclEntry,
     Operation,

@@ -23,8 +23,8 @@ from zkgroup.zkfiles.exports import (
     ExportedZnode,
     ExportHeader,
     ExportReader,
+    begins_as_export,
     exported,
-    is_export,
     write_export,
 )
 from zkgroup.zkfiles.records import AclEntry, StoredStat, StoredZnode
@@ -63,7 +63,7 @@ def test_what_is_written_is_read(
     reader = ExportReader(path)
 
     assert (reader.header, list(reader.exported()), list(reader.exported())) == (header, found, found)
-    assert is_export(path)
+    assert begins_as_export(path)
 
 
 def test_it_reads_as_a_snapshot_does(written: Path) -> None:
@@ -228,8 +228,11 @@ def test_only_exports_are_taken_for_one(written: Path, tmp_path: Path) -> None:
     """By their beginning; a folder or nothing at all is none."""
     (tmp_path / "other.gz").write_bytes(gzip.compress(b"ZKSN"))
 
-    assert is_export(written)
-    assert not any(map(is_export, (tmp_path, tmp_path / "none", tmp_path / "other.gz")))
+    assert begins_as_export(written)
+    assert not begins_as_export(tmp_path / "other.gz")
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(NotZooKeeperFileError):
+            begins_as_export(path)
 
 
 def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:

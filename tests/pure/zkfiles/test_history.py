@@ -243,7 +243,7 @@ def changes(history: History, start: int, end: int, below: str = "/") -> list[tu
 
 
 def test_differences_between_zxids(tmp_path: Path) -> None:
-    """One replay with a journal finds what comparing two whole trees does."""
+    """One replay finds what comparing two whole trees does."""
     world = ServerHistory()
     world.create("/kept", b"1")
     world.create("/gone")

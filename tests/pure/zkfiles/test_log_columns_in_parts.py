@@ -12,8 +12,7 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import Row, everything, log_rows, outcome, rows_of, values_of
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.columns import log_columns
-from zkgroup.zkfiles.log_index import splits_of
-from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.logs import LogReader, splits_of
 
 pytestmark = pytest.mark.usefixtures("way")
 

@@ -9,8 +9,7 @@ import pytest
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.log_index import has_hop, last_record, splits_of
-from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.logs import LogReader, has_hop, last_record, splits_of
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType
 
 EVERY = 7

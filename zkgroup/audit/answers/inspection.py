@@ -12,7 +12,6 @@ from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.exports import EXPORT, inspect_export
 from zkgroup.zkfiles.files import LOG, SNAPSHOT, ServerFile
 from zkgroup.zkfiles.health import FileHealth, inspect_log
-from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import Hole, hole_between
 from zkgroup.zkfiles.snapshots import inspect_snapshot
 
@@ -23,21 +22,17 @@ _INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
 }
 
 
-def health_of(inputs: Iterable[Path], history: History | None = None) -> Iterator[FileHealth]:
+def health_of(inputs: Iterable[Path]) -> Iterator[FileHealth]:
     """The health of each of these snapshots and exports, and of the files of these folders by zxid.
 
-    Logs that were read whole for the history of these inputs are not read again. Parquet that `audit run`
-    wrote has none of these files. Raises NotZooKeeperFileError for any other input.
+    Parquet that `audit run` wrote has none of these files. Raises NotZooKeeperFileError for any other input.
     """
-    servers = () if history is None else history.ensemble.servers
-    seen = {path: each for server in servers for path, each in server.seen_logs.items()}
     for path in inputs:
         if is_converted(path):
             continue
         alone = {path: EXPORT if ServerFile.of(path) is None else SNAPSHOT}
         for file, kind in (folder_content(path).kinds if path.is_dir() else alone).items():
-            known = seen.get(file)
-            yield inspected(file, kind) if known is None else inspect_log(file, known)
+            yield inspected(file, kind)
 
 
 def inspected(path: Path, kind: str) -> FileHealth:

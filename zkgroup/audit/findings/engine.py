@@ -146,45 +146,32 @@ def audit(
     end: PointInTime | None = None,
     group: str | None = None,
     is_here: Callable[[StateRule], bool] = lambda rule: True,
+    audited: AuditedRows | None = None,
 ) -> Found:
     """Runs every rule that the input is enough for.
+
+    The rules of series run on snapshots of stretches that no log covers. Without a log, they take the place
+    of those of the same name, which see the last snapshot alone.
 
     Args:
         start: the first moment of the range, which begins with the tree before it.
         end: the last moment, which counts as the end of the history.
         group: the findings are only those about this group.
         is_here: False for a rule of series that another task runs.
+        audited: the rows of that range and group, if they are read already, and are to be used for more.
 
     Raises ConfigError for a bound that no rule has and where numpy or pyarrow is not installed, NotFoundError
-    where there was no such group, and what `Source.rows` raises.
-    """
-    bounds_of(rules, bounds or {})
-    require_columns()
-    from zkgroup.audit.findings.buckets import AuditedRows
-
-    with closing(AuditedRows(source.rows(start, end), group)) as audited:
-        return audit_rows(source, audited, rules, bounds, start=start, end=end, is_here=is_here)
-
-
-def audit_rows(
-    source: Source,
-    audited: AuditedRows,
-    rules: Sequence[AnyRule],
-    bounds: Mapping[str, float] | None = None,
-    *,
-    start: PointInTime | None = None,
-    end: PointInTime | None = None,
-    is_here: Callable[[StateRule], bool] = lambda rule: True,
-) -> Found:
-    """Audits rows that are read already, and are to be used for more.
-
-    The rules of series run on snapshots of stretches that no log covers. Without a log, they take the place
-    of those of the same name, which see the last snapshot alone.
+    for a group that never was, and what `Source.rows` raises.
     """
     chosen = bounds_of(rules, bounds or {})
-    of_states = state_rules_of(rules)
+    require_columns()
+    if audited is None:
+        from zkgroup.audit.findings.buckets import AuditedRows
+
+        with closing(AuditedRows(source.rows(start, end), group)) as audited:
+            return audit(source, rules, bounds, start=start, end=end, is_here=is_here, audited=audited)
+    of_states, rows, group, facts = state_rules_of(rules), audited.rows, audited.group, audited.facts
     series = [each for each in series_of(source, start, end) if len(each.snapshots) > 1]
-    rows, group, facts = audited.rows, audited.group, audited.facts
     places = (path_kind(path) for each in series for path in each.paths) if group is not None else ()
     require_group(group, audited.groups | {place.name for place in places if is_of_groups(place)})
     shown = {rule.name for rule in of_states if not rule.is_beside} if series and not facts.has_log else set()
@@ -205,13 +192,11 @@ def audit_rows(
                 found += within(reported, rows.seen.zxid, rows.to_zxid)
     rows.progress("searching for findings")
     found += audited.find([rule for rule in asked if isinstance(rule, Rule)], chosen)
-    found = based(found, facts)
     with without_collector():
-        here = [*filter(is_here, of_states)]
-        found = joined(found, [one for each in series for one in find_states(here, each, chosen)], facts)
-    if group is not None:
-        found = [finding for finding in found if finding.group == group]
-    return Found(sorted(found, key=order), skipped, facts, source.skipped)
+        of_series = [one for each in series for one in find_states(filter(is_here, of_states), each, chosen)]
+        whole = joined(based(found, facts), of_series, facts)
+    of_group = (one for one in whole if group in (None, one.group))
+    return Found(sorted(of_group, key=order), skipped, facts, source.skipped)
 
 
 def series_of(source: Source, start: PointInTime | None, end: PointInTime | None) -> Iterator[Series]:

@@ -11,26 +11,15 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zkgroup.audit.inputs import source
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.found_files import FoundFiles, SnapshotFile, find_files
 from zkgroup.audit.inputs.manifest import Folder, OutputFolder, is_converted
-from zkgroup.audit.inputs.source import (
-    Covered,
-    Difference,
-    PointInTime,
-    Progress,
-    Rows,
-    SeenTree,
-    Source,
-    quiet,
-    require_columns,
-    standing_text,
-)
+from zkgroup.audit.inputs.source import Difference, PointInTime, Progress, Rows, SeenTree, Source, quiet
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import named
 from zkgroup.zkfiles.exports import ExportHeader
 from zkgroup.zkfiles.history import Account, History, PastTree
-from zkgroup.zkfiles.records import Transaction, epoch_of
 from zkgroup.zkfiles.tree import Tree
 from zkgroup.znodes.consumers import consumers_path, group_path
 
@@ -66,7 +55,7 @@ def open_source(
     if tables:
         if len(paths) > 1:
             raise ConfigError(f"{tables[0]} is Parquet of `audit run`: expected nothing beside it")
-        require_columns()
+        source.require_columns()
         from zkgroup.audit.inputs.converted import ConvertedSource
 
         output = OutputFolder(Folder(str(tables[0])))
@@ -83,7 +72,7 @@ def open_source(
     end_logs(found, folders)
     if folders is not None and not (found.snapshots or found.skipped):
         return folders
-    require_columns()
+    source.require_columns()
     from zkgroup.audit.inputs.series_source import read_series
 
     return read_series(found, chroot, progress or quiet, folders)
@@ -107,9 +96,6 @@ def end_logs(found: FoundFiles, folders: Folders | None, known: Collection[int] 
         )
         tail = SnapshotFile(last, path, header, lambda reader: reader.read_tree(path, header, seen.tree))
         found.covered.append(tail)
-
-
-_EVERY = 1000
 
 
 class Folders(Source):
@@ -180,7 +166,7 @@ class Folders(Source):
             self._note_outside(None, moment)
         zxids = self.zxid_of(start), self.zxid_of(end)
         first, last = min(zxids), max(zxids)
-        found = self.history.compared(first, last, below, through=lambda each: self._shown(each, last))
+        found = self.history.compared(first, last, below)
         for account in found.accounts:
             self._note(account)
         if self.chroot and not found.changes:
@@ -244,14 +230,14 @@ class Folders(Source):
         if not account.is_exact:
             self._holes |= dict.fromkeys(account.holes)
             notes = self._lost if account.is_damaged and not account.holes else self._details
-            notes[standing_text(account.zxid, account.detail)] = None
+            notes[source.standing_text(account.zxid, account.detail)] = None
 
-    def _covered(self) -> Covered:
+    def _covered(self) -> source.Covered:
         history = self.history
         first, last = history.ensemble.first_logged, history.last_zxid
         ends = [() if zxid is None else history.transactions(zxid, zxid) for zxid in (first, last)]
         first_ms, last_ms = (next((each.time_ms for each in end), None) for end in ends)
-        return Covered(first, first_ms, last, last_ms)
+        return source.Covered(first, first_ms, last, last_ms)
 
     def _log_alone(self, before: int, to_zxid: int | None, why: str) -> Rows:
         """The rows of a log without its beginning; they have no seeds, as the tree before is not known."""
@@ -261,7 +247,7 @@ class Folders(Source):
         else:
             detail += ", as there is no snapshot"
         nothing = Tree.from_znodes((), zxid=before, digests=False)
-        self._details[standing_text(before, detail)] = None
+        self._details[source.standing_text(before, detail)] = None
         return self._rows(SeenTree(nothing, before, None, False, False, detail), to_zxid, is_whole=False)
 
     def _before(self, from_zxid: int, to_zxid: int | None) -> PastTree:
@@ -280,16 +266,6 @@ class Folders(Source):
                 if past.account.is_whole and past.account.snapshot_zxid >= self.history.first_followed:
                     return past
         return self.history.beginning()
-
-    def _shown(self, transactions: Iterator[Transaction], to_zxid: int | None) -> Iterator[Transaction]:
-        """Yields the same transactions, and reports the number that was read."""
-        for count, transaction in enumerate(transactions):
-            if count % _EVERY == 0:
-                end = min(self.history.last_zxid, to_zxid or self.history.last_zxid)
-                is_known = count > 0 and epoch_of(end) == epoch_of(transaction.zxid)
-                left = end - transaction.zxid + 1
-                self.progress("reading transactions", count, count + left if is_known else None)
-            yield transaction
 
 
 def _offsets_of_others(groups: Collection[str], chroot: str) -> LeftOutWrites:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow.parquet as pq
 
 from zkgroup.audit.answers.inspection import health_of
-from zkgroup.audit.findings.engine import ALL_RULES, Found, audit_rows, series_of
+from zkgroup.audit.findings.engine import ALL_RULES, Found, audit, series_of
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.incidents.incident import FoundIncidents, findings_document
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
@@ -128,11 +128,11 @@ def report_of(
     rows = source.rows(start, end)
     with closing(ColumnsDrawing(rows, group, ReportLimits(), give, series=series)) as drawing:
         if found is None:
-            found = audit_rows(source, drawing.audited, ALL_RULES, start=start, end=end)
+            found = audit(source, ALL_RULES, start=start, end=end, audited=drawing.audited)
         progress("shaping the report")
         drawing.finish()
         # This comes behind the rows, since damage shows when they are read.
-        health = list(health_of(map(Path, inputs), source.history) if files is None else files())
+        health = list(health_of(map(Path, inputs)) if files is None else files())
         damages, notes = source.damages(), source.notes()
     incidents, read = numbered(found), [str(path) for path in inputs] or ["the live ensemble"]
     data = drawing.data(found, incidents, read, health, damages, notes)

@@ -32,7 +32,7 @@ from zkgroup.audit.spark.storage import HadoopFolder, in_tasks, reached_by_tasks
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.files import DATA_FOLDER, LOG, SNAPSHOT, ServerFile, list_files, with_following
 from zkgroup.zkfiles.history import History
-from zkgroup.zkfiles.log_index import Hop, has_hop
+from zkgroup.zkfiles.logs import Hop, has_hop
 
 _TASKS_AT_ONCE: Final = 64
 """The number of results that the driver has in memory, where it writes the files that tasks made."""

@@ -410,7 +410,7 @@ def report(
             give=give,
             progress=progress,
             found=audit.found,
-            files=lambda: health_of(paths, audit.history),
+            files=lambda: health_of(paths),
         )
 
 

@@ -25,7 +25,7 @@ from zkgroup.zkfiles.columns import ROWS_PER_BATCH, log_columns, parent_of
 from zkgroup.zkfiles.files import LOG as LOG_FILE
 from zkgroup.zkfiles.files import SNAPSHOT as SNAPSHOT_FILE
 from zkgroup.zkfiles.files import ServerFile, list_files
-from zkgroup.zkfiles.log_index import Hop, last_record, splits_of
+from zkgroup.zkfiles.logs import Hop, last_record, splits_of
 from zkgroup.zkfiles.records import StoredZnode, lifetime_of
 from zkgroup.zkfiles.snapshots import SnapshotReader, open_snapshot
 from zkgroup.zkfiles.states import StatesReader
