@@ -9,12 +9,10 @@ import pytest
 from tests.worlds.record_by_record import exact_rows
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.server_history import ServerHistory
-from zkgroup.audit.findings.files import record_checks_of
 from zkgroup.audit.inputs.events import DELETE
-from zkgroup.audit.inputs.logs import record_facts, with_ends
+from zkgroup.audit.inputs.logs import with_ends
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.rows import Columns, columns_of
-from zkgroup.zkfiles.history import History
 
 
 def sessions(*, lists: bool) -> ServerHistory:
@@ -54,19 +52,3 @@ def test_an_end_that_lacks_one_ephemeral_is_not_named(tmp_path: Path) -> None:
     assert is_named.sum() == 1
     added = with_ends([columns.where(~is_named)], columns_of(()))
     assert [event.path for event in added.events(added.synthetic.nonzero()[0])] == ["/e7"]
-
-
-def test_record_facts_are_noted_while_rows_are_read(tmp_path: Path) -> None:
-    """Of all logs, so that they are not read once more; another history reads them, and finds the same."""
-    sessions(lists=True).log(tmp_path)
-    source = open_source([tmp_path])
-    history = source.history
-    assert history is not None
-    assert whole_columns(source.rows()) is not None
-    noted, read = record_facts(history), record_facts(History(tmp_path))
-
-    assert noted is record_facts(history)
-    assert noted is not None
-    assert read is not None
-    assert [column.tolist() for column in noted] == [column.tolist() for column in read]
-    assert record_checks_of(history) == record_checks_of(History(tmp_path))

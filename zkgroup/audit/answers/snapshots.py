@@ -8,28 +8,12 @@ from itertools import chain, groupby, zip_longest
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from zkgroup.audit.answers.partitions import (
-    GroupPartition,
-    OffsetKind,
-    OffsetRow,
-    OwnerLife,
-    offset_of,
-    offsets_of,
-    owners_of,
-    require_partition,
-    thread_of,
-)
+from zkgroup.audit.answers import partitions
+from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife, offset_of, thread_of
 from zkgroup.audit.answers.reading import partition_rows
 from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
-from zkgroup.audit.inputs.events import (
-    BY_GROUP_PARTITION,
-    SINGLE,
-    Event,
-    Seen,
-    States,
-    is_of_groups,
-    require_group,
-)
+from zkgroup.audit.inputs import events
+from zkgroup.audit.inputs.events import Seen, States
 from zkgroup.audit.inputs.facts import Facts, SessionLife, facts_of
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import PointInTime, Source, is_within
@@ -64,7 +48,7 @@ def facts_of_series(series: Series) -> Facts:
     first, last = series.snapshots[0], series.snapshots[-1]
     states = [seen.state for seen in chain.from_iterable(series.facts.values()) if seen.state is not None]
     facts = facts_of(
-        Event(stat.mzxid, SINGLE, stat.mtime, stat.ephemeral_owner, 0, "create", path, data)
+        events.Event(stat.mzxid, events.SINGLE, stat.mtime, stat.ephemeral_owner, 0, "create", path, data)
         for path, data, _, stat in sorted(states, key=lambda state: (state.stat.mzxid, state.path))
     )
     facts = replace(facts, start_zxid=first.zxid, start_ms=first.time_ms, has_log=False, sessions={})
@@ -73,12 +57,12 @@ def facts_of_series(series: Series) -> Facts:
 
 def groups_in(series: Series) -> set[str]:
     """The names of the groups that any snapshot has."""
-    return {place.name for place in map(path_kind, series.paths) if is_of_groups(place)}
+    return {place.name for place in map(path_kind, series.paths) if events.is_of_groups(place)}
 
 
 def partitions_in(series: Series, group: str | None) -> dict[GroupPartition, States]:
     """The states of owners and offsets of a group, or of all, by partition."""
-    keyed = series.keyed(BY_GROUP_PARTITION, lambda key: group in (None, key[0]))
+    keyed = series.keyed(events.BY_GROUP_PARTITION, lambda key: group in (None, key[0]))
     return {GroupPartition(of, TopicPartition(topic, int(n))): states for (of, topic, n), states in keyed}
 
 
@@ -137,11 +121,11 @@ class OfPartitions(NamedTuple):
                 facts, found = partition_rows(source.rows(self.start, until), group)
                 of: Any = facts
             else:
-                require_group(group, groups_in(series))
+                events.require_group(group, groups_in(series))
                 facts, of = facts_of_series(series), series.in_order
                 found = partitions_in(of, group)
             if partition is not None:
-                require_partition(partition, found, facts)
+                partitions.require_partition(partition, found, facts)
                 found = {at: rows for at, rows in found.items() if at.topic_partition == partition}
             return facts, of, found
 
@@ -153,7 +137,7 @@ def owners_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[Gr
     zxids, known = source.zxids(asked.start, asked.end), []
     facts, parts = asked.within(source, None)
     for part, of, found in parts:
-        lives_of = owners_of if part is of else _owners_of
+        lives_of = partitions.owners_of if part is of else _owners_of
         lives = {(at, life.from_zxid): life for at in found for life in lives_of(found[at], of)}
         known.append((part, lives))
     in_order = ((at, life) for (at, _), life in sorted(_joined(known, "ended_by").items(), key=itemgetter(0)))
@@ -176,7 +160,7 @@ def offsets_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[G
     zxids, found, shown = source.zxids(asked.start, asked.end), [], set[GroupPartition]()
     facts, parts = asked.within(source, asked.end)
     for part, of, states in sorted(parts, key=lambda each: each[0].start_zxid):
-        is_log, rows_of = part is of, offsets_of if part is of else offsets_seen
+        is_log, rows_of = part is of, partitions.offsets_of if part is of else offsets_seen
         rows = [(at, row) for at, some in states.items() for row in rows_of(some, of, at.group)]
         rows = [each for each in rows if is_log or is_within(each[1].zxid, each[1].zxid, zxids)]
         # The log has what it covers, and what stood at the beginning of a later part an earlier one shows.
@@ -199,7 +183,7 @@ def offsets_seen(states: States, series: Series, _group: str = "") -> Iterator[O
             if same is None or stat.mzxid != same.stat.mzxid:
                 previous = previous if same else None
                 falls = value is not None and previous is not None and value < previous >= 0
-                kind: OffsetKind = "write" if before else "snapshot"
+                kind: partitions.OffsetKind = "write" if before else "snapshot"
                 writes = stat.version - (same.stat.version if same else -1) if before else None
                 known = stat.mzxid, stat.mtime, 0, (), kind, value, previous, None, None, falls, writes
                 yield OffsetRow(*known, series.snapshots[now.last])

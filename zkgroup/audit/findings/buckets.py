@@ -151,30 +151,25 @@ def rules_by(rules: Iterable[Rule], keys: frozenset[str]) -> list[Rule]:
     return [rule for rule in rules if rule.keys.name in keys]
 
 
-class FoundInBucket(NamedTuple):
-    """The answers of one bucket."""
-
-    findings: list[Finding]
-    tree: rows.Columns
-    """The rows of the bucket that rules about the whole tree need."""
-
-
 def find_in_bucket(
     rules: Sequence[Rule],
     columns: rows.Columns,
     facts: Facts,
     bounds: Mapping[str, Bounds],
     then: Callable[[ScreenTables], None] | None = None,
-) -> FoundInBucket:
-    """Runs the rules whose keys are in one bucket; `then` gets the tables that were computed for them."""
+) -> tuple[list[Finding], rows.Columns]:
+    """Runs the rules whose keys are in one bucket; `then` gets the tables that were computed for them.
+
+    Returns the findings, and the rows of the bucket that rules about the whole tree need.
+    """
     if not len(columns):
-        return FoundInBucket([], columns)
+        return [], columns
     tables = ScreenTables(columns, facts)
     found = list(tables.find([rule for rule in rules if rule.keys.name not in SPANNING], bounds))
     tree = _tree_rows(tables) if rules_by(rules, TREE_KEYS) else np.zeros(0, np.int64)
     if then is not None:
         then(tables)
-    return FoundInBucket(found, columns.take(tree))
+    return found, columns.take(tree)
 
 
 def _tree_rows(tables: ScreenTables) -> rows.Numbers:
@@ -264,9 +259,10 @@ class AuditedRows:
             before, logged = rows.apart(self._kept.columns(name))
             if name != CLUSTER:
                 logged = rows.in_order(rows.joined([logged, closes]))
-            found = find_in_bucket(rules, rows.joined([before, logged]), self.facts, bounds, self._then)
-            trees.append(found.tree)
-            yield from found.findings
+            whole = rows.joined([before, logged])
+            findings, tree = find_in_bucket(rules, whole, self.facts, bounds, self._then)
+            trees.append(tree)
+            yield from findings
         yield from find_in_tree(rules, trees, self.facts, bounds)
 
     def close(self) -> None:

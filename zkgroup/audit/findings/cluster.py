@@ -77,14 +77,10 @@ def brokers_text(brokers: Iterable[int]) -> str:
     return "[" + ", ".join(map(str, brokers)) + "]"
 
 
-def history_end(facts: Facts) -> ChangeStamp:
-    """The end of a history."""
-    return ChangeStamp(facts.end_zxid, facts.end_ms)
-
-
 def history_start(facts: Facts) -> ChangeStamp:
     """The beginning of the log; without a log the end, for then only the tree at that moment is known."""
-    return ChangeStamp(facts.start_zxid, facts.start_ms) if facts.has_log else history_end(facts)
+    start, end = (facts.start_zxid, facts.start_ms), (facts.end_zxid, facts.end_ms)
+    return ChangeStamp(*(start if facts.has_log else end))
 
 
 class _TopicRows:

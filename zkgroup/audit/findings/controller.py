@@ -9,16 +9,7 @@ from typing import Final, NamedTuple
 from zkgroup.audit.findings import cluster
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, is_alive, runs
 from zkgroup.audit.inputs.events import ADMIN, BY_DECISION, CONTROLLER, Event, Key
-from zkgroup.audit.inputs.facts import (
-    DataChange,
-    Facts,
-    Life,
-    brokers_of,
-    change_at,
-    client,
-    decoded,
-    life_at,
-)
+from zkgroup.audit.inputs.facts import Facts, Life, brokers_of, change_at, client, decoded, life_at
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
@@ -76,14 +67,15 @@ def _elections(rows: KeyRows, facts: Facts) -> list[Life]:
     return [life for life in facts.controllers if life.from_zxid in in_log]
 
 
-def _raised(life: Life, facts: Facts) -> list[DataChange]:
+def _raised(life: Life, facts: Facts) -> list[int]:
+    """The zxids at which the session of a controller wrote the epoch."""
     epochs = facts.controller_epochs
-    return [each for each in epochs if is_alive(life, each.zxid) and each.session == life.session]
+    return [each.zxid for each in epochs if is_alive(life, each.zxid) and each.session == life.session]
 
 
 def _election_finding(life: Life, before: Life | None, facts: Facts, longest_ms: float) -> Finding:
     raised = _raised(life, facts)
-    epoch = cluster.epoch_at(facts, raised[-1].zxid) if raised else None
+    epoch = cluster.epoch_at(facts, raised[-1]) if raised else None
     detail = f"{cluster.controller_name(life)} elected, "
     detail += "epoch not raised" if epoch is None else f"epoch {epoch}"
     severity: Severity = "info"

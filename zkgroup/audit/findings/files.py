@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 from zkgroup.audit.findings.rules import Bounds, Finding, Occurrence, Severity, WholeRule
 from zkgroup.audit.inputs.facts import Facts
@@ -53,17 +53,9 @@ class RecordChecks:
     """The zxid of the first record that has one."""
 
 
-_known: WeakKeyDictionary[History, RecordChecks] = WeakKeyDictionary()
-
-
+@lru_cache(maxsize=2)
 def record_checks_of(history: History) -> RecordChecks:
-    """The checks of a history, made at the first call."""
-    if history not in _known:
-        _known[history] = _checks_of(history)
-    return _known[history]
-
-
-def _checks_of(history: History) -> RecordChecks:
+    """The checks of a history. Results are cached, as several rules ask for them."""
     from zkgroup.audit.inputs.logs import record_facts
 
     records = record_facts(history)

@@ -14,14 +14,8 @@ from typing import Literal, NamedTuple
 
 from zkgroup.assignment import assignment_diff
 from zkgroup.audit.answers.partitions import OwnerLife, is_session_end, member_of_thread, thread_of
-from zkgroup.audit.findings.membership import (
-    ExpectedOwners,
-    expected_owners,
-    least_moves,
-    numbers_of,
-    partitions_at,
-    topics_wanted,
-)
+from zkgroup.audit.findings import membership
+from zkgroup.audit.findings.membership import ExpectedOwners, expected_owners, least_moves, numbers_of
 from zkgroup.audit.inputs.events import Event, Key
 from zkgroup.audit.inputs.facts import DataChange, Facts, Life, decoded, registration_of
 from zkgroup.model import TopicPartition
@@ -84,7 +78,10 @@ class GroupReplay:
         if self.foreign_claims():
             return None
         return expected_owners(
-            self.registrations(), partitions_at(self._facts, zxid), self.threads(), self._assignment
+            self.registrations(),
+            membership.partitions_at(self._facts, zxid),
+            self.threads(),
+            self._assignment,
         )
 
     def is_at_rest(self, zxid: int) -> bool:
@@ -98,11 +95,11 @@ class GroupReplay:
         """True if the assignment is known and has an owner for something; False proves nothing."""
         if self._assignment is not None and not self._assignment.owners:
             return False
-        partitions = partitions_at(self._facts, zxid)
+        partitions = membership.partitions_at(self._facts, zxid)
         return any(
             threads > 0 and partitions.get(topic)
             for registration in self.registrations().values()
-            for topic, threads in (topics_wanted(registration, tuple(partitions)) or {}).items()
+            for topic, threads in (membership.topics_wanted(registration, tuple(partitions)) or {}).items()
         )
 
     def _member(self, event: Event, member: str) -> None:
@@ -340,7 +337,7 @@ class _Rebalances:
             return "join"
         if event.time_ms - last.to_ms >= self._quiet_ms:
             return "join"
-        partitions = partitions_at(self._facts, event.zxid)
+        partitions = membership.partitions_at(self._facts, event.zxid)
         before, after = _wants(last.data, partitions), _wants(event.data, partitions)
         if before == after:
             return None
@@ -370,7 +367,7 @@ class _Rebalances:
             topic
             for member in members.values()
             if member.registration is not None
-            for topic in topics_wanted(member.registration, names) or ()
+            for topic in membership.topics_wanted(member.registration, names) or ()
         }
 
     def _closed(self, current: _Open) -> Rebalance:
@@ -398,7 +395,7 @@ class _Rebalances:
             and all(registration.strategy == "sticky" for registration in registrations.values()),
             moved=moved,
             least=least_moves(
-                registrations, partitions_at(self._facts, current.to_zxid), current.before, moved
+                registrations, membership.partitions_at(self._facts, current.to_zxid), current.before, moved
             ),
         )
 
@@ -406,7 +403,7 @@ class _Rebalances:
 def _wants(data: bytes | None, partitions: Iterable[str]) -> Mapping[str, int]:
     """Topic to thread count; empty where that cannot be known."""
     registration = registration_of(data)
-    return (topics_wanted(registration, partitions) if registration else None) or {}
+    return (membership.topics_wanted(registration, partitions) if registration else None) or {}
 
 
 def _of_topic(before: DataChange | None, change: DataChange) -> Cause | None:

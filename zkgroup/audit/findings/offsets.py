@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from zkgroup.audit.answers.partitions import OffsetWrite, OwnerLife, PartitionStep, partition_steps
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, TimeRange, partitions_with
 from zkgroup.audit.inputs import events
-from zkgroup.audit.inputs.facts import Facts, client, decoded, is_member, members_of
+from zkgroup.audit.inputs.facts import Facts, client, decoded, members_of
 from zkgroup.model.text import counted, duration_text
 from zkgroup.zkfiles.records import is_below
 from zkgroup.znodes.brokers import Topic
@@ -53,7 +53,7 @@ def offset_regression(rows: KeyRows, key: events.Key, facts: Facts, bounds: Boun
 def _rate_regression(write: OffsetWrite, group: str, facts: Facts) -> tuple[Severity, str]:
     if write.event.zxid in facts.operator_acts.get(group, ()):
         return "info", "; an operator's reset, by its marker"
-    if write.holder is None and not is_member(facts, group, write.event.session):
+    if write.holder is None and not members_of(facts, write.event.session, group):
         return "warning", "; no member owned it, and the writer is no member: probably a tool"
     return "error", ""
 

@@ -6,29 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from zkgroup.audit.answers.partitions import OwnerLife, members_named, owner_lives, partition_steps
+from zkgroup.audit.findings import rules
 from zkgroup.audit.findings.group_rebalances import replayed_group
 from zkgroup.audit.findings.membership import demand, lives_by_session, partitions_at, topics_wanted
-from zkgroup.audit.findings.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Rule,
-    Severity,
-    TimeRange,
-    gaps,
-    is_alive,
-    merged,
-    overlaps,
-    partitions_with,
-)
-from zkgroup.audit.inputs.events import (
-    BY_GROUP_PARTITION,
-    BY_MEMBERSHIP,
-    BY_OWNED_PARTITION,
-    Event,
-    Key,
-    partition_of,
-)
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, TimeRange
+from zkgroup.audit.inputs import events
+from zkgroup.audit.inputs.events import BY_GROUP_PARTITION, BY_MEMBERSHIP, BY_OWNED_PARTITION, Event, Key
 from zkgroup.audit.inputs.facts import Facts, Life, client, derived, member_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, hex_session
@@ -95,7 +78,7 @@ def orphan_owner(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
             f"owner {owner.thread!r} of session {hex_session(owner.session)} stands without a"
             f" registration of its member, for {duration_text(since.ms(facts))} at the end"
         )
-        yield Finding.during("orphan_owner", severity, since, detail, partition_of(key), owner.session)
+        yield Finding.during("orphan_owner", severity, since, detail, events.partition_of(key), owner.session)
 
 
 @Rule(
@@ -114,15 +97,15 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     """
     for owner in rows.once(_unregistered, key, facts):
         # A claim that never had a registration of its session is owner_session_mismatch.
-        lives = merged(map(TimeRange.of, _registrations(facts, key[0], owner.session, owner.thread)))
-        for gap in gaps(TimeRange.of(owner), lives):
+        lives = rules.merged(map(TimeRange.of, _registrations(facts, key[0], owner.session, owner.thread)))
+        for gap in rules.gaps(TimeRange.of(owner), lives):
             ms = gap.ms(facts)
             severity: Severity = "error" if gap.to_zxid is not None or ms > bounds["grace_ms"] else "info"
             detail = (
                 f"owner {owner.thread!r} stood for {duration_text(ms)} after the registration of its member"
             )
             yield Finding.during(
-                "orphan_owner_interval", severity, gap, detail, partition_of(key), owner.session
+                "orphan_owner_interval", severity, gap, detail, events.partition_of(key), owner.session
             )
 
 
@@ -150,7 +133,7 @@ def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds
         there = [life for life in facts.members.get(key[0], ()) if _stood_at(life, owner, facts)]
         detail = _mismatch_text(owner, there, mine)
         yield Finding.during(
-            "owner_session_mismatch", "error", owner, detail, partition_of(key), owner.session
+            "owner_session_mismatch", "error", owner, detail, events.partition_of(key), owner.session
         )
 
 
@@ -159,7 +142,7 @@ def _stood_at(member: Life, owner: OwnerLife, facts: Facts) -> bool:
     start = facts.start_zxid if facts.has_log else facts.end_zxid + 1
     if owner.from_zxid < start:
         return member.from_zxid < start
-    return is_alive(member, owner.from_zxid)
+    return rules.is_alive(member, owner.from_zxid)
 
 
 def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life]) -> str:
@@ -187,7 +170,7 @@ def _mismatch_text(owner: OwnerLife, there: Sequence[Life], lives: Sequence[Life
     " member that was paused or lost its claim does not notice: restart it, and find the pause or the"
     " session that deleted the claim (claim_stolen). Members of zkgroup are fenced and never do this.",
     keys=BY_GROUP_PARTITION,
-    screen=partitions_with(lambda p: p.is_commit & (p.holder >= 0) & ~p.by_holder),
+    screen=rules.partitions_with(lambda p: p.is_commit & (p.holder >= 0) & ~p.by_holder),
 )
 def double_ownership(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Two owners of one partition: the former owner still commits after the new one has claimed.
@@ -257,7 +240,9 @@ def _overlap_findings(
             f"{put_out[name].thread!r} committed {times}, up to {duration_text(last.time_ms - new.from_ms)}"
             f" after {new.thread!r} of session {hex_session(new.session)} had claimed"
         )
-        yield Finding.during("double_ownership", "error", time, detail, partition_of(key), commits[0].session)
+        yield Finding.during(
+            "double_ownership", "error", time, detail, events.partition_of(key), commits[0].session
+        )
 
 
 @Rule(
@@ -280,7 +265,7 @@ def claim_stolen(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Itera
                 f" {client(facts, owner.ender, key[0])}"
             )
             end = owner._replace(from_zxid=owner.to_zxid or 0, from_ms=owner.to_ms or 0)
-            yield Finding.during("claim_stolen", "error", end, detail, partition_of(key), owner.ender)
+            yield Finding.during("claim_stolen", "error", end, detail, events.partition_of(key), owner.ender)
 
 
 @Rule(
@@ -309,15 +294,15 @@ def unowned_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> I
         if time.ms(facts) <= longest_ms:
             continue
         if wanted is None:
-            wanted = demand(facts, *partition_of(key))
-        for piece in overlaps([time], wanted):
+            wanted = demand(facts, *events.partition_of(key))
+        for piece in rules.overlaps([time], wanted):
             ms = piece.ms(facts)
             if ms > longest_ms:
                 then = "no owner until the end" if following is None else f"then {following.thread!r}"
                 if piece.to_zxid is not None and piece.to_zxid != to_zxid:
                     then = "until no member subscribed to it any more"
                 detail = f"no member owned it for {duration_text(ms)}: {last.thread!r} before, {then}"
-                yield Finding.during("unowned_interval", "warning", piece, detail, partition_of(key))
+                yield Finding.during("unowned_interval", "warning", piece, detail, events.partition_of(key))
 
 
 @Rule(

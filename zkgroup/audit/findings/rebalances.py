@@ -9,18 +9,10 @@ from statistics import median
 from typing import Final
 
 from zkgroup.audit.answers.partitions import member_of_thread
+from zkgroup.audit.findings import rules
 from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_rebalances, replayed_group
 from zkgroup.audit.findings.membership import ExpectedOwners
-from zkgroup.audit.findings.rules import (
-    Bounds,
-    Finding,
-    KeyRows,
-    Occurrence,
-    Rule,
-    Severity,
-    TimeRange,
-    full_windows,
-)
+from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Occurrence, Rule, Severity, TimeRange
 from zkgroup.audit.inputs.events import BY_GROUP, BY_MEMBERSHIP, Event, Key
 from zkgroup.audit.inputs.facts import Facts, Life, client
 from zkgroup.model import TopicPartition
@@ -98,7 +90,7 @@ def rebalance_storm(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
             yield Occurrence(each.from_zxid, each.from_ms)
             causes.update({trigger.cause for trigger in each.triggers} or (_NO_CAUSE,))
 
-    for first, last, times in full_windows(begins(), most + 1, _HOUR_MS):
+    for first, last, times in rules.full_windows(begins(), most + 1, _HOUR_MS):
         often = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
         most_often = ", ".join(f"{cause} {count} times" for cause, count in often[:3])
         detail = f"{times} rebalances, more than {most} an hour; among their causes: {most_often}"
@@ -311,7 +303,7 @@ def member_flapping(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> It
         by_member.setdefault(path_kind(life.path).member, []).append(life)
     for member, lives in by_member.items():
         begins = (Occurrence(life.from_zxid, life.from_ms) for life in lives)
-        for first, last, times in full_windows(begins, most + 1, bounds["window_ms"]):
+        for first, last, times in rules.full_windows(begins, most + 1, bounds["window_ms"]):
             within = [life for life in lives if first.zxid <= life.from_zxid <= last.zxid]
             lasted = median(TimeRange.of(life).ms(facts) for life in within)
             detail = (

@@ -412,5 +412,5 @@ def preferred_leader_imbalance(rows: KeyRows, key: Key, facts: Facts, bounds: Bo
                 f"broker {broker} does not lead {away[broker]} of {count} partitions ({share:.0%})"
                 f" that it should{'' if is_up else '; it is not registered'}"
             )
-            end = cluster.history_end(facts)
+            end = cluster.ChangeStamp(facts.end_zxid, facts.end_ms)
             yield Finding.between("preferred_leader_imbalance", "warning", end, None, detail)

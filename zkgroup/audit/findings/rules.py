@@ -128,21 +128,15 @@ def full_windows(moments: Iterable[Moment], enough: int, window_ms: float) -> It
     recent: deque[Moment] = deque(maxlen=max(enough, 1))
     full: FullWindow | None = None
     for now in moments:
-        if full is not None and now.time_ms - full.last.time_ms > window_ms:
+        first = recent[1] if len(recent) > 1 else now
+        if full is not None and now.time_ms - min(first.time_ms, full.last.time_ms) > window_ms:
             yield full
             full = None
             recent.clear()
         recent.append(now)
-        first = recent[0]
-        if len(recent) == recent.maxlen and now.time_ms - first.time_ms <= window_ms:
-            full = (
-                full._replace(last=now, times=full.times + 1) if full else FullWindow(first, now, len(recent))
-            )
-        elif full is not None:
-            yield full
-            full = None
-            recent.clear()
-            recent.append(now)
+        if len(recent) == recent.maxlen and now.time_ms - recent[0].time_ms <= window_ms:
+            times = len(recent) if full is None else full.times + 1
+            full = FullWindow(recent[0] if full is None else full.first, now, times)
     if full is not None:
         yield full
 
@@ -269,10 +263,6 @@ def partitions_with(mask: Callable[[Any], Any]) -> Screen:
 _Find = Callable[..., Iterable[Any]]
 
 
-def _nothing(*_: object) -> Iterable[Finding]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnyRule:
     """The rule of one finding: its question, what it needs, and its function, above which it stands."""
@@ -286,7 +276,7 @@ class AnyRule:
     """The inputs that it cannot do without: a tree, which is always there, the log, or a series of trees."""
     bounds: Bounds = field(default_factory=dict)
     """The numbers that the user may set, with their defaults; milliseconds end in `_ms`."""
-    find: _Find = _nothing
+    find: _Find = lambda *_: ()
     """The function: its name is that of the finding, its docstring the text of its section."""
 
     def __call__(self, find: _Find) -> Self:

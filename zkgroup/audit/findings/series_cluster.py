@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from zkgroup.audit.findings import controller, files, load, replicas
+from zkgroup.audit.findings import controller, files, load, replicas, states
 from zkgroup.audit.findings.cluster import brokers_text, state_of, topic_of
 from zkgroup.audit.findings.rules import Bounds, StateRule
-from zkgroup.audit.findings.states import (
-    SeriesView,
-    Shown,
-    StateChange,
-    Stretch,
-    lives,
-    session_in,
-    state_in,
-    stretches,
-)
+from zkgroup.audit.findings.states import SeriesView, Shown, Stretch, lives, session_in, state_in, stretches
 from zkgroup.audit.inputs.facts import decoded
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, hex_session, named
@@ -98,7 +89,7 @@ def _topic(state: StoredZnode | None) -> Topic | None:
     return None if state is None else topic_of(state.path, state.data)
 
 
-def _rewritten(of: SeriesView) -> Iterator[tuple[StateChange, PartitionState, PartitionState]]:
+def _rewritten(of: SeriesView) -> Iterator[tuple[states.StateChange, PartitionState, PartitionState]]:
     """The states of partitions that were written in one life, each with what it was and is."""
     for change in of.changes("partition_state"):
         was, now = _state(change.old), _state(change.new)
@@ -147,9 +138,9 @@ def under_replicated(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield Shown(between, f"not in sync: {brokers}{times}", path, lasts=True)
 
 
-def _missing(*states: StoredZnode | None) -> list[int] | None:
+def _missing(*of_paths: StoredZnode | None) -> list[int] | None:
     """The replicas that are not in sync; None where all are."""
-    of_state, of_topic, deletion = states
+    of_state, of_topic, deletion = of_paths
     state, topic = _state(of_state), _topic(of_topic)
     if of_state is None or state is None or topic is None or deletion is not None:
         return None

@@ -17,12 +17,13 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted
 from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.records import StoredStat
-from zkgroup.zkfiles.states import Runs, States
+from zkgroup.zkfiles.states import ABSENT, Runs, States
 from zkgroup.znodes.consumers import offset_path
 from zkgroup.znodes.paths import path_kind, subtree_text
 
 CZXID, MZXID, VERSION, OWNER = map(StoredStat._fields.index, ("czxid", "mzxid", "version", "ephemeral_owner"))
 """Columns of `States.stats`."""
+_UNKNOWN = ABSENT - 1
 
 
 class Steps(NamedTuple):
@@ -43,72 +44,50 @@ def steps_of(runs: Runs) -> Steps:
     return Steps(runs.path[at], runs.state[at], runs.state[at + 1], runs.last[at], runs.first[at + 1])
 
 
-def summed(names: Numbers, numbers: Numbers, *weights: Numbers) -> Iterator[tuple[int, int, list[int]]]:
-    """The sums of weights of each name and number, in their order."""
-    keys, of_key = np.unique(names.astype(np.int64) << 32 | numbers, return_inverse=True)
-    sums = (np.bincount(of_key, weight).astype(np.int64).tolist() for weight in weights)
-    for key, *row in zip(keys.tolist(), *sums, strict=True):
-        yield key >> 32, key & 0xFFFFFFFF, row
-
-
 def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str]]:
     """What came and went, by subtree of `depth` names: the number of the later snapshot, and words.
 
     A path is left out, of the totals too, where one of the two snapshots does not know it.
     """
-    if not len(runs.path):
-        return
     names, of_path = np.unique([subtree_text(path, depth) for path in states.paths], return_inverse=True)
-    there = runs.state >= 0
-    size, mzxid = np.zeros(len(there), np.int64), np.where(there, states.stats[runs.state, MZXID], 0)
-    size[there] = [len(data or b"") for data in states.data(runs.state[there])]
-    is_next = (runs.path[1:] == runs.path[:-1]) & (runs.last[:-1] + 1 == runs.first[1:])
-    is_first, ends = np.append([True], ~is_next), np.flatnonzero(np.append(~is_next, [True]))
-    was, was_size, was_mzxid = (np.where(is_first, 0, np.roll(each, 1)) for each in (there, size, mzxid))
-    columns = (
-        is_first * there,
-        is_first * size,
-        ~is_first * (size - was_size),
-        ~is_first & (there > was),
-        was > there,
-        (was > 0) & there & (mzxid != was_mzxid),
-        *np.zeros((2, len(there)), np.int64),
-    )
-    at_ends = *np.zeros((6, len(ends)), np.int64), there[ends], size[ends]
-    rows = summed(
-        of_path[np.concatenate([runs.path, runs.path[ends]])],
-        np.concatenate([runs.first, runs.last[ends] + 1]),
-        *(np.concatenate(each) for each in zip(columns, at_ends, strict=True)),
-    )
-    last, known = -1, (0, 0)
-    for name, number, (found, found_size, grown, added, removed, changed, lost, lost_size) in rows:
-        known = known if name == last else (0, 0)
-        before = known[0] - lost, known[1] - lost_size
-        last, after = name, (before[0] + added - removed, before[1] + grown)
-        if added or removed or changed:
-            sizes = [counted(each[1], "byte") for each in (before, after)]
+    used = np.unique(runs.state[runs.state >= 0])
+    # Behind the states there is a place for those below 0, which are none.
+    size, mzxid = np.zeros((2, used.max(initial=0) + 3), np.int64)
+    size[used], mzxid[used] = [len(data or b"") for data in states.data(used)], states.stats[used, MZXID]
+    rows, was, until = np.argsort(runs.first, kind="stable"), *np.full((2, len(states.paths)), _UNKNOWN)
+    begins = np.searchsorted(runs.first[rows], np.arange(runs.last.max(initial=-1) + 2))
+    for number, new in enumerate(np.split(rows, begins[1:-1])):
+        now = np.where(until < number, _UNKNOWN, was)
+        now[runs.path[new]], until[runs.path[new]] = runs.state[new], runs.last[new]
+        known = np.minimum(was, now) > _UNKNOWN
+        before, after = known & (was >= 0), known & (now >= 0)
+        moves = after & ~before, before & ~after, before & after & (mzxid[was] != mzxid[now])
+        sums = (*moves, before, known * size[was], after, known * size[now])
+        table = np.stack([np.bincount(of_path, each, len(names)) for each in sums], 1).astype(np.int64)
+        for name in np.flatnonzero(table[:, : len(moves)].any(axis=1)).tolist():
+            added, removed, changed, znodes, data, znodes_now, data_now = table[name].tolist()
             moved = f"{added} added, {removed} removed, {changed} changed"
-            totals = f"{counted(before[0], 'znode')}, {sizes[0]} of data -> {after[0]}, {sizes[1]}"
-            yield number, f"{names[name]}: {moved}; {totals}"
-        known = after[0] + found, after[1] + found_size
+            total = f"{counted(znodes, 'znode')}, {counted(data, 'byte')} of data"
+            yield number, f"{names[name]}: {moved}; {total} -> {znodes_now}, {counted(data_now, 'byte')}"
+        was = now
 
 
 def writes_of_offsets(series: Series) -> Iterator[tuple[str, int, int, int]]:
     """Group, two snapshots, and the least number of writes of its offsets between them."""
-    runs, stats, count = series.runs, series.table.stats, np.int64(len(series.snapshots))
+    runs, stats, count = series.runs, series.table.stats, len(series.snapshots)
     places = [path_kind(path) for path in series.table.paths]
     names, of_path = np.unique([place.name for place in places], return_inverse=True)
     of_offsets = np.array([place.kind == "offset" for place in places], np.bool_)[runs.path]
     steps = steps_of(Runs(*(each[of_offsets] for each in runs)))
     is_same = (steps.old >= 0) & (stats[steps.old, CZXID] == stats[steps.new, CZXID])
     known = np.where(is_same, stats[steps.old, VERSION], -1)
-    writes, pairs = (
-        np.where(steps.new >= 0, stats[steps.new, VERSION] - known, 0),
-        steps.last * count + steps.first,
+    keys, of_key = np.unique(
+        (of_path[steps.path] * count + steps.last) * count + steps.first, return_inverse=True
     )
-    for name, pair, (number,) in summed(of_path[steps.path], pairs, writes):
+    writes = np.bincount(of_key, np.where(steps.new >= 0, stats[steps.new, VERSION] - known, 0))
+    for key, number in zip(keys.tolist(), writes.astype(np.int64).tolist(), strict=True):
         if number:
-            yield str(names[name]), *divmod(pair, int(count)), number
+            yield str(names[key // count**2]), key // count % count, key % count, number
 
 
 def opened(series: Series) -> Iterator[tuple[str, int, int]]:

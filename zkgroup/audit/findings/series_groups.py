@@ -9,22 +9,10 @@ from itertools import groupby
 from operator import sub
 
 from zkgroup.audit.answers.partitions import members_named, offset_of, thread_of
-from zkgroup.audit.findings import offsets, ownership, rebalances, sessions
+from zkgroup.audit.findings import offsets, ownership, rebalances, sessions, states
 from zkgroup.audit.findings.membership import numbers_of, topics_wanted
 from zkgroup.audit.findings.rules import Bounds, Severity, StateRule
-from zkgroup.audit.findings.states import (
-    Between,
-    SeriesView,
-    Shown,
-    Stretch,
-    as_runs,
-    changes,
-    is_proved,
-    lives,
-    session_in,
-    state_in,
-    stretches,
-)
+from zkgroup.audit.findings.states import SeriesView, Shown, Stretch, lives, session_in, state_in, stretches
 from zkgroup.audit.inputs.events import Seen
 from zkgroup.audit.inputs.facts import decoded, registration_of
 from zkgroup.model import TopicPartition
@@ -142,7 +130,7 @@ def never_owned(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
             yield Shown((first, last), detail, path, severity=severity, lasts=True)
 
 
-def _unowned(of: SeriesView, least: float) -> Iterator[tuple[str, Between, set[int]]]:
+def _unowned(of: SeriesView, least: float) -> Iterator[tuple[str, states.Between, set[int]]]:
     """The owners that are missing in `least` snapshots while they are wanted, and what is `_certain`."""
     for group, topic, wanted in _wanted(of):
         certain: set[int] | None = None
@@ -167,7 +155,7 @@ def _wanted(of: SeriesView) -> Iterator[tuple[str, str, list[Seen]]]:
                 if topic in topics:
                     found[path_kind(path).name, topic].update(range(seen.first, seen.last + 1))
     for (group, topic), numbers in found.items():
-        yield group, topic, as_runs(sorted(numbers))
+        yield group, topic, states.as_runs(sorted(numbers))
 
 
 def _certain(of: SeriesView, group: str, topic: str) -> set[int]:
@@ -176,7 +164,7 @@ def _certain(of: SeriesView, group: str, topic: str) -> set[int]:
     owners = (runs for path, runs in of.of_kind("owner").items() if path.startswith(f"{parent}/"))
     claims = sorted(owner.stat.czxid for of_path in owners for _, owner in lives(of_path))
     found = {number for seen in of.runs(parent) if seen.state for number in range(seen.first, seen.last)}
-    for change in changes(of.runs(parent)):
+    for change in states.changes(of.runs(parent)):
         last, first = change.between
         ends = (bisect_right(claims, snapshots[number].zxid) for number in (first, last))
         if first == last + 1 and change.is_same and change.grown("cversion") <= sub(*ends):
@@ -303,7 +291,7 @@ def commit_rate(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """
     from zkgroup.audit.findings.series_columns import writes_of_offsets
 
-    writes: dict[str, dict[Between, int]] = defaultdict(dict)
+    writes: dict[str, dict[states.Between, int]] = defaultdict(dict)
     for group, last, first, number in writes_of_offsets(of.series):
         writes[group][last, first] = number
     for group, pairs in writes.items():
@@ -346,7 +334,12 @@ def reset_overwritten(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
         of_offset, told = of.runs(path), 0
         for stretch in stretches(of_marker, of_offset):
             marker, offset = stretch.states
-            if not marker or not offset or marker.stat.mzxid == told or not is_proved(stretch, of.series):
+            if (
+                not marker
+                or not offset
+                or marker.stat.mzxid == told
+                or not states.is_proved(stretch, of.series)
+            ):
                 continue
             has_jvm_owner = _has_jvm_owner(of, path, marker.stat.mzxid, stretch.seen[1].first)
             detail = _overwritten(marker, offset, of_offset, has_jvm_owner=has_jvm_owner)
@@ -362,8 +355,8 @@ def _overwritten(
     reset, at = _reset(marker), marker.stat.mzxid
     if reset is None or not offset.stat.czxid <= at < offset.stat.mzxid:
         return None
-    states = [seen.state for seen in of_offset if seen.state and seen.state.stat.czxid == offset.stat.czxid]
-    before = next((state for state in reversed(states) if state.stat.mzxid < at), None)
+    known = [seen.state for seen in of_offset if seen.state and seen.state.stat.czxid == offset.stat.czxid]
+    before = next((state for state in reversed(known) if state.stat.mzxid < at), None)
     is_next = before is not None and offset.stat.version == before.stat.version + 2
     was = _value(before) if is_next or has_jvm_owner else None
     how = offsets.overwritten_text(reset.offset, was, _value(offset))

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from zkgroup.audit.findings.rules import (
-    Bounds,
-    Finding,
-    FullWindow,
-    KeyRows,
-    Rule,
-    Screen,
-    Severity,
-    full_windows,
-    place_of,
-)
+from zkgroup.audit.findings import rules
+from zkgroup.audit.findings.rules import Bounds, Finding, FullWindow, KeyRows, Rule, Screen, Severity
 from zkgroup.audit.inputs import events
 from zkgroup.audit.inputs.facts import Facts, client, members_of, only_group, server_of
 from zkgroup.model.text import counted, duration_text, hex_session
@@ -153,7 +144,7 @@ def session_leak(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -
 def failed_claims(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:
     """Members that fail again and again to create owner znodes, because other owners have them."""
     session = int(key[0])
-    for full in full_windows(_contentions(rows), int(bounds["per_minute"]), _MINUTE_MS):
+    for full in rules.full_windows(_contentions(rows), int(bounds["per_minute"]), _MINUTE_MS):
         if members_of(facts, session):
             lasted = duration_text(full.last.time_ms - full.first.time_ms)
             detail = f"{full.times} requests of {client(facts, session)} failed in {lasted}"
@@ -195,7 +186,7 @@ def ephemeral_churn(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bounds
     """Sessions that create and delete ephemerals all the time, or live for moments only."""
     session = int(key[0])
     changes = list(_own_ephemerals(rows))
-    for full in full_windows(changes, int(bounds["per_hour"]), _HOUR_MS):
+    for full in rules.full_windows(changes, int(bounds["per_hour"]), _HOUR_MS):
         lasted = duration_text(full.last.time_ms - full.first.time_ms)
         detail = f"{client(facts, session)} created and deleted ephemerals {full.times} times in {lasted}"
         yield _of_full_window("ephemeral_churn", session, full, detail, facts)
@@ -267,7 +258,7 @@ def persistent_znode(rows: KeyRows, key: events.Key, facts: Facts, bounds: Bound
 
 
 def _persistent(made: events.Event, end: events.Event | None) -> Finding:
-    detail, place = persistent_text(made.path), place_of(made.path)
+    detail, place = persistent_text(made.path), rules.place_of(made.path)
     return Finding.between("persistent_znode", "error", made, end, detail, place)
 
 

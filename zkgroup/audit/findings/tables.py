@@ -16,15 +16,8 @@ from zkgroup.audit.answers.partitions import SAFE_DIGITS, offset_of
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Occurrence, Rule
 from zkgroup.audit.inputs import events
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.rows import (
-    Columns,
-    Flags,
-    Numbers,
-    fact_rows,
-    last_of_paths,
-    last_places,
-    stable_order,
-)
+from zkgroup.audit.inputs.rows import Columns, fact_rows, last_of_paths, last_places, stable_order
+from zkgroup.zkfiles.arrow import Flags, Numbers
 from zkgroup.znodes.paths import Kind, path_kind
 
 _FLAGS: Final = 4

@@ -11,7 +11,7 @@ from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Rule, Sev
 from zkgroup.audit.incidents import incident
 from zkgroup.audit.incidents.causes import Causes
 from zkgroup.audit.incidents.titles import title_of
-from zkgroup.audit.inputs.facts import Facts, is_member
+from zkgroup.audit.inputs.facts import Facts, members_of
 
 APART_MS = 600_000
 """Findings with one cause that are further apart than this are two incidents."""
@@ -145,7 +145,7 @@ def _severity(cause: incident.Cause, findings: Sequence[Finding], facts: Facts) 
 def _act(cause: incident.Cause, findings: Sequence[Finding], facts: Facts) -> str:
     if cause.what == incident.CONTROLLER:
         return _CONTROLLER_ACT
-    if cause.what == "offsets" and is_member(facts, cause.group or "", cause.session or 0):
+    if cause.what == "offsets" and members_of(facts, cause.session or 0, cause.group or ""):
         return _MEMBER_ACT
     if cause.kind in _ACTS:
         return _ACTS[cause.kind]

@@ -18,7 +18,7 @@ from zkgroup.audit.inputs.events import Event
 from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import hex_session, named
-from zkgroup.zkfiles.records import is_below
+from zkgroup.zkfiles.records import FIRST_ZXIDS, is_below
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.coordinated_groups import SlotConfig
@@ -124,8 +124,6 @@ def server_of(session: int) -> int:
     return session >> 56 & 0xFF
 
 
-_FIRST_ZXIDS: Final = frozenset((1, 1 << 32 | 1))
-"""The zxids of the first record ever: of a server alone, and of an ensemble's first leader."""
 _MOVES: Final = Reassignment.path()
 _SLOTS: Final = SlotConfig.path()
 
@@ -214,7 +212,7 @@ class _FactRows:
             end_zxid=self._end_zxid,
             end_ms=self._end_ms,
             has_log=self._start is not None,
-            is_whole=self._has_seeds or start_zxid in _FIRST_ZXIDS,
+            is_whole=self._has_seeds or start_zxid in FIRST_ZXIDS,
             sessions=self._sessions,
             open_by_server=Counter(map(server_of, living)),
             controllers=tuple(self._lives["controller", ""]),
@@ -319,11 +317,6 @@ def only_group(facts: Facts, session: int) -> str | None:
     """The only group that a session's members are in; None where there are several, or none."""
     groups = {group for group, _ in members_of(facts, session)}
     return groups.pop() if len(groups) == 1 else None
-
-
-def is_member(facts: Facts, group: str, session: int) -> bool:
-    """True if a session ever registered in a group."""
-    return bool(members_of(facts, session, group))
 
 
 def client(facts: Facts, session: int, group: str | None = None) -> str:

@@ -7,26 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.inputs import events
-from zkgroup.audit.inputs.rows import (
-    OP_CODES,
-    OPERATION_COLUMNS,
-    Columns,
-    ColumnsBuilder,
-    Flags,
-    Numbers,
-    Transactions,
-    codes_of,
-    first_places,
-    inside,
-    joined,
-)
+from zkgroup.audit.inputs import events, rows
+from zkgroup.audit.inputs.rows import Columns, ColumnsBuilder, Flags, Numbers, Transactions
 from zkgroup.audit.inputs.source import Progress
 from zkgroup.zkfiles.agreement import Piece, holes_in, pieces
 from zkgroup.zkfiles.arrow import LOG, Batch, LeftOutWrites, select
@@ -51,17 +38,12 @@ class LoggedRange(NamedTuple):
 
         Deletes of ephemerals that no record names are not among them: see `Ends`.
         """
-        # The arrays for the checks of all records cost little where all logs are read.
-        is_noted = left_out is None and self.to_zxid is None
-        is_noted = is_noted and self.after_zxid < (self.history.ensemble.first_logged or 0)
-        names = (*OPERATION_COLUMNS, "digest") if is_noted else OPERATION_COLUMNS
-        wanted = Wanted(select(LOG, names), left_out=left_out)
-        facts, transactions = list[RecordFacts](), [_NO_TRANSACTIONS]
-        builder, rows, in_part = ColumnsBuilder(), 0, 0
+        wanted = Wanted(select(LOG, rows.OPERATION_COLUMNS), left_out=left_out)
+        builder, transactions, count, in_part = ColumnsBuilder(), [_NO_TRANSACTIONS], 0, 0
         first, last, end = 0, self.after_zxid, self._about_end
         for piece in pieces(self.history.ensemble, self.after_zxid + 1, self.to_zxid):
-            left = estimated(rows, last - first, end - first) if first else None
-            self.progress("reading operations", rows, left)
+            left = estimated(count, last - first, end - first) if first else None
+            self.progress("reading operations", count, left)
             batches = list(piece.batches(wanted))
             if not len(piece.zxids):
                 continue
@@ -74,18 +56,14 @@ class LoggedRange(NamedTuple):
                 batches = list(piece.batches(wanted))
             if left_out is not None:
                 batches = self._with_transactions(piece, batches, wanted, transactions)
-            if is_noted:
-                facts += _facts_of(piece, batches)
             read = sum(batch.rows if batch.records is None else batch.records.rows for batch in batches)
-            rows, in_part = rows + read, in_part + read
+            count, in_part = count + read, in_part + read
             for batch in batches:
-                columns = {name: batch.arrays[name] for name in OPERATION_COLUMNS if name != "time"}
+                columns = {name: batch.arrays[name] for name in rows.OPERATION_COLUMNS if name != "time"}
                 builder.add_operations(columns, numbers_of_column(batch, "time"))
             if in_part >= rows_per_part:
                 yield self._part(builder, transactions if left_out is not None else [])
                 builder, transactions, in_part = ColumnsBuilder(), [_NO_TRANSACTIONS], 0
-        if facts:
-            _noted[self.history] = RecordFacts(*map(np.concatenate, zip(*facts, strict=True)))
         yield self._part(builder, transactions if left_out is not None else [])
 
     @property
@@ -107,15 +85,15 @@ class LoggedRange(NamedTuple):
         return batches
 
     def _part(self, builder: ColumnsBuilder, transactions: Sequence[Transactions]) -> Columns:
-        part = inside(builder.columns(), self.chroot)
+        part = rows.inside(builder.columns(), self.chroot)
         if not transactions:
             return part
         return replace(part, transactions=Transactions(*map(np.concatenate, zip(*transactions, strict=True))))
 
 
-def estimated(rows: int, done: int, total: int) -> int | None:
+def estimated(read: int, done: int, total: int) -> int | None:
     """The estimated number of all rows, from the zxids that are done; None with an election between them."""
-    return rows * total // done if rows and 0 < done <= total < 1 << 32 else None
+    return read * total // done if read and 0 < done <= total < 1 << 32 else None
 
 
 def numbers_of_column(batch: Batch, name: str) -> Numbers:
@@ -137,11 +115,11 @@ def transactions_in(batch: Batch, chroot: str) -> Transactions | None:
     records, zxid = batch.records, numbers_of_column(batch, "zxid")
     is_inside = _are_inside(batch, chroot)
     if records is None:
-        ops = codes_of(batch.arrays["op"], OP_CODES)
-        rows = np.flatnonzero(is_inside & (ops >= 0))
-        rows = rows[np.append([True], zxid[rows][1:] != zxid[rows][:-1])[: len(rows)]]
-        session, time_ms = (numbers_of_column(batch, name)[rows] for name in ("session", "time"))
-        return Transactions(zxid[rows], session, time_ms, ops[rows] == events.CREATE_SESSION)
+        ops = rows.codes_of(batch.arrays["op"], rows.OP_CODES)
+        places = np.flatnonzero(is_inside & (ops >= 0))
+        places = places[np.append([True], zxid[places][1:] != zxid[places][:-1])[: len(places)]]
+        session, time_ms = (numbers_of_column(batch, name)[places] for name in ("session", "time"))
+        return Transactions(zxid[places], session, time_ms, ops[places] == events.CREATE_SESSION)
     zxids, session, time_ms = (
         np.array(column, np.int64) for column in (records.zxid, records.session, records.time_ms)
     )
@@ -158,12 +136,12 @@ def transactions_in(batch: Batch, chroot: str) -> Transactions | None:
     is_multi = np.asarray(records.type) == TransactionType.MULTI
     if (~wrote & is_multi).any():
         return None
-    is_whole, inside = has_row & ~is_multi, np.flatnonzero(wrote)
-    if len(inside):
+    is_whole, within = has_row & ~is_multi, np.flatnonzero(wrote)
+    if len(within):
         is_whole[_needed_places(session, time_ms)] = True
-    if len(inside) and not is_whole[inside[_needed_places(session[inside], time_ms[inside])]].all():
+    if len(within) and not is_whole[within[_needed_places(session[within], time_ms[within])]].all():
         return None
-    return Transactions(zxids[inside], session[inside], time_ms[inside], opens[inside])
+    return Transactions(zxids[within], session[within], time_ms[within], opens[within])
 
 
 def _are_inside(batch: Batch, chroot: str) -> Flags:
@@ -176,7 +154,7 @@ def _are_inside(batch: Batch, chroot: str) -> Flags:
 
 def _needed_places(session: Numbers, time_ms: Numbers) -> Numbers:
     """The places of the last record, the latest one, and the first one of each session."""
-    return np.concatenate((first_places(session), [len(session) - 1, int(np.argmax(time_ms))]))
+    return np.concatenate((rows.first_places(session), [len(session) - 1, int(np.argmax(time_ms))]))
 
 
 class RecordFacts(NamedTuple):
@@ -189,14 +167,8 @@ class RecordFacts(NamedTuple):
     """True for a single request that was refused."""
 
 
-_noted: WeakKeyDictionary[History, RecordFacts] = WeakKeyDictionary()
-
-
 def record_facts(history: History) -> RecordFacts | None:
     """The arrays of all records; None without a record."""
-    noted = _noted.get(history)
-    if noted is not None and noted.zxid[-1] == history.ensemble.last_record:
-        return noted
     wanted = Wanted(select(LOG, ("zxid", "sub", "time", "op", "digest")))
     parts = [
         part for piece in pieces(history.ensemble) for part in _facts_of(piece, list(piece.batches(wanted)))
@@ -225,7 +197,7 @@ def _facts_of_batch(batch: Batch) -> RecordFacts:
     zxids, subs = numbers_of_column(batch, "zxid"), numbers_of_column(batch, "sub")
     begins = np.append([True], zxids[1:] != zxids[:-1])
     present = batch.arrays["digest"].is_valid().to_numpy(zero_copy_only=False)
-    is_error = (codes_of(batch.arrays["op"], OP_CODES) == events.ERROR) & (subs < 0)
+    is_error = (rows.codes_of(batch.arrays["op"], rows.OP_CODES) == events.ERROR) & (subs < 0)
     time_ms = numbers_of_column(batch, "time")
     return RecordFacts(*(column[begins] for column in (zxids, time_ms, present, is_error)))
 
@@ -254,10 +226,10 @@ class Ends:
         changes = np.flatnonzero(part.applied & (makes | (op == events.DELETE)))
         closes = np.flatnonzero(op == events.CLOSE_SESSION)
         last = np.searchsorted(part.zxid, part.zxid[closes], "right") - 1
-        rows, places = np.concatenate((changes, closes)), np.concatenate((changes, last))
+        numbers, places = np.concatenate((changes, closes)), np.concatenate((changes, last))
         order = np.argsort(places, kind="stable")
-        rows, behind, ends = rows[order], list[int](), list[events.Event]()
-        columns = (rows, places[order], op[rows], part.path[rows], part.session[rows])
+        numbers, behind, ends = numbers[order], list[int](), list[events.Event]()
+        columns = (numbers, places[order], op[numbers], part.path[numbers], part.session[numbers])
         for row, place, kind, path, session in zip(*(each.tolist() for each in columns), strict=True):
             if kind == events.CREATE:
                 ephemerals.created(paths[path], session)
@@ -282,4 +254,4 @@ class Ends:
 
 def with_ends(logged: Iterable[Columns], before: Columns) -> Columns:
     """The seeds and the parts of a log as one table, with the deletes of ephemerals that no record names."""
-    return joined(list(map(Ends().added, chain([before], logged))))
+    return rows.joined(list(map(Ends().added, chain([before], logged))))

@@ -12,20 +12,17 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from zkgroup.audit.inputs import events
 from zkgroup.audit.inputs.facts import Facts, facts_of, is_fact_path
 from zkgroup.zkfiles.arrow import Column, ColumnType, acls_of, schema
+from zkgroup.zkfiles.arrow import Flags as Flags
+from zkgroup.zkfiles.arrow import Numbers as Numbers
 from zkgroup.zkfiles.records import Acl, AclEntry, inside_path
 from zkgroup.znodes.consumers import consumers_path
 from zkgroup.znodes.paths import path_kind
-
-Numbers = npt.NDArray[Any]
-"""An array of any kind of number."""
-Flags = npt.NDArray[np.bool_]
 
 ROWS_PER_PART: Final = 400_000
 OP_CODES: Final[Mapping[Any, int]] = {op: code for code, op in enumerate(events.OPS)} | {None: -1}
@@ -488,10 +485,6 @@ def sorted_seeds(seeds: Columns) -> Columns:
     return seeds.take(np.lexsort((seeds.session, rank[seeds.path], seeds.zxid)))
 
 
-_OF_PARTITIONS: Final = rf"^{consumers_path()}/[^/]*/(owners|offsets)/[^/]*/[0-9]+$"
-"""Owners and offsets of partitions, as `path_kind` has them."""
-
-
 def facts_in(columns: Columns) -> Facts:
     """The facts of a history: of its rows only those are made objects that change them."""
     return facts_of(columns.events(fact_rows(columns)))
@@ -504,7 +497,7 @@ def fact_rows(columns: Columns) -> Numbers:
     """
     if not len(columns):
         return np.zeros(0, np.int64)
-    matters: Flags = columns.applied & _are_fact_paths(columns.paths)[columns.path]
+    matters: Flags = columns.applied & np.array([*map(is_fact_path, columns.paths)], np.bool_)[columns.path]
     matters |= (columns.op == events.CREATE_SESSION) | (columns.op == events.CLOSE_SESSION)
     matters[first_places(columns.session)] = True
     for seed in (False, True):
@@ -514,15 +507,6 @@ def fact_rows(columns: Columns) -> Numbers:
     for ends in (columns.zxid, columns.time_ms, written_ms):
         matters[int(np.argmax(ends))] = True
     return np.flatnonzero(matters)
-
-
-def _are_fact_paths(paths: Sequence[str]) -> Flags:
-    """`is_fact_path` of each. Nearly all are owners and offsets, which are none: a pattern excludes them."""
-    flags: Flags = np.zeros(len(paths), np.bool_)
-    others = pc.invert(pc.match_substring_regex(pa.array(paths, pa.string()), _OF_PARTITIONS))
-    for place in np.flatnonzero(others.to_numpy(zero_copy_only=False)).tolist():
-        flags[place] = is_fact_path(paths[place])
-    return flags
 
 
 def groups_of_paths(paths: Sequence[str] | pa.Array, chroot: str = "") -> tuple[list[str], Numbers]:

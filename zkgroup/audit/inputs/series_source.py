@@ -6,21 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from zkgroup.audit.inputs import source
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.found_files import FoundFiles, SkippedFile
 from zkgroup.audit.inputs.one_tree import inconsistency_of
 from zkgroup.audit.inputs.snapshots import Series, SeriesReader
-from zkgroup.audit.inputs.source import (
-    Covered,
-    Difference,
-    PointInTime,
-    Progress,
-    Rows,
-    SeenTree,
-    Source,
-    quiet,
-    standing_text,
-)
+from zkgroup.audit.inputs.source import Difference, PointInTime, Progress, Rows, SeenTree, Source, quiet
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import counted, time_text
 from zkgroup.zkfiles.history import diff_trees
@@ -137,7 +128,7 @@ class SeriesSource(Source):
             changes = [each for each in changes if moment.tells(each.path, self.chroot)]
             if not moment.is_exact:
                 notes = self._lost if moment.is_damaged else self._details
-                notes[standing_text(moment.zxid, moment.detail)] = None
+                notes[source.standing_text(moment.zxid, moment.detail)] = None
         is_exact = before.is_exact and after.is_exact
         later = max(before, after, key=lambda each: each.zxid)
         inside = below.removeprefix(self.chroot) or "/"
@@ -151,14 +142,14 @@ class SeriesSource(Source):
     def notes(self) -> list[str]:
         return [*(() if self._folders is None else self._folders.notes()), *super().notes()]
 
-    def _covered(self) -> Covered:
+    def _covered(self) -> source.Covered:
         if self._folders is None and len(self.whole.snapshots) == 1:
             raise ConfigError("one tree has no history: --since and --until need logs, or several snapshots")
         return self._ends()
 
-    def _ends(self) -> Covered:
+    def _ends(self) -> source.Covered:
         first, last = self.whole.snapshots[0], self.whole.snapshots[-1]
-        ends = Covered(first.zxid, first.time_ms, last.end_zxid, last.time_ms, "snapshots")
+        ends = source.Covered(first.zxid, first.time_ms, last.end_zxid, last.time_ms, "snapshots")
         if self._folders is None:
             return ends
         both = self._folders._covered(), ends

@@ -16,14 +16,7 @@ from zkgroup.audit.inputs.events import DELETE, SET
 from zkgroup.audit.inputs.facts import Facts, members_of
 from zkgroup.audit.inputs.rows import Flags, Numbers
 from zkgroup.audit.report.keeping import Names, ReportLimits, Thinned, number
-from zkgroup.audit.report.tables import (
-    Partition,
-    coded,
-    numbered_keys,
-    partition_columns,
-    session_column,
-    texts_of,
-)
+from zkgroup.audit.report.tables import Partition, coded, keys_of, partition_columns, session_column, texts_of
 from zkgroup.model.text import counted, duration_text, hex_zxid
 from zkgroup.zkfiles.arrow import moments
 
@@ -53,7 +46,7 @@ class OffsetColumns:
         """`numbers` has the partitions that have a row in the report."""
         columns = tables.columns
         p = self._partitions = tables.partitions
-        self._facts, (self._keys, number_of_key) = tables.facts, numbered_keys(p, numbers)
+        self._facts, (self._keys, number_of_key) = tables.facts, keys_of(p, numbers)
         is_written = p.is_write | (~p.is_owner & (p.op == DELETE))
         places = self._places = np.flatnonzero(is_written & (number_of_key[p.selection.codes] >= 0))
         rows, self._codes = p.selection.rows[places], p.selection.codes[places]

@@ -31,13 +31,8 @@ from zkgroup.audit.findings.group_rebalances import QUIET_MS, Rebalance, group_r
 from zkgroup.audit.findings.load import BY_AREA
 from zkgroup.audit.findings.rules import SEVERITIES, TimeRange, merged
 from zkgroup.audit.findings.tables import ScreenTables
-from zkgroup.audit.incidents.incident import (
-    FoundIncidents,
-    NumberedFinding,
-    cause_text,
-    counts_of,
-    damage_text,
-)
+from zkgroup.audit.incidents import incident
+from zkgroup.audit.incidents.incident import FoundIncidents, cause_text, counts_of, damage_text
 from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.inputs.events import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.inputs.facts import Facts
@@ -446,7 +441,7 @@ def _incidents(found: FoundIncidents, names: Names, limits: ReportLimits) -> dic
 
 
 def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: ReportLimits) -> dict[str, Any]:
-    by_rule: dict[str, list[NumberedFinding]] = {}
+    by_rule: dict[str, list[incident.NumberedFinding]] = {}
     for row in incidents.findings:
         by_rule.setdefault(row.finding.finding, []).append(row)
     rules: list[dict[str, Any]] = []
@@ -471,9 +466,9 @@ def _findings(found: Found, incidents: FoundIncidents, names: Names, limits: Rep
                         *(SEVERITIES.index(one.severity), names.of(one.group), names.of(one.topic)),
                         *(one.partition, names.session(one.session)),
                         *(hex_zxid(one.from_zxid), hex_zxid(one.to_zxid), one.from_ms, one.to_ms),
-                        *(shown(one.detail, 2 * limits.text), incident),
+                        *(shown(one.detail, 2 * limits.text), number),
                     ]
-                    for one, incident in kept
+                    for one, number in kept
                 ],
             }
         )

@@ -19,7 +19,7 @@ from zkgroup.audit.findings.tables import PartitionTable
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding
 from zkgroup.audit.inputs.rows import Numbers
 from zkgroup.model.text import hex_session
-from zkgroup.zkfiles.arrow import Column, batch_of_lists, record_batch, schema
+from zkgroup.zkfiles.arrow import Column, batch_of_lists, may, must, record_batch, schema
 
 Partition = tuple[str, str, int]
 """Group, topic, partition."""
@@ -29,100 +29,91 @@ ORDER: Final = ("_zxid", "_path", "_sub")
 Only seeds have a path."""
 _LAST = {"long": (-(2**63), 2**63 - 1), "int": (-(2**31), 2**31 - 1)}
 
-
-def _must(name: str, type_: Any, meaning: str) -> Column:
-    return Column(name, type_, False, meaning)
-
-
-def _may(name: str, type_: Any, meaning: str) -> Column:
-    return Column(name, type_, True, meaning)
-
-
 _PARTITION: Final = (
-    _must("group", "string", "The consumer group."),
-    _must("topic", "string", "The topic."),
-    _must("partition", "int", "The partition's number."),
+    must("group", "string", "The consumer group."),
+    must("topic", "string", "The topic."),
+    must("partition", "int", "The partition's number."),
 )
 _SPAN: Final = (
-    _may("from_zxid", "long", "The transaction with which it began; null for before the history."),
-    _may("to_zxid", "long", "The transaction with which it ended; null while it lasts."),
-    _may("from", "timestamp", "The leader's clock then."),
-    _may("to", "timestamp", "The leader's clock then."),
+    may("from_zxid", "long", "The transaction with which it began; null for before the history."),
+    may("to_zxid", "long", "The transaction with which it ended; null while it lasts."),
+    may("from", "timestamp", "The leader's clock then."),
+    may("to", "timestamp", "The leader's clock then."),
 )
-_BASIS: Final = _must("basis", "string", "log or snapshots: what shows it.")
+_BASIS: Final = must("basis", "string", "log or snapshots: what shows it.")
 
 OWNERS: Final = (
     *_PARTITION,
-    _must("owner", "string", "The thread that the owner znode named."),
-    _may("session", "string", "The session that claimed it, in hex; null where a snapshot does not name it."),
+    must("owner", "string", "The thread that the owner znode named."),
+    may("session", "string", "The session that claimed it, in hex; null where a snapshot does not name it."),
     *_SPAN,
-    _must("ended_by", "string", "release, session_end, deleted_by_other or open."),
+    must("ended_by", "string", "release, session_end, deleted_by_other or open."),
 )
 OFFSETS: Final = (
     *_PARTITION,
-    _must("zxid", "long", "The transaction."),
-    _must("time", "timestamp", "The leader's clock."),
-    _may("session", "string", "The session that wrote, in hex; null where a snapshot does not name it."),
-    _must("members", "string", "The members of the group that this session was, with commas."),
-    _must("kind", "string", "commit, claim, reset, deletion or snapshot."),
-    _may("offset", "long", "The offset written; null where it is no number, negative for none."),
-    _may("previous", "long", "The offset that it replaced or deleted."),
-    _may("owned", "boolean", "Whether the writer owned the partition; null where that is not known."),
-    _may("owner", "string", "The thread that the owner znode named."),
-    _must("rewind", "boolean", "Whether it is lower than the offset before."),
+    must("zxid", "long", "The transaction."),
+    must("time", "timestamp", "The leader's clock."),
+    may("session", "string", "The session that wrote, in hex; null where a snapshot does not name it."),
+    must("members", "string", "The members of the group that this session was, with commas."),
+    must("kind", "string", "commit, claim, reset, deletion or snapshot."),
+    may("offset", "long", "The offset written; null where it is no number, negative for none."),
+    may("previous", "long", "The offset that it replaced or deleted."),
+    may("owned", "boolean", "Whether the writer owned the partition; null where that is not known."),
+    may("owner", "string", "The thread that the owner znode named."),
+    must("rewind", "boolean", "Whether it is lower than the offset before."),
 )
 REBALANCES: Final = (
-    _must("group", "string", "The consumer group."),
+    must("group", "string", "The consumer group."),
     *_SPAN,
-    _must("causes", "string", "Its causes, by zxid, with commas."),
-    _must("members", "int", "Registered at its end."),
-    _must("touched", "int", "Partitions that lost or got an owner."),
-    _must("moved", "int", "Partitions that have another thread than before."),
-    _may("least", "int", "The fewest moves known; null where that cannot be known."),
-    _must("retaken", "int", "Partitions that were given up and claimed by the same thread again."),
-    _must("unowned", "int", "Partitions without an owner at its end."),
-    _must("down_ms_max", "long", "The longest time without an owner, of those that have one again."),
+    must("causes", "string", "Its causes, by zxid, with commas."),
+    must("members", "int", "Registered at its end."),
+    must("touched", "int", "Partitions that lost or got an owner."),
+    must("moved", "int", "Partitions that have another thread than before."),
+    may("least", "int", "The fewest moves known; null where that cannot be known."),
+    must("retaken", "int", "Partitions that were given up and claimed by the same thread again."),
+    must("unowned", "int", "Partitions without an owner at its end."),
+    must("down_ms_max", "long", "The longest time without an owner, of those that have one again."),
 )
 SESSIONS: Final = (
-    _must("session", "string", "Its number in hex."),
-    _must("server", "int", "The myid in the number: a hint."),
-    _may("timeout_ms", "int", "The timeout that was granted."),
+    must("session", "string", "Its number in hex."),
+    must("server", "int", "The myid in the number: a hint."),
+    may("timeout_ms", "int", "The timeout that was granted."),
     *_SPAN,
-    _may("ended", "string", "closed, expired or open; null where snapshots alone show the end."),
-    _may("writes", "long", "Its transactions, refused ones too, without its end; null for snapshots."),
-    _may("silence_ms", "long", "From its last write to its end."),
-    _must("ephemerals", "int", "Ephemeral znodes deleted at its end, or there at the end of the history."),
-    _may("created", "int", "Ephemerals that it made; null for snapshots."),
-    _must("members", "string", "GROUP/MEMBER of its registrations, with commas."),
-    _must("brokers", "string", "The ids of its registrations, with commas."),
-    _must("controller", "boolean", "Whether it ever was controller."),
+    may("ended", "string", "closed, expired or open; null where snapshots alone show the end."),
+    may("writes", "long", "Its transactions, refused ones too, without its end; null for snapshots."),
+    may("silence_ms", "long", "From its last write to its end."),
+    must("ephemerals", "int", "Ephemeral znodes deleted at its end, or there at the end of the history."),
+    may("created", "int", "Ephemerals that it made; null for snapshots."),
+    must("members", "string", "GROUP/MEMBER of its registrations, with commas."),
+    must("brokers", "string", "The ids of its registrations, with commas."),
+    must("controller", "boolean", "Whether it ever was controller."),
 )
 FINDINGS: Final = (
-    _must("finding", "string", "Its name."),
-    _must("severity", "string", "error, warning or info."),
-    _may("group", "string", "The consumer group."),
-    _may("topic", "string", "The topic."),
-    _may("partition", "int", "The partition's number."),
-    _may("session", "string", "The session that it is about, in hex."),
+    must("finding", "string", "Its name."),
+    must("severity", "string", "error, warning or info."),
+    may("group", "string", "The consumer group."),
+    may("topic", "string", "The topic."),
+    may("partition", "int", "The partition's number."),
+    may("session", "string", "The session that it is about, in hex."),
     *_SPAN,
     _BASIS,
-    _may("at_zxid", "long", "The very transaction, where snapshots prove it."),
-    _must("detail", "string", "What was found."),
-    _must("incident", "int", "The number of the incident that it is in."),
+    may("at_zxid", "long", "The very transaction, where snapshots prove it."),
+    must("detail", "string", "What was found."),
+    must("incident", "int", "The number of the incident that it is in."),
 )
 INCIDENTS: Final = (
-    _must("number", "int", "From 1, errors first."),
-    _must("title", "string", "What happened."),
-    _must("severity", "string", "error, warning or info."),
-    _may("group", "string", "The consumer group."),
+    must("number", "int", "From 1, errors first."),
+    must("title", "string", "What happened."),
+    must("severity", "string", "error, warning or info."),
+    may("group", "string", "The consumer group."),
     *_SPAN,
     _BASIS,
-    _must("cause", "string", "The kind of its cause."),
-    _may("session", "string", "The session that caused it, in hex."),
-    _must("act", "string", "What to do."),
-    _must("findings", "int", "How many findings are in it."),
+    must("cause", "string", "The kind of its cause."),
+    may("session", "string", "The session that caused it, in hex."),
+    must("act", "string", "What to do."),
+    must("findings", "int", "How many findings are in it."),
 )
-ENSEMBLE: Final = _must("ensemble", "string", "Its name.")
+ENSEMBLE: Final = must("ensemble", "string", "Its name.")
 """The first column of tables with several ensembles."""
 TABLES: Final[dict[str, tuple[Column, ...]]] = {
     "owners": OWNERS,
@@ -139,9 +130,7 @@ def nowhere(_name: str, _table: Any) -> None:
     """Does nothing with the rows."""
 
 
-def numbered_keys(
-    partitions: PartitionTable, numbers: Mapping[Partition, int]
-) -> tuple[list[Partition], Numbers]:
+def keys_of(partitions: PartitionTable, numbers: Mapping[Partition, int]) -> tuple[list[Partition], Numbers]:
     """The partitions of the keys of a table, and the number of each; -1 where it has none."""
     keys = [(key[0], key[1], int(key[2])) for key in partitions.selection.keys]
     return keys, np.array([numbers.get(key, -1) for key in keys], np.int64)

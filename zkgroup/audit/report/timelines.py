@@ -19,7 +19,7 @@ from zkgroup.audit.inputs.facts import Facts, Life, decoded
 from zkgroup.audit.inputs.rows import Flags, Numbers
 from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.report.keeping import LARGEST, Names, ReportLimits, Thinned
-from zkgroup.audit.report.tables import Partition, numbered_keys, partition_columns, session_column, texts_of
+from zkgroup.audit.report.tables import Partition, keys_of, partition_columns, session_column, texts_of
 from zkgroup.model.text import counted, duration_text, hex_zxid
 from zkgroup.zkfiles.arrow import moments
 from zkgroup.znodes.brokers import NO_LEADER, BrokerRegistration
@@ -129,7 +129,7 @@ def ownerships(tables: ScreenTables, numbers: Mapping[Partition, int]) -> tuple[
     The rows of OWNERS are in the order in which ownerships ended; those that did not end come last.
     """
     p, columns = tables.partitions, tables.columns
-    keys, number_of_key = numbered_keys(p, numbers)
+    keys, number_of_key = keys_of(p, numbers)
     claim, end = p.ownerships()
     is_drawn: Flags = number_of_key[p.selection.codes[claim]] >= 0
     claim, end = claim[is_drawn], end[is_drawn]

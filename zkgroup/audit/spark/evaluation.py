@@ -259,8 +259,8 @@ def evaluate(shared: Any, task: BucketTask, source: OpenFile) -> Evaluated:
     rules = [rule for rule in engine.RULES if rule.name in asked.rules]
     columns = rows.inside(task.columns(source, asked.closes), asked.chroot)
     if asked.facts is not None:
-        found = find_in_bucket(rules, columns, asked.facts, asked.bounds)
-        return Evaluated(task.ensemble, found.findings, rows.table_of(found.tree))
+        findings, tree = find_in_bucket(rules, columns, asked.facts, asked.bounds)
+        return Evaluated(task.ensemble, findings, rows.table_of(tree))
     groups = frozenset(rows.groups_of_paths(columns.paths)[0])
     if asked.group is not None:
         columns = rows.of_group(columns, asked.group)
