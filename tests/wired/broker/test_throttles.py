@@ -218,16 +218,11 @@ async def test_a_fetch_beyond_its_quota_has_no_records_until_the_wait_is_over() 
     size, wait_ms = await fetched()
     assert 700 < size <= 1_000
     assert wait_ms == 0
-    none, wait_ms = await fetched()
-    assert none == 0
-    assert 0 < wait_ms <= 11_000
-    jump(wait_ms / 1000)
-    for _ in range(20):
-        size, wait_ms = await fetched()
-        if size:
-            break
-        jump(wait_ms / 1000)
-    assert size > 0
+    waits_ms: list[int] = []
+    while (got := await fetched())[0] == 0:
+        waits_ms.append(got[1])
+        jump(got[1] / 1000)
+    assert 5_000 < sum(waits_ms) < 18_000, waits_ms  # the records that it did not get are not counted
     await replicas.close()
 
 
@@ -262,10 +257,10 @@ async def test_an_address_has_so_many_connections_and_no_more(caplog: pytest.Log
 
 @on_a_jumping_loop
 async def test_connections_beyond_a_rate_are_closed_late_and_displace_nobody() -> None:
-    """At a full port too; once the rate allows it, the address connects again."""
+    """They take no place of others; once the rate allows it, the address connects again."""
     quotas = ConnectionQuotas(1, 100, "")
     quotas.configured(ConfigEntity.ip("127.0.0.1"), {"connection_creation_rate": "1"})
-    port = BrokerServer(_metadata, REQUESTS, ConnectionLimits(connections_max=10), quotas=quotas)
+    port = BrokerServer(_metadata, REQUESTS, ConnectionLimits(connections_max=11), quotas=quotas)
     address = await opened(port)
     clients = [await client_of(address) for _ in range(10)]
     for each in clients:
@@ -273,6 +268,7 @@ async def test_connections_beyond_a_rate_are_closed_late_and_displace_nobody() -
 
     further = await client_of(address)
     await until(lambda: port.connections == 11)
+    clients.append(Client(*await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0))))
     for each in clients:
         await each.ask(ALL, MetadataResponse)
     jump(1)
