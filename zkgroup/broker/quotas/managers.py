@@ -96,10 +96,11 @@ class ClientQuotaManager(_Counts[Rate]):
         if (quota := self.quota(user, client_id)) is not None:
             self._of(quota, now_ms).record(-value, now_ms)
 
-    def largest(self, user: str, client_id: str) -> float | None:
-        """More than this at once makes any client of this quota wait; None without one."""
-        quota = self.quota(user, client_id)
-        return None if quota is None else quota.value * SPAN_MS / 1000
+    def room(self, user: str, client_id: str, now_ms: int) -> tuple[float, float] | None:
+        """What a client may use now, and what it may after it has used nothing; None without a quota."""
+        if (quota := self.quota(user, client_id)) is None:
+            return None
+        return self._of(quota, now_ms).room(quota.value, now_ms), quota.value * SPAN_MS / 1000
 
     def usage(self, now_ms: int) -> Iterator[QuotaUsage]:
         """What is used now, of every quota that was used of late."""

@@ -46,6 +46,10 @@ class Rate:
         span_ms = self._span_ms(now_ms)
         return sum(self._sums) * 1000 / span_ms
 
+    def room(self, bound: float, now_ms: int) -> float:
+        """What may be used now within the bound; below 0 beyond it."""
+        return bound * self._span_ms(now_ms) / 1000 - sum(self._sums)
+
     def throttle_ms(self, bound: float, now_ms: int) -> int:
         """How long nothing may be used until the rate is within its bound; `EVER` for a bound of 0."""
         span_ms = self._span_ms(now_ms)

@@ -44,14 +44,14 @@ def test_a_quota_that_changes_counts_for_what_was_used_before() -> None:
     """And nobody waits for one that is removed."""
     quotas = limited(APP, consumer_byte_rate="1000")
     assert quotas.fetch.record("alice", "app", 5_000, 0) == 0
-    assert quotas.fetch.largest("alice", "app") == 10_000
+    assert quotas.fetch.room("alice", "app", 0) == (5_000, 10_000)
 
     quotas.configured(APP, {"consumer_byte_rate": "100"})
     assert quotas.fetch.record("alice", "app", 0, 0) == 40_000
     quotas.configured(APP, {})
     assert not quotas.is_limited
     assert quotas.fetch.record("alice", "app", 5_000, 0) == 0
-    assert quotas.fetch.largest("alice", "app") is None
+    assert quotas.fetch.room("alice", "app", 0) is None
 
 
 def test_what_is_taken_back_was_not_used() -> None:
