@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from zkgroup.groups.ensemble import Ensemble
     from zkgroup.security.client import BrokerAccess
     from zkgroup.zookeeper import ClientSettings
-    from zkgroup.zookeeper.blocking import Blocking
 
 ENVIRONMENT = "ZKGROUP_ZOOKEEPER"
 
@@ -293,15 +292,13 @@ def _check_names(where: str) -> None:
     )
 
 
-def _warn_of_open_znode(zk: Blocking, path: str) -> None:
+def _warn_of_open_znode(ensemble: Ensemble, path: str) -> None:
     """Says that the command created an open znode where znodes are closed. Only `doctor` would, else."""
-    from zkgroup.model.requests import ZnodeAcl
-    from zkgroup.znodes.access import is_open
+    from zkgroup.admin.access import closed_parent
 
-    parent = path.rpartition("/")[0] or "/"
     with suppress(ZkGroupError):  # the command itself has succeeded
-        acl = zk.acl_each([parent])[parent]
-        if isinstance(acl, ZnodeAcl) and not is_open(parent, acl.acl):
+        parent = closed_parent(ensemble, path)
+        if parent is not None:
             echo_err(
                 f"warning: {parent} is closed, but everyone may change {path}, which this command created: "
                 'give commands --zk-acl creator (acl = "creator" in a profile); `zkgroup zookeeper secure` '
@@ -336,9 +333,10 @@ def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Itera
             client.wait_connected(where.timeout_s)
             connected()
             blocking = Blocking(client, timeout_s=where.timeout_s)
-            yield Ensemble(zk=blocking, clock=SystemClock(), access=access)
+            ensemble = Ensemble(zk=blocking, clock=SystemClock(), access=access)
+            yield ensemble
             if where.acl is None and client.opened is not None:
-                _warn_of_open_znode(blocking, client.opened)
+                _warn_of_open_znode(ensemble, client.opened)
         except BaseException as error:
             if not isinstance(error, Exception):
                 close_s = _INTERRUPTED_CLOSE_S

@@ -136,6 +136,13 @@ def acls_below(ensemble: Ensemble, roots: Sequence[str]) -> Iterator[tuple[str, 
                     level += [join(parent, name) for name in sorted(names)]
 
 
+def closed_parent(ensemble: Ensemble, path: str) -> str | None:
+    """The parent of a znode, where not everyone may change it; None where everyone may. It takes a packet."""
+    parent = path.rpartition("/")[0] or "/"
+    acl = ensemble.zk.acl_each([parent])[parent]
+    return parent if isinstance(acl, ZnodeAcl) and not is_open(parent, acl.acl) else None
+
+
 def parts(paths: Sequence[str]) -> Iterator[Sequence[str]]:
     """The paths in portions, each for one request."""
     return (paths[start : start + PATHS_AT_ONCE] for start in range(0, len(paths), PATHS_AT_ONCE))

@@ -97,7 +97,7 @@ def test_the_access_list_comes_from_option_then_profile(config: Path) -> None:
     with pytest.raises(click.UsageError, match="key 'acl': expected open or creator, found 'mine'"):
         context.target(Shared(zookeeper="o:1", profile="odd"), {})
     config.unlink()
-    assert context.target(Shared(zookeeper="o:1"), {}).acl == "open"
+    assert context.target(Shared(zookeeper="o:1"), {}).acl is None
 
 
 @pytest.mark.parametrize("key", ["digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file"])
