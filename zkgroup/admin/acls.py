@@ -300,15 +300,20 @@ def write_acls(ensemble: Ensemble, plan: AclPlan) -> None:
     if plan.changes:
         ensemble.zk.create_missing(*acl_folders())
     for number, change in enumerate(plan.changes):
-        data = None if change.after.is_empty else change.after.encode()
         try:
-            write(ensemble, _operations(change), ResourceAcls.path(change.pattern), data)
+            write_acl(ensemble, change)
         except Exception as error:
             if not number:
                 raise
             raise PartlyDoneError(
                 f"the ACLs of {number} of {counted(len(plan.changes), 'pattern')} are written, then: {error}"
             ) from error
+
+
+def write_acl(ensemble: Ensemble, change: PatternChange) -> None:
+    """Writes one change; the folders are there. Raises ConflictError as `write_acls`."""
+    data = None if change.after.is_empty else change.after.encode()
+    write(ensemble, _operations(change), ResourceAcls.path(change.pattern), data)
 
 
 def _operations(change: PatternChange) -> tuple[Operation, Operation]:

@@ -21,7 +21,7 @@ from zkgroup.admin.acls import (
     plan_additions,
     plan_removals,
     read_acls,
-    write_acls,
+    write_acl,
 )
 from zkgroup.broker.admin.failures import Failure, RequestPartError, failure_of
 from zkgroup.broker.server.handlers import RequestContext
@@ -54,6 +54,7 @@ from zkgroup.wire.acls import (
     ResourceWithAcls,
 )
 from zkgroup.wire.messages import ErrorCode
+from zkgroup.znodes.acls import acl_folders
 
 ATTEMPTS: Final = 10
 """How often a change is tried that meets others; as Kafka."""
@@ -156,7 +157,6 @@ def describe(ensemble: Ensemble, request: DescribeAclsRequest) -> tuple[Resource
 
 def create(ensemble: Ensemble, request: CreateAclsRequest) -> Changed:
     """Adds the ACLs, those of each pattern at once."""
-    ensemble.zk.sync("/")
     results: list[AclCreationResult | None] = []
     wanted: dict[ResourcePattern, list[AclBinding]] = {}
     for binding in map(_binding, request.creations):
@@ -167,75 +167,104 @@ def create(ensemble: Ensemble, request: CreateAclsRequest) -> Changed:
         else:
             results.append(None)
             wanted.setdefault(binding.pattern, []).append(binding)
-    changes: list[PatternChange] = []
-    of_pattern: dict[ResourcePattern, AclCreationResult] = {}
+
+    writer = _Writer(ensemble)
+    every = [one for some in wanted.values() for one in some]
+    planned = writer.planned(lambda: plan_additions(ensemble, every))
+    of_pattern = {}
     for pattern, bindings in wanted.items():
-        made = _written(ensemble, partial(plan_additions, ensemble, bindings))
-        if isinstance(made, Failure):
-            of_pattern[pattern] = _creation_result(made)
-        else:
-            of_pattern[pattern] = AclCreationResult(error=ErrorCode.NONE, error_message="")
-            changes += made.changes
+        again = partial(plan_additions, ensemble, bindings)
+        made = writer.write(again, None if planned is None else planned.get(pattern, ()))
+        of_pattern[pattern] = _creation_result(made if isinstance(made, Failure) else None)
     rows = tuple(
         of_pattern[_binding(creation).pattern] if result is None else result
         for creation, result in zip(request.creations, results, strict=True)
     )
-    return Changed(rows, tuple(changes))
+    return Changed(rows, tuple(writer.changes))
 
 
 def delete(ensemble: Ensemble, request: DeleteAclsRequest) -> Changed:
     """Removes the ACLs that any of the filters means; each is a result of the first such filter."""
     filters = [_filter(one) for one in request.filters]
     rows: list[list[DeletedAcl]] = [[] for _ in filters]
-    changes: list[PatternChange] = []
-    try:
-        planned = plan_removals(ensemble, filters)
-    except ZkGroupError as error:
-        code, message = failure_of(error)
-        return Changed((AclFilterResult(error=code, error_message=message),) * len(filters), ())
-    for change in planned.changes:
-        kind, name, pattern_type = change.pattern
+    writer = _Writer(ensemble)
+    planned = writer.planned(lambda: plan_removals(ensemble, filters))
+    if planned is None:
+        assert writer.failure is not None
+        error, message = writer.failure
+        return Changed((AclFilterResult(error=error, error_message=message),) * len(filters), ())
+    for (kind, name, pattern_type), changes in planned.items():
         exact = [
             replace(each, type=kind, name=name, pattern_type=pattern_type)
             for each in filters
-            if each.matches_pattern(change.pattern)
+            if each.matches_pattern(changes[0].pattern)
         ]
-        made = _written(ensemble, partial(plan_removals, ensemble, exact))
+        made = writer.write(partial(plan_removals, ensemble, exact), changes)
         failure = made if isinstance(made, Failure) else None
-        if not isinstance(made, Failure):
-            changes += made.changes
-        for binding in change.removed if isinstance(made, Failure) else made.removed:
+        meant = changes if isinstance(made, Failure) else made
+        for binding in (one for each in meant for one in each.removed):
             first = next(number for number, each in enumerate(filters) if each.matches(binding))
             rows[first].append(_deleted(binding, failure))
     results = tuple(AclFilterResult(error=ErrorCode.NONE, matching=tuple(found)) for found in rows)
-    return Changed(results, tuple(changes))
+    return Changed(results, tuple(writer.changes))
 
 
-def _written(ensemble: Ensemble, plan: Callable[[], AclPlan]) -> AclPlan | Failure:
-    """Plans and writes, again where an ACL has changed meanwhile; what was written, or why nothing was."""
-    failure = None
-    for _ in range(ATTEMPTS):
+class _Writer:
+    """Writes the changes of many patterns, one by one; without ZooKeeper it gives up at the first."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._ensemble = ensemble
+        self.changes: list[PatternChange] = []
+        """What was written."""
+        self.failure: Failure | None = None
+        """Why the last plan or write has failed."""
+
+    def planned(self, plan: Callable[[], AclPlan]) -> dict[ResourcePattern, Sequence[PatternChange]] | None:
+        """The changes of a plan, which are read together; None where it fails."""
         try:
-            planned = plan()
-            write_acls(ensemble, planned)
-        except ConflictError as error:
-            failure = failure_of(error)
+            self._ensemble.zk.create_missing(*acl_folders())
+            self._ensemble.zk.sync("/")
+            return {change.pattern: [change] for change in plan().changes}
         except ZkGroupError as error:
-            return failure_of(error)
-        else:
-            return planned
-    assert failure is not None
-    return failure
+            self.failure = failure_of(error)
+            return None
+
+    def write(
+        self, again: Callable[[], AclPlan], planned: Sequence[PatternChange] | None
+    ) -> Sequence[PatternChange] | Failure:
+        """Writes the changes of one pattern, planned again where its ACL has changed meanwhile.
+
+        Returns what was written, or why nothing was. `planned`: as planned with others; None plans it alone.
+        """
+        if self.failure is not None and self.failure.error == ErrorCode.REQUEST_TIMED_OUT:
+            return self.failure
+        for _ in range(ATTEMPTS):
+            try:
+                found = again().changes if planned is None else planned
+                for change in found:
+                    write_acl(self._ensemble, change)
+            except ConflictError as error:
+                self.failure, planned = failure_of(error), None
+            except ZkGroupError as error:
+                self.failure = failure_of(error)
+                break
+            else:
+                self.changes += found
+                return found
+        assert self.failure is not None
+        return self.failure
 
 
-def _creation_result(failure: Failure) -> AclCreationResult:
-    return AclCreationResult(error=failure.error, error_message=failure.message)
+def _creation_result(failure: Failure | None) -> AclCreationResult:
+    error, message = failure or (ErrorCode.NONE, "")
+    return AclCreationResult(error=error, error_message=message)
 
 
 def _deleted(binding: AclBinding, failure: Failure | None) -> DeletedAcl:
+    error, message = failure or (ErrorCode.NONE, None)
     return DeletedAcl(
-        error=ErrorCode.NONE if failure is None else failure.error,
-        error_message=None if failure is None else failure.message,
+        error=error,
+        error_message=message,
         resource_type=binding.pattern.type,
         resource_name=binding.pattern.name,
         pattern_type=binding.pattern.pattern_type,
