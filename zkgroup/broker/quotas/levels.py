@@ -118,10 +118,15 @@ class AddressQuotas:
         self._rates: dict[str | None, tuple[int, ConfigEntity]] = {}
 
     def configured(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
-        """Sets the present configuration of an address. Raises ConfigError for a value that is no number."""
+        """Sets the present configuration of an address.
+
+        Raises ConfigError for a value that is no number, and for a host name, which Kafka's brokers look up.
+        """
         if entity.kind != "ips":
             return
         address = None if entity.plain_name is None else plain_address(entity.name)
+        if address is not None and not _is_address(address):
+            raise ConfigError(f"{entity.config_path}: expected an IP address, found {entity.name!r}")
         self._rates.pop(address, None)
         if (text := overrides.get(CONNECTION_RATE)) is not None:
             self._rates[address] = int(_number(entity, CONNECTION_RATE, text)), entity
@@ -144,6 +149,14 @@ def plain_address(text: str) -> str:
         return text
     mapped = address.ipv4_mapped if address.version == 6 else None
     return str(mapped or address)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _number(entity: ConfigEntity, name: str, text: str) -> float:

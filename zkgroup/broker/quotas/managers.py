@@ -194,6 +194,10 @@ class QuotaManagers:
                 each.changed()
             self.is_limited = any(each.is_limited for each in self._all)
 
+    def has_any(self, user: str, client_id: str) -> bool:
+        """Returns whether a client has any quota."""
+        return any(each.quota(user, client_id) is not None for each in self._all)
+
     def usage(self, now_ms: int) -> Iterator[QuotaUsage]:
         """What is used now, of every quota that was used of late."""
         for each in self._all:

@@ -46,11 +46,13 @@ class Throttles:
         self._on_wait = on_wait
 
     def throttled(self, respond: Respond) -> Respond:
-        """Wraps `respond`; while no client has a quota it is called as it is."""
+        """Wraps `respond`; for clients without a quota it is called as it is."""
         quotas = self._quotas
 
         def responding(context: RequestContext, request: Request) -> Awaitable[Answer]:
             if not quotas.is_limited or _is_exempt(request):
+                return respond(context, request)
+            if not quotas.has_any(context.user, context.client_id or ""):
                 return respond(context, request)
             return self._respond(respond, context, request)
 

@@ -116,3 +116,5 @@ def test_an_address_has_its_own_rate_or_that_of_all() -> None:
     assert rates.resolve("::1") == rates.resolve("127.0.0.2") == (9, default)
     with pytest.raises(ConfigError, match=r"/config/ips/::1: connection_creation_rate: expected a whole"):
         rates.configured(own, {"connection_creation_rate": "many"})
+    with pytest.raises(ConfigError, match=r"/config/ips/localhost: expected an IP address"):
+        rates.configured(ConfigEntity.ip("localhost"), {"connection_creation_rate": "5"})
