@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import kafka
 import pytest
 
+from tests.waiting import PATIENCE_S, eventually
 from tests.wired.testing.test_secured_clusters import commands_on, properties
 from tests.worlds.shell import Shell
 from tests.worlds.unhurried import unhurried
-from zkgroup import Consumer
+from zkgroup import Admin, Consumer
 from zkgroup.errors import AuthorizationError
 from zkgroup.sources import BrokerSource
 from zkgroup.testing import ClusterSecurity, KafkaCluster
@@ -21,6 +23,8 @@ SECURITY = ClusterSecurity(
 )
 OF_TOPIC = "not authorized: its broker answers 29 (topic authorization failed)"
 OF_GROUP = "not authorized: its broker answers 30 (group authorization failed)"
+
+_numbers = count(1)
 
 
 @pytest.fixture
@@ -72,14 +76,46 @@ def test_commands_end_with_what_is_refused(shell: tuple[Shell, KafkaCluster], tm
     assert cluster.zookeeper.find("/consumers/billing/offsets/orders/0") is not None
 
 
-def test_a_consumer_fails_with_the_topic(shell: tuple[Shell, KafkaCluster]) -> None:
-    """`AuthorizationError`, not a wait for ever."""
+def topics_of(cluster: KafkaCluster, user: str) -> list[str]:
+    """What a user is told of."""
+    options = cluster.client_security(user).kafka_python_options()
+    client = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, **options)
+    try:
+        return list(client.list_topics())
+    finally:
+        client.close()
+
+
+def test_a_consumer_that_may_not_read_any_more_fails_and_leaves(shell: tuple[Shell, KafkaCluster]) -> None:
+    """`AuthorizationError` with the topic, as before it could read; nobody is left in the group."""
     _, cluster = shell
-    consumer = Consumer(
-        client=cluster.zookeeper.client("ada"),
-        group="g",
-        topics=["orders"],
-        source=BrokerSource(security=cluster.client_security("alice")),
-    )
-    with pytest.raises(AuthorizationError, match=r"not authorized: .*orders"), consumer:
-        next(iter(consumer))
+    rights = {"topics": ["orders"]}
+
+    def consumer() -> Consumer:
+        return Consumer(
+            client=cluster.zookeeper.client(f"member-{next(_numbers)}"),
+            group="g",
+            topics=["orders"],
+            source=BrokerSource(security=cluster.client_security("alice")),
+        )
+
+    with pytest.raises(AuthorizationError, match=r"not authorized: .*orders"), consumer() as refused:
+        next(iter(refused))
+    root = cluster.client_security("root").kafka_python_options()
+    with (
+        Admin(client=cluster.zookeeper.client("admin")) as admin,
+        kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **root) as producer,
+    ):
+        producer.send("orders", b"two apples").get(timeout=PATIENCE_S)
+        admin.add_acls("User:alice", "read", **rights)
+        eventually(lambda: "orders" in topics_of(cluster, "alice"))
+
+        def read_and_lose_the_right() -> None:
+            with consumer() as member:
+                assert next(iter(member)).value == b"two apples"
+                admin.remove_acls("User:alice", **rights)
+                next(iter(member))
+
+        with pytest.raises(AuthorizationError, match=r"not authorized: .*orders"):
+            read_and_lose_the_right()
+    assert [path for path in cluster.zookeeper.tree() if path.startswith("/consumers/g/ids/")] == []
