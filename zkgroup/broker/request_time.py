@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from contextvars import ContextVar
-from time import thread_time
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -12,22 +11,28 @@ T = TypeVar("T")
 
 
 class RequestTime:
-    """The CPU time of one request, in seconds, on whatever threads."""
+    """The CPU time of the requests of one connection, in seconds, on whatever threads."""
 
-    __slots__ = ("cpu_s",)
+    __slots__ = ("_cpu_s", "_thread_s")
 
-    def __init__(self) -> None:
-        self.cpu_s = 0.0
+    def __init__(self, thread_s: Callable[[], float]) -> None:
+        """`thread_s` returns the CPU time of the thread that calls it, in seconds."""
+        self._cpu_s, self._thread_s = 0.0, thread_s
 
-    def of(self, work: Callable[P, T]) -> Callable[P, T]:
+    def take(self) -> float:
+        """The time since the last call."""
+        taken, self._cpu_s = self._cpu_s, 0.0
+        return taken
+
+    def measured(self, work: Callable[P, T]) -> Callable[P, T]:
         """The same work, which adds its time."""
 
         def timed(*args: P.args, **kwargs: P.kwargs) -> T:
-            begun_s = thread_time()
+            begun_s = self._thread_s()
             try:
                 return work(*args, **kwargs)
             finally:
-                self.cpu_s += thread_time() - begun_s
+                self._cpu_s += self._thread_s() - begun_s
 
         return timed
 
@@ -38,7 +43,7 @@ _PRESENT: Final[ContextVar[RequestTime | None]] = ContextVar("request_time", def
 def measured(work: Callable[P, T]) -> Callable[P, T]:
     """Work for another thread: it adds its time to that of the request which is handled now, if any."""
     present = _PRESENT.get()
-    return work if present is None else present.of(work)
+    return work if present is None else present.measured(work)
 
 
 class Timed(Generic[T]):
@@ -67,6 +72,6 @@ class Timed(Generic[T]):
     def _step(self, step: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
         token = _PRESENT.set(self._time)
         try:
-            return self._time.of(step)(*args, **kwargs)
+            return self._time.measured(step)(*args, **kwargs)
         finally:
             _PRESENT.reset(token)

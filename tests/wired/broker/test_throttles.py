@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
+from time import thread_time
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from zkgroup.broker.quotas.connections import ConnectionQuotas
 from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
+from zkgroup.broker.server import connection as connection_module
 from zkgroup.broker.server.fetch_handler import FetchHandler
 from zkgroup.broker.server.fetch_requests import bytes_of
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext, given
@@ -26,7 +29,7 @@ from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.server.throttles import Throttles
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.groups import HeartbeatRequest, HeartbeatResponse, OffsetCommitResponse
-from zkgroup.wire.messages import EncodedResponse, Request, encode_request
+from zkgroup.wire.messages import EncodedResponse, Request, encode_request, response_buffers
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.wire.records import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from zkgroup.znodes.config import ConfigEntity
@@ -160,6 +163,25 @@ async def test_the_time_of_every_request_is_counted() -> None:
         jump(1)
         assert await client.receive(HeartbeatResponse, version=1)
         assert {by for by, _ in port.waits} == {"request_percentage"}
+
+
+@on_a_jumping_loop
+async def test_the_time_of_decoding_and_encoding_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an answer with the next request; large ones take most of their time there."""
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        until_s = thread_time() + 0.005
+        while thread_time() < until_s:
+            pass
+        return response_buffers(*arguments, **named)
+
+    monkeypatch.setattr(connection_module, "response_buffers", slow)
+    async with throttled(request_percentage="1000") as (port, client, _):
+        for _ in range(2):
+            await client.ask(BEAT, HeartbeatResponse, 1)
+
+        (usage,) = port.quotas.usage(int(asyncio.get_running_loop().time() * 1000))
+        assert usage.value > 0.04  # of the first answer 0.5, over ten seconds
 
 
 @on_a_jumping_loop

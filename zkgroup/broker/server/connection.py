@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 from zkgroup.broker.server.connection_choice import Doing, Peer
 from zkgroup.broker.server.handlers import ANONYMOUS, NO_ANSWER, Answer, Later, RequestContext
@@ -31,6 +31,8 @@ from zkgroup.wire.primitives import TooManyItemsError
 from zkgroup.wire.schema import Buffer
 
 _log = get_logger("zkgroup.broker")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 AHEAD_BYTES_MAX = 1024 * 1024
 """Most bytes to read while a request is answered; a closed connection is not noticed behind more bytes."""
@@ -320,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._login is not None and not self._login.admits(frame, self._loop.time()):
             return self._log_in(self._login, frame)
         try:
-            header, request = decode_request(frame, self._served, ITEMS_AT_ONCE)
+            header, request = self._timed(decode_request)(frame, self._served, ITEMS_AT_ONCE)
         except UnsupportedRequestError as error:
             return self._refuse_version(error)
         except TooManyItemsError:
@@ -333,6 +335,10 @@ class Connection(asyncio.BufferedProtocol):
         self._later, self._header = answer, header
         answer.then(self._is_given)
         return None
+
+    def _timed(self, work: Callable[P, T]) -> Callable[P, T]:
+        time = self.peer.time
+        return work if time is None else time.measured(work)
 
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(header, self.peer, self._came_by.listener, self.principal, self._answered_bytes)
@@ -539,7 +545,8 @@ class Connection(asyncio.BufferedProtocol):
         if answer is not NO_ANSWER and self._end is None:
             if isinstance(answer, MetadataResponse):
                 return self._send_in_pieces(header, answer)
-            buffers = response_buffers(answer, header.correlation_id, version=header.version)
+            encoded = self._timed(response_buffers)
+            buffers = encoded(answer, header.correlation_id, version=header.version)
             if len(buffers) > 1 or len(buffers[0]) > SEND_BYTES:
                 return self._send_buffers(buffers)
             self._transport.write(buffers[0])

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from enum import Enum, IntEnum
 from typing import Final, Protocol, TypeVar
 
+from zkgroup.broker.request_time import RequestTime
+
 
 class PeerKind(Enum):
     """The kinds of peers, as ZooKeeper shows them to be (`PeerClaimChecker`)."""
@@ -20,7 +22,7 @@ class PeerKind(Enum):
 class Peer:
     """The other end of a connection: its address, and what it has been shown to be."""
 
-    __slots__ = ("_on_confirmed", "host", "kind", "muted_until_s", "port")
+    __slots__ = ("_on_confirmed", "host", "kind", "muted_until_s", "port", "time")
 
     def __init__(
         self, host: str, port: int, on_confirmed: Callable[[Peer], None] = lambda peer: None
@@ -30,6 +32,8 @@ class Peer:
         self.kind = PeerKind.CLIENT
         self.muted_until_s = 0.0
         """Time of the loop until which no further request of it is read: it is beyond a quota."""
+        self.time: RequestTime | None = None
+        """Where the time of its requests is counted; None without a quota for it."""
         self._on_confirmed = on_confirmed
 
     def confirm(self, kind: PeerKind) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from time import thread_time
 from typing import Any, Final
 
 from zkgroup.broker.quotas.levels import QuotaType
@@ -60,7 +61,9 @@ class Throttles:
 
     async def _respond(self, respond: Respond, context: RequestContext, request: Request) -> Answer:
         quotas, client = self._quotas, (context.user, context.client_id or "")
-        time = None if quotas.request.quota(*client) is None else RequestTime()
+        time = context.peer.time
+        if (time is None) != (quotas.request.quota(*client) is None):
+            time = context.peer.time = RequestTime(thread_time) if time is None else None
         if time is None:
             answer = await respond(context, request)
         else:
@@ -71,7 +74,7 @@ class Throttles:
         if isinstance(request, ProduceRequest):
             waits[QuotaType.PRODUCE] = quotas.produce.record(*client, context.size, now_ms)
         if time is not None:
-            wait_ms = quotas.request.record(*client, time.cpu_s * 100, now_ms)
+            wait_ms = quotas.request.record(*client, time.take() * 100, now_ms)
             if not (isinstance(request, ProduceRequest) and request.acks == 0):  # as in Kafka
                 waits[QuotaType.REQUEST] = wait_ms
         by = max(waits, key=waits.__getitem__)
