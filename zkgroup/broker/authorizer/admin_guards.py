@@ -226,7 +226,7 @@ ADMIN_GUARDS: Final[Mapping[type[Request], RequestGuard]] = {
     users.AlterUserScramCredentialsRequest: on_cluster(AclOperation.ALTER, _users_unaltered),
     quotas.DescribeClientQuotasRequest: on_cluster(
         AclOperation.DESCRIBE_CONFIGS,
-        lambda _: quotas.DescribeClientQuotasResponse(error=_CLUSTER, entries=None),
+        lambda _: quotas.DescribeClientQuotasResponse(error=_CLUSTER, error_message=None, entries=None),
     ),
     quotas.AlterClientQuotasRequest: on_cluster(AclOperation.ALTER_CONFIGS, _quotas_unaltered),
     acls.DescribeAclsRequest: on_cluster(
