@@ -45,13 +45,16 @@ def _config(draw: random.Random, entity: str) -> dict[str, str]:
     kinds = [CONNECTION_RATE] if entity.startswith("ips/") else [kind.value for kind in QuotaType]
     if draw.random() < 0.2:
         return {}
-    return {
-        kind: f"{draw.randint(0, 2**31 - 1)}" + (".5" if kind in _FRACTIONS and draw.random() < 0.5 else "")
-        for kind in draw.sample(kinds, draw.randint(1, len(kinds)))
-    }
+    return {kind: _text(draw, kind) for kind in draw.sample(kinds, draw.randint(1, len(kinds)))}
 
 
-_FRACTIONS = (QuotaType.REQUEST.value, QuotaType.CONTROLLER_MUTATION.value)
+def _text(draw: random.Random, kind: str) -> str:
+    """A number as people, Kafka and zkgroup write it."""
+    whole = draw.randint(0, 2**31 - 1)
+    if kind not in (QuotaType.REQUEST, QuotaType.CONTROLLER_MUTATION):
+        return draw.choice((f"{whole}", f"+{whole}", f"{whole:012}"))
+    forms = (f"{whole}", f"{whole}.5", f".{whole}", f"{whole}.", f"{whole / 7}", f"{whole / 2**50}")
+    return draw.choice((*forms, f"{whole / 8:E}", f"{whole}e-3"))
 
 
 def differences(line: str) -> list[str]:
