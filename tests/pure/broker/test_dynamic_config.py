@@ -7,6 +7,7 @@ from tests.worlds.acls import UNREADABLE
 from zkgroup.broker.machine.events import (
     ConfigChanged,
     CredentialsChanged,
+    Prepared,
     Registered,
     TopicsFollowed,
 )
@@ -208,12 +209,17 @@ def _credentials(node: BrokerNode) -> list[tuple[str, list[str]]]:
     return [(one.user, list(one.credentials)) for one in node.emitted(CredentialsChanged)]
 
 
-def test_users_are_read_before_the_broker_registers_and_followed() -> None:
-    """By credential: a quota that changes is no news; a user who is deleted has none."""
+def test_users_are_read_before_the_port_opens_and_followed() -> None:
+    """By credential: a quota that changes is no news; a user who is deleted has none.
+
+    Past bug: a port that opened before refused right passwords; Kafka's clients give up then.
+    """
     world, node = _following()
     world.run()
     assert _credentials(node) == [("al ice", ["SCRAM-SHA-256"])]
     assert isinstance(node.effects[-1], Registered)
+    (opens,) = node.emitted(Prepared)
+    assert node.effects.index(opens) > node.effects.index(node.emitted(CredentialsChanged)[0])
     (told,) = node.emitted(CredentialsChanged)
     assert told.credentials["SCRAM-SHA-256"] == SECRET
 

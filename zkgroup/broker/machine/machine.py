@@ -150,6 +150,7 @@ class BrokerMachine(ProcedureMachine[BrokerEffect]):
         for followed in (self.dynamic_config, self.acl_changes):
             if not followed.has_read:
                 return followed.next()
+        self.startup.announce()
         of_partitions = None
         if self.registration.is_registered:
             of_partitions = self.followed_topics.next() or self.isr_manager.next()

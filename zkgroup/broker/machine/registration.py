@@ -192,9 +192,18 @@ class BrokerStartup:
     def __init__(self, core: BrokerContext) -> None:
         self._core = core
         self.is_done = False
+        self._cluster: str | None = None
+        self._is_announced = False
 
     def next(self) -> Work | None:
         return None if self.is_done else ("prepare", self._prepare)
+
+    def announce(self) -> None:
+        """Lets the broker open its port, once: what its clients are and may do has been read by then."""
+        if not self._is_announced:
+            self._is_announced = True
+            assert self._core.broker is not None
+            self._core.emit(Prepared(self._core.broker, self._cluster))
 
     def _prepare(self) -> Procedure[None]:
         core = self._core
@@ -202,11 +211,10 @@ class BrokerStartup:
         registered = yield from self._others()
         if core.has_failed:
             return
-        cluster_id = yield from self._cluster_id()
+        self._cluster = yield from self._cluster_id()
         while core.broker is None:
             core.broker = yield from self._given_out(registered)
         self.is_done = True
-        core.emit(Prepared(core.broker, cluster_id))
 
     def _others(self) -> Procedure[frozenset[str]]:
         """The names of registered brokers.
