@@ -132,7 +132,11 @@ DIFFERENCES = [
     ("DeleteTopics, CreatePartitions", "Error 17 for `__consumer_offsets`."),
     (
         "Metadata",
-        "Topics have no ids: zeros in version 10 and later; topics that are asked for by id get error 42.",
+        (
+            "Topics have no ids: zeros in version 10 and later; topics that are asked for by id get error 42. "
+            "A broker that has just started closes the connection until the controller has told it the "
+            "brokers; Kafka's names none, at which librdkafka gives all of them up."
+        ),
     ),
 ]
 """What clients of Kafka notice, by API."""

@@ -58,7 +58,10 @@ def ask(
     *,
     version: int = 0,
 ) -> ResponseT:
-    """Sends one request on a new connection. `clock`: the broker's, which advances until the answer comes."""
+    """Sends one request on a new connection. ConnectionResetError where it is closed without an answer.
+
+    `clock`: the broker's, which advances until the answer comes.
+    """
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(encode_request(request, 0, "test", version=version))
         if clock is not None:
@@ -66,9 +69,10 @@ def ask(
                 lambda: any(select.select([connection], [], [], 0)), f"an answer to {request}"
             )
         with connection.makefile("rb") as stream:
-            size = int.from_bytes(stream.read(4), "big")
-            payload = stream.read(size)
-    assert size == len(payload), "the connection was closed"
+            size = stream.read(4)
+            payload = stream.read(int.from_bytes(size, "big"))
+    if len(size + payload) < 4 + int.from_bytes(size, "big"):
+        raise ConnectionResetError("the connection was closed")
     return decode_response(kind, payload, version=version)[1]
 
 

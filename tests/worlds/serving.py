@@ -22,7 +22,7 @@ from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
-from zkgroup.broker.server.metadata_requests import SlotSource, cached
+from zkgroup.broker.server.metadata_requests import SlotSource
 from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
@@ -51,15 +51,32 @@ ALL = MetadataRequest.of()
 NEW = ReplicaView(Role.NONE, -1, 0, 0, -1)
 
 
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """A loop whose time a test can move on."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def jump(seconds: float) -> None:
+    """Moves the time of a test on; what is due by then happens in the next turns of the loop."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, JumpingLoop)
+    loop.ahead_s += seconds
+
+
 def on_a_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Runs an async test."""
+    """Runs an async test; it may `jump`."""
 
     @wraps(scenario)
     def test(*arguments: object, **named: object) -> None:
         async def whole() -> None:
             await scenario(*arguments, **named)
 
-        asyncio.run(whole())
+        with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+            runner.run(whole())
 
     return test
 
@@ -255,11 +272,15 @@ async def served(
     """A served broker; at the end closes everything and checks that no task of it is left on the loop."""
     cache, clock, noted = MetadataCache(), FakeClock(), Noted()
     receiver = ControlRequestHandler(1, cache)
+
+    async def present(topics: Sequence[str] | None) -> MetadataCache:
+        return cache
+
     thread = None if host is None else ReplicaExecutor(host)  # type: ignore[arg-type]
     service = BrokerApis(
         broker=1,
         control_requests=receiver,
-        metadata=cached(cache),
+        metadata=present,
         clock=clock,
         replicas=thread,
         controlled_shutdown=controlled_shutdown,

@@ -66,10 +66,13 @@ class Cluster:
         return () if state is None else state.isr
 
     def leaders(self, broker: int, topic: str) -> list[int]:
-        """The leaders of a topic's partitions, as this broker answers clients."""
+        """The leaders of a topic's partitions, as this broker answers clients; none before it knows them."""
         serving = self.brokers[broker].serving
         assert serving is not None
-        (answer,) = ask(serving[1], MetadataRequest.of(topic), MetadataResponse).topics
+        try:
+            (answer,) = ask(serving[1], MetadataRequest.of(topic), MetadataResponse).topics
+        except ConnectionResetError:
+            return []
         return [one.leader for one in answer.partitions]
 
     def close(self) -> None:

@@ -46,10 +46,14 @@ TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 
 
 def cached(cache: MetadataCache) -> MetadataSource:
-    """The source of a broker whose controller updates this cache."""
+    """The source of a broker whose controller updates this cache; it knows nothing before the first update.
+
+    Kafka's broker names no broker then. At such an answer librdkafka forgets all brokers that it knew, and
+    connects to none any more.
+    """
 
     async def read(topics: Sequence[str] | None) -> MetadataCache | None:
-        return cache
+        return None if cache.controller_id is None else cache
 
     return read
 
