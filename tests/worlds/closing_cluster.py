@@ -26,6 +26,7 @@ from tests.worlds.running_brokers import QUICK
 from zkgroup import Admin
 from zkgroup.broker.broker import Broker
 from zkgroup.broker.security_settings import SecuritySettings
+from zkgroup.zookeeper import ClientSettings
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 BROKERS: Final = (1, 2, 3)
@@ -33,7 +34,11 @@ TOPIC: Final = "orders"
 GROUP: Final = "readers"
 PARTITIONS: Final = 6
 MECHANISM: Final = "SCRAM-SHA-512"
-SETTINGS = replace(QUICK, replica_lag_time_max_ms=10_000, session_timeout_ms=20_000, min_insync_replicas=2)
+LASTING_MS: Final = 60_000
+"""No slow machine ends a session, or takes a follower out of an ISR."""
+SETTINGS = replace(
+    QUICK, replica_lag_time_max_ms=LASTING_MS, session_timeout_ms=LASTING_MS, min_insync_replicas=2
+)
 PAUSE_S: Final = 0.02
 """Between two records of a producer."""
 GIVES_UP_MS: Final = round(PATIENCE_S * 1000 / 4)
@@ -237,7 +242,8 @@ class ClosingCluster:
         self._ports = {
             (broker, name): ReservedPort() for broker in BROKERS for name in ("PLAINTEXT", "SASL_SSL")
         }
-        self.admin = Admin(address, undo_folder=folder)
+        lasting = ClientSettings(session_timeout_ms=LASTING_MS)
+        self.admin = Admin(address, connection=lasting, timeout_s=PATIENCE_S, undo_folder=folder)
         self.brokers: dict[int, Broker] = {}
         kinds = ("kafka-python", "confluent-kafka")
         numbered = list(zip(range(client_count), itertools.cycle(kinds), strict=False))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.waiting import PATIENCE_S
 from tests.worlds.running_brokers import ask
 from tests.worlds.sasl_ports import PASSWORD, client_login, log_in, sasl_listener, sasl_port
-from tests.worlds.serving import ALL, Client, client_of, closed, on_a_loop, until
+from tests.worlds.serving import ALL, Client, client_of, closed, jump, on_a_loop, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.logins import FRAME_BYTES_MAX
@@ -160,9 +160,10 @@ async def test_a_frame_before_the_login_is_short() -> None:
 @on_a_loop
 async def test_half_a_login_ends_after_a_time() -> None:
     """Also where nothing was sent. Who has logged in may be silent for longer."""
-    async with sasl_port(sasl_listener(USERS), ConnectionLimits(login_ms=20)) as port:
+    async with sasl_port(sasl_listener(USERS), ConnectionLimits(login_ms=300_000)) as port:
         silent, half = await port.client(), await port.client()
         await half.ask(SaslHandshakeRequest("SCRAM-SHA-256"), SaslHandshakeResponse, version=1)
+        jump(300)
         assert await half.is_closed()
         assert await silent.is_closed()
         await closed(silent, half)
@@ -230,7 +231,7 @@ def test_a_listener_without_sasl_refuses_logins(kafka_cluster: KafkaCluster) -> 
 
 async def _sent(frames: list[bytes]) -> list[tuple[str, str]]:
     """What was served of these bytes; then nothing is left of the connection."""
-    async with sasl_port(sasl_listener(USERS), ConnectionLimits(request_ms=30, login_ms=30)) as port:
+    async with sasl_port(sasl_listener(USERS)) as port:
         client = await port.client()
         with suppress(ConnectionError):
             client.writer.write(b"".join(frames))

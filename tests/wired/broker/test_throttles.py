@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from functools import wraps
 from time import thread_time
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from tests.worlds.batches import records_of
 from tests.worlds.broker_requests import ORDERS, consume_request, produce_request, update_metadata
 from tests.worlds.replica_managers import TP, in_memory
-from tests.worlds.serving import ALL, Client, client_of, closed, context_of, opened, until
+from tests.worlds.serving import ALL, Client, client_of, closed, context_of, jump, on_a_loop, opened, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.quotas.connections import ConnectionQuotas
 from zkgroup.broker.quotas.managers import QuotaManagers
@@ -37,35 +36,6 @@ from zkgroup.znodes.config import ConfigEntity
 CLIENT = ConfigEntity.of_client("test")
 BEAT = HeartbeatRequest(group="g", generation=1, member_id="m")
 LARGE, SMALL = produce_request(ORDERS, 1, b"x" * 3_000), produce_request(ORDERS, 1, b"x")
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """A loop whose time a test can move on."""
-
-    ahead_s = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead_s
-
-
-def on_a_jumping_loop(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Runs an async test; it moves the time on by `jump`."""
-
-    @wraps(scenario)
-    def test(*arguments: object, **named: object) -> None:
-        async def whole() -> None:
-            await scenario(*arguments, **named)
-
-        with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-            runner.run(whole())
-
-    return test
-
-
-def jump(seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, JumpingLoop)
-    loop.ahead_s += seconds
 
 
 class ThrottledPort:
@@ -115,7 +85,7 @@ async def _round_trip(other: Client) -> None:
     await other.frame()
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_the_answer_comes_at_once_and_nothing_more_is_read_for_its_wait() -> None:
     """Of this connection; others go on. The first request may use up ten windows."""
     async with throttled(producer_byte_rate="100") as (port, client, other):
@@ -136,7 +106,7 @@ async def test_the_answer_comes_at_once_and_nothing_more_is_read_for_its_wait() 
         assert port.waits[0] == ("producer_byte_rate", wait_ms / 1000)
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_a_request_without_an_answer_is_counted_too() -> None:
     """Of acks=0: no client of such records would wait otherwise."""
     async with throttled(producer_byte_rate="100") as (port, client, other):
@@ -150,7 +120,7 @@ async def test_a_request_without_an_answer_is_counted_too() -> None:
         await client.receive(ProduceResponse, 2, 5)
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_the_time_of_every_request_is_counted() -> None:
     """Also of one that is answered in the turn that reads it; the wait is a second at most."""
     async with throttled(request_percentage="0.0000001") as (port, client, other):
@@ -165,7 +135,7 @@ async def test_the_time_of_every_request_is_counted() -> None:
         assert {by for by, _ in port.waits} == {"request_percentage"}
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_the_time_of_decoding_and_encoding_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an answer with the next request; large ones take most of their time there."""
 
@@ -184,7 +154,7 @@ async def test_the_time_of_decoding_and_encoding_is_counted(monkeypatch: pytest.
         assert usage.value > 0.04  # of the first answer 0.5, over ten seconds
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_controllers_and_followers_have_no_quota() -> None:
     """Else a quota for all clients would stop the replication."""
     async with throttled(request_percentage="0.0000001", consumer_byte_rate="1") as (port, client, _):
@@ -195,7 +165,7 @@ async def test_controllers_and_followers_have_no_quota() -> None:
         assert port.waits == []
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_a_client_that_waits_ends_with_the_server() -> None:
     """Nothing waits for a connection that is mute."""
     async with throttled(producer_byte_rate="1") as (port, client, other):
@@ -224,7 +194,7 @@ def test_a_commit_that_is_encoded_beforehand_tells_its_wait() -> None:
     assert asyncio.run(asked()) == OffsetCommitResponse(topics=(), throttle_ms=1_000)
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_a_fetch_beyond_its_quota_has_no_records_until_the_wait_is_over() -> None:
     """Those that it did not get are not counted."""
     replicas = ReplicaExecutor(_with_records())
@@ -257,7 +227,7 @@ def _with_records() -> ReplicaManager:
     return host
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_a_consumer_gets_what_its_quota_allows_however_large_its_fetches_are() -> None:
     """Over 33 s, from between two bursts. Kafka refuses whole answers, of which few fit."""
     replicas = ReplicaExecutor(_with_records())
@@ -277,7 +247,7 @@ async def test_a_consumer_gets_what_its_quota_allows_however_large_its_fetches_a
     assert 0.9 <= got / (400 * 33) <= 1.1
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_a_batch_larger_than_all_windows_is_sent() -> None:
     """Its client waits for it afterwards; Kafka never sends it."""
     replicas = ReplicaExecutor(_with_records())
@@ -292,7 +262,7 @@ async def test_a_batch_larger_than_all_windows_is_sent() -> None:
     await replicas.close()
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_an_address_has_so_many_connections_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
     """One that ends makes room for another."""
     caplog.set_level("INFO")
@@ -313,7 +283,7 @@ async def test_an_address_has_so_many_connections_and_no_more(caplog: pytest.Log
     await closed(further, *clients)
 
 
-@on_a_jumping_loop
+@on_a_loop
 async def test_connections_beyond_a_rate_are_closed_late_and_displace_nobody() -> None:
     """They take no place of others; once the rate allows it, the address connects again."""
     quotas = ConnectionQuotas(1, 100, "")

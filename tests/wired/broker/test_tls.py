@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.certificates import Authority
 from tests.worlds.listening_brokers import ListeningBrokers
-from tests.worlds.serving import Client, client_of, closed, on_a_loop
+from tests.worlds.serving import Client, client_of, closed, jump, on_a_loop
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.controller_only import ControllerOnly
 from zkgroup.broker.security_settings import SecuritySettings
@@ -79,7 +79,11 @@ def produce(bootstrap: str, more: Mapping[str, Any], value: bytes) -> None:
 def consumed(bootstrap: str, more: Mapping[str, Any], count: int) -> list[bytes]:
     """So many values of the topic, from its beginning."""
     consumer = KafkaConsumer(
-        "t", bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **more
+        "t",
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=round(PATIENCE_S * 1000),
+        **more,
     )
     try:
         return [next(consumer).value for _ in range(count)]
@@ -312,13 +316,13 @@ async def test_half_handshakes_keep_no_honest_client_out(
 ) -> None:
     """A tenth of the places is theirs. Who stays silent is cut off, at the latest by time."""
     authority = Authority(tmp_path)
-    limits = ConnectionLimits(connections_max=50, handshake_ms=1_500)
-    async with served(authority, limits) as address:
+    async with served(authority, ConnectionLimits(connections_max=50, handshake_ms=600_000)) as address:
         honest = Client(*await asyncio.open_connection(*address, ssl=trusting(authority)))
         silent = [await client_of(address) for _ in range(1_000)]
         await honest.ask(MetadataRequest.of(), MetadataResponse)
         for _ in range(10):
             assert await principal(address, trusting(authority)) == "User:ANONYMOUS"
+        jump(600)
         for one in silent:
             assert await one.is_closed()
         await closed(honest, *silent)
