@@ -14,6 +14,7 @@ from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, is_of_group
 from zkgroup.audit.inputs.facts import Facts, SessionLife
 from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import PointInTime, Source
+from zkgroup.history.transactions import gone_with
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.records import (
@@ -188,7 +189,7 @@ class _Opening:
     def _closed(self, transaction: Transaction) -> Iterator[Event]:
         """The ephemerals that go: those in the record first, as the servers do it, then any others."""
         named = len(transaction.closed_paths or ())
-        for sub, each in enumerate(self._ephemerals.follow(transaction)):
+        for sub, each in enumerate(gone_with(self._ephemerals, transaction)):
             path = inside_path(each, self._chroot)
             if path is not None:
                 yield Event(

@@ -142,9 +142,24 @@ def _without_holes(ensemble: EnsembleFiles) -> Iterator[Transaction]:
 def _seen(transactions: Iterable[Transaction], chroot: str) -> Iterator[ServerTransaction]:
     ephemerals = Ephemerals()
     for transaction in transactions:
-        gone = ephemerals.follow(transaction)
+        gone = gone_with(ephemerals, transaction)
         if (inside := _inside(transaction, gone, chroot)) is not None:
             yield inside
+
+
+def gone_with(ephemerals: Ephemerals, transaction: Transaction) -> tuple[str, ...]:
+    """The paths that go with a closeSession: those in its record, then the others of the session, sorted."""
+    if transaction.type == TransactionType.CLOSE_SESSION:
+        named = transaction.closed_paths or ()
+        for path in named:
+            ephemerals.deleted(path)
+        return (*named, *ephemerals.ended(transaction.session))
+    for operation in transaction.operations if transaction.is_applied else ():
+        if operation.path is not None and operation.type in CREATES and operation.is_ephemeral:
+            ephemerals.created(operation.path, transaction.session)
+        elif operation.path is not None and operation.type in DELETES:
+            ephemerals.deleted(operation.path)
+    return ()
 
 
 def _inside(transaction: Transaction, gone: Iterable[str], chroot: str) -> ServerTransaction | None:

@@ -151,7 +151,6 @@ _TTL_BASE: Final = -(2**56)
 """0xff00000000000000 as a signed number, to which a time to live is added."""
 _TTL_BITS: Final = 2**40
 _CREATE_CONTAINER: Final = int(TransactionType.CREATE_CONTAINER)
-_CLOSE_SESSION: Final = int(TransactionType.CLOSE_SESSION)
 
 
 def lifetime_of(owner: int) -> Lifetime | None:
@@ -198,26 +197,6 @@ class Ephemerals:
         for path in left:
             del self.sessions[path]
         return left
-
-    def follow(self, transaction: Transaction) -> tuple[str, ...]:
-        """Applies a whole transaction; returns the paths that go with it if it is a closeSession, else none.
-
-        Those in its record come first, then the others of the session, sorted.
-        """
-        if transaction.type == _CLOSE_SESSION:
-            named = transaction.closed_paths or ()
-            for path in named:
-                self.deleted(path)
-            return (*named, *self.ended(transaction.session))
-        if transaction.is_applied:
-            for operation in transaction.operations:
-                if operation.path is None:
-                    continue
-                if operation.type in CREATES and operation.is_ephemeral:
-                    self.created(operation.path, transaction.session)
-                elif operation.type in DELETES:
-                    self.deleted(operation.path)
-        return ()
 
 
 FIRST_ZXIDS: Final = (1, 1 << 32 | 1)
