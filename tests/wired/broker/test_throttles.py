@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+import math
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from time import thread_time
 from typing import Any
@@ -16,6 +17,7 @@ from tests.worlds.replica_managers import TP, in_memory
 from tests.worlds.serving import ALL, Client, client_of, closed, context_of, jump, on_a_loop, opened, until
 from tests.worlds.wire_requests import REQUESTS
 from zkgroup.broker.quotas.connections import ConnectionQuotas
+from zkgroup.broker.quotas.levels import QuotaType
 from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
@@ -26,6 +28,7 @@ from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext, gi
 from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.server import BrokerServer
 from zkgroup.broker.server.throttles import Throttles
+from zkgroup.broker.telemetry import BrokerTelemetry
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.groups import HeartbeatRequest, HeartbeatResponse, OffsetCommitResponse
 from zkgroup.wire.messages import EncodedResponse, Request, encode_request, response_buffers
@@ -178,6 +181,43 @@ async def test_a_client_that_waits_ends_with_the_server() -> None:
         assert port.server.connections == 2
     assert port.server.connections == 0
     assert port.server.held == 0
+
+
+class Metrics:
+    """The last value of each metric, by its name and labels other than the broker."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, ...], float] = {}
+
+    def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
+        self.values[name.removeprefix("zkgroup_broker_"), *list(labels.values())[1:]] = amount
+
+    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        self.count(name, labels, value)
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        self.count(name, labels, value)
+
+
+def test_metrics_tell_who_uses_how_much_and_who_waits() -> None:
+    """By quota; what is not used any more is no number."""
+    metrics = Metrics()
+    telemetry = BrokerTelemetry(metrics)
+    telemetry.is_broker(1)
+    quotas = QuotaManagers(1)
+    quotas.configured(CLIENT, {"producer_byte_rate": "100"})
+    wait_ms = quotas.produce.record("alice", "test", 2_000, 0)
+    telemetry.throttled(QuotaType.PRODUCE, wait_ms / 1000)
+    telemetry.refused("max.connections.per.ip")
+    telemetry.used(quotas.usage(0))
+    assert metrics.values == {
+        ("throttle_seconds_total", "producer_byte_rate"): 10.0,
+        ("connections_refused_total", "max.connections.per.ip"): 1.0,
+        ("quota_usage", "producer_byte_rate", "", "test"): 200.0,
+    }
+
+    telemetry.used(quotas.usage(20_000))
+    assert math.isnan(metrics.values["quota_usage", "producer_byte_rate", "", "test"])
 
 
 def test_a_commit_that_is_encoded_beforehand_tells_its_wait() -> None:
