@@ -14,6 +14,7 @@ import os
 import re
 import tempfile
 import zlib
+from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -270,7 +271,7 @@ def inspect_export(path: Path) -> FileHealth:
 
 def _object_of(path: Path, start: int, line: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(line)
+        fields = json.loads(line.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise DamagedFileError(str(path), start, "a JSON object", str(error)) from error
     if not isinstance(fields, dict):
@@ -306,7 +307,7 @@ def znode_of(path: Path, start: int, line: bytes) -> ExportedZnode:
         data = fields["data_base64"]
         return ExportedZnode(
             _path(fields["path"]),
-            None if data is None else base64.b64decode(_text(data), validate=True),
+            None if data is None else a2b_base64(_text(data), strict_mode=True),
             None if fields["acl"] is None else _acl(tuple(map(tuple, fields["acl"]))),
             ZnodeStat(*_numbers(*_STAT(fields["stat"]))),
         )
