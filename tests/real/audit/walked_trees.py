@@ -8,6 +8,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
+from tests.waiting import PATIENCE_S
 from zkgroup.audit.inputs.one_tree import walk
 from zkgroup.model import Znode
 from zkgroup.zkfiles.exports import ExportedZnode
@@ -39,7 +40,7 @@ def plant(client: KazooClient) -> None:
 
 def walk_and_compare(address: str, folder: Path) -> Sequence[ExportedZnode]:
     """Walks a tree at rest and checks that the server's files have the same tree at that zxid."""
-    with ZooKeeperClient(address) as client, Blocking(client, 30) as zk:
+    with ZooKeeperClient(address) as client, Blocking(client, PATIENCE_S) as zk:
         found, znodes = walk(zk)
     past = History(folder).tree_at(zxid=found.zxid_before)
     assert past.account.zxid == found.zxid_before
