@@ -40,7 +40,11 @@ async def _create_topics(rights: Rights, request: admin_apis.CreateTopicsRequest
     if not isinstance(response, admin_apis.CreateTopicsResponse):
         return response
     shown = rights.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, is_logged=False)
-    rows = (one if one.topic in shown else _without_settings(one) for one in response.topics)
+    tried = _named_once(names) - refused_names
+    rows = (
+        one if one.topic in shown or (one.error and one.topic in tried) else _without_settings(one)
+        for one in response.topics
+    )
     return replace(response, topics=tuple(rows))
 
 
