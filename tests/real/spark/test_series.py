@@ -115,9 +115,9 @@ def test_what_is_kept_gives_what_a_run_over_it_gives(
     assert int(left.removeprefix("batch=")) == OutputFolder(Folder(str(output))).number
     for each in snapshots[: since.number]:
         Path(each.path).write_bytes(b"")  # were they opened, they would be damaged
-    number = OutputFolder(Folder(str(output))).number
+    batches = OutputFolder(Folder(str(output))).ensembles["x"].series
     assert _ran(output, tmp_path / "all") == found
-    assert OutputFolder(Folder(str(output))).number == number
+    assert OutputFolder(Folder(str(output))).ensembles["x"].series == batches
 
 
 def test_what_was_converted_is_not_opened_again(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_job_that_was_killed_goes_on(seed: int, tmp_path: Path, monkeypatch: p
 
 
 def test_a_damaged_snapshot_is_named_and_the_others_are_answered(tmp_path: Path) -> None:
-    """In each run while it is there."""
+    """In each run while it is there, and by the output."""
     files = _files(3, tmp_path / "all")
     files[1].write_bytes(files[1].read_bytes()[:-20])
     expected = _plain(tmp_path / "all")
@@ -176,6 +176,7 @@ def test_a_damaged_snapshot_is_named_and_the_others_are_answered(tmp_path: Path)
     for _ in range(2):
         (audited,) = run(PlayedSpark(), [f"x={tmp_path}/a*"], str(tmp_path / "out"))
         assert [text.split(": ")[0] for text in audited.damages] == [str(files[1])]
+        assert open_source([tmp_path / "out"]).damages() == [*audited.damages]
         assert lists_of(json.loads((tmp_path / "out" / "findings.json").read_text())) == expected
 
 

@@ -174,15 +174,9 @@ def audit(
     series = [each for each in series_of(source, start, end) if len(each.snapshots) > 1]
     places = (path_kind(path) for each in series for path in each.paths) if group is not None else ()
     require_group(group, audited.groups | {place.name for place in places if is_of_groups(place)})
-    shown = {rule.name for rule in of_states if not rule.is_beside} if series and not facts.has_log else set()
-    skipped = [
-        Skipped(rule, reason)
-        for rule in rules
-        if not (rule.name in shown or (series and isinstance(rule, StateRule)))
-        and (reason := reason_to_skip(rule, facts, has_files=source.history is not None)) is not None
-    ]
-    left = {each.rule.name for each in skipped} | shown
-    asked = [rule for rule in rules if rule.name not in left]
+    known = [*reasons(rules, facts, has_files=source.history is not None, has_series=bool(series))]
+    skipped = [Skipped(rule, reason) for rule, reason in known if reason is not None]
+    asked = [rule for rule, reason in known if reason is None]
     found: list[Finding] = []
     if source.history is not None:  # these first, while the tables of the rows are not in memory
         rows.progress("checking the files")
@@ -247,6 +241,19 @@ def state_rules_of(rules: Sequence[AnyRule]) -> list[StateRule]:
     names = {rule.name for rule in rules}
     is_all = names.issuperset(rule.name for rule in ALL_RULES)
     return [rule for rule in STATE_RULES if is_all or rule.name in names]
+
+
+def reasons(
+    rules: Sequence[AnyRule], facts: Facts, *, has_files: bool, has_series: bool
+) -> Iterator[tuple[AnyRule, str | None]]:
+    """The rules about rows and files, each with the reason why it cannot run; None where it can.
+
+    Those of series are not among them where they run, nor those whose place they take without a log.
+    """
+    shown = {rule.name for rule in state_rules_of(rules) if not rule.is_beside and not facts.has_log}
+    for rule in rules:
+        if not (has_series and (rule.name in shown or isinstance(rule, StateRule))):
+            yield rule, reason_to_skip(rule, facts, has_files=has_files)
 
 
 def reason_to_skip(rule: AnyRule, facts: Facts, *, has_files: bool) -> str | None:

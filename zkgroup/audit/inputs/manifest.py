@@ -121,6 +121,8 @@ class Converted:
     """The batches of its tree snapshots."""
     from_zxid: int = 0
     """Tree snapshots before it are left out."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Tree snapshots that could not be read in the last job, and why."""
 
     @property
     def last_record(self) -> int | None:
@@ -310,5 +312,6 @@ def _converted(fields: Mapping[str, Any]) -> Converted:
         for each in fields["logs"]
     ]
     states = [StoredState(**each) for each in fields["states"]]
-    series = tuple(fields["series"])
-    return Converted(**{**fields, "logs": tuple(logs), "states": tuple(states), "series": series})
+    series, skipped = tuple(fields["series"]), tuple(map(tuple, fields["skipped"]))
+    tuples = {"logs": tuple(logs), "states": tuple(states), "series": series, "skipped": skipped}
+    return Converted(**{**fields, **tuples})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from zkgroup.audit.inputs.converted import ConvertedSource
-from zkgroup.audit.inputs.found_files import Stamp
+from zkgroup.audit.inputs.found_files import SkippedFile, Stamp
 from zkgroup.audit.inputs.manifest import SNAPSHOTS, ZNODES, OutputFolder, StoredFile
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series
@@ -62,8 +63,13 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else str(value)
 
 
-def snapshots_in(output: OutputFolder, name: str) -> list[StoredSnapshot]:
+def snapshots_in(output: OutputFolder, name: str) -> Sequence[StoredSnapshot]:
     """The tree snapshots of an ensemble, by zxid. Raises as `table_in`."""
+    return _snapshots_in(output, output.number, name)
+
+
+@lru_cache(maxsize=1)
+def _snapshots_in(output: OutputFolder, _number: int, name: str) -> Sequence[StoredSnapshot]:
     table = table_in(output.files(SNAPSHOTS, name), output.folder.source, ["more"])
     found = {}
     for fields, contents in map(json.loads, [] if table is None else table["more"].to_pylist()):
@@ -205,7 +211,8 @@ def stored_series(logs: ConvertedSource, *, is_read: bool = True) -> SeriesSourc
         series = series_in(znodes_in(output.files(ZNODES, name), output.folder.source), snapshots)
     twins = sum(len(each.contents) - 1 for each in stored)
     of_logs = logs if logs.converted.logs else None
-    return SeriesSource(series, logs.chroot, logs.progress, of_logs, twins=twins)
+    skipped = [SkippedFile(*each) for each in logs.converted.skipped]
+    return SeriesSource(series, logs.chroot, logs.progress, of_logs, skipped, twins=twins)
 
 
 def require_chroot(output: OutputFolder, name: str, chroot: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from zkgroup.audit.findings import engine
 from zkgroup.audit.findings.buckets import CLUSTER, find_in_bucket, names_of
-from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, StateRule, WholeRule
+from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.findings.tables import ScreenTables, known_rows
 from zkgroup.audit.inputs import manifest, rows
 from zkgroup.audit.inputs.converted import ConvertedSource
@@ -140,21 +140,14 @@ class Audit:
     @property
     def reasons(self) -> list[tuple[AnyRule, str | None]]:
         """Each rule with the reason why it cannot run; None where it can."""
-        has_files = self.files is not None
-        is_remote = has_files and self.history is None
+        known = engine.reasons(
+            self.question.rules, self.facts, has_files=self.files is not None, has_series=self.has_series
+        )
+        is_remote = self.files is not None and self.history is None
         return [
-            (rule, _BEHIND_URI)
-            if is_remote and isinstance(rule, WholeRule)
-            else (rule, engine.reason_to_skip(rule, self.facts, has_files=has_files))
-            for rule in self.question.rules
-            if not (self.has_series and (isinstance(rule, StateRule) or rule.name in self._shown))
+            (rule, _BEHIND_URI if is_remote and isinstance(rule, WholeRule) else reason)
+            for rule, reason in known
         ]
-
-    @property
-    def _shown(self) -> set[str]:
-        """The names of rules of series that take the place of those about rows, where there is no log."""
-        is_logged, rules = self.facts.has_log, engine.state_rules_of(self.question.rules)
-        return set() if is_logged else {rule.name for rule in rules if not rule.is_beside}
 
     @property
     def rules(self) -> list[Rule]:
@@ -165,8 +158,8 @@ class Audit:
     def found(self) -> engine.Found:
         """The findings so far, in order, and the rules that could not run."""
         skipped = [engine.Skipped(rule, reason) for rule, reason in self.reasons if reason is not None]
-        shown = self._shown if self.has_series else ()
-        findings = [one for one in self.findings if one.finding not in shown]
+        names = {rule.name for rule, _ in self.reasons}
+        findings = [one for one in self.findings if one.finding in names]
         return engine.Found(sorted(engine.based(findings, self.facts), key=engine.order), skipped, self.facts)
 
     def tasks(self) -> list[BucketTask]:

@@ -140,6 +140,7 @@ class _Ensemble:
         if converted.series:
             self._series = found_in(spark, self.source, self.question)
             shown = self._series[1]
+            self.skipped = shown.skipped
         if shown is None or shown.is_logged(self.question.start, self.question.end):
             logs = None if self.files is None else self.files.logs
             self.audit = Audit(self.name, self.question, self.output, logs, bool(shown and shown.series))

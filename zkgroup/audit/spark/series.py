@@ -239,6 +239,9 @@ def convert_series(
     elif before is None:
         first = next(iter(skipped.values()))
         raise DamagedFileError(first.path, 0, "a snapshot that can be read", first.reason)
+    if converted.skipped != tuple(skipped.values()):
+        converted = replace(converted, skipped=tuple(map(tuple, skipped.values())))
+        output.enter({**output.ensembles, name: converted}, ())
     return [*skipped.values()]
 
 
