@@ -50,26 +50,42 @@ def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str
     A path is left out, of the totals too, where one of the two snapshots does not know it.
     """
     names, of_path = np.unique([subtree_text(path, depth) for path in states.paths], return_inverse=True)
-    used = np.unique(runs.state[runs.state >= 0])
+    used = np.flatnonzero(np.bincount(runs.state[runs.state >= 0]))
     # Behind the states there is a place for those below 0, which are none.
     size, mzxid = np.zeros((2, used.max(initial=0) + 3), np.int64)
-    size[used], mzxid[used] = [len(data or b"") for data in states.data(used)], states.stats[used, MZXID]
-    rows, was, until = np.argsort(runs.first, kind="stable"), *np.full((2, len(states.paths)), _UNKNOWN)
-    begins = np.searchsorted(runs.first[rows], np.arange(runs.last.max(initial=-1) + 2))
+    size[used], mzxid[used] = (
+        [len(data) if data else 0 for data in states.data(used)],
+        states.stats[used, MZXID],
+    )
+    end = runs.last.max(initial=-1)
+    gaps = np.append((runs.path[1:] != runs.path[:-1]) | (runs.last[:-1] + 1 != runs.first[1:]), [True])
+    gaps = gaps[: len(runs.path)] & (runs.last < end)  # behind them a path is not known
+    path, first = np.append(runs.path, runs.path[gaps]), np.append(runs.first, runs.last[gaps] + 1)
+    state, was = np.append(runs.state, np.full(gaps.sum(), _UNKNOWN)), np.full(len(states.paths), _UNKNOWN)
+    rows, totals = np.argsort(first, kind="stable"), np.zeros((2, len(names)), np.int64)
+    begins = np.searchsorted(first[rows], np.arange(end + 2))
     for number, new in enumerate(np.split(rows, begins[1:-1])):
-        now = np.where(until < number, _UNKNOWN, was)
-        now[runs.path[new]], until[runs.path[new]] = runs.state[new], runs.last[new]
-        known = np.minimum(was, now) > _UNKNOWN
-        before, after = known & (was >= 0), known & (now >= 0)
-        moves = after & ~before, before & ~after, before & after & (mzxid[was] != mzxid[now])
-        sums = (*moves, before, known * size[was], after, known * size[now])
-        table = np.stack([np.bincount(of_path, each, len(names)) for each in sums], 1).astype(np.int64)
-        for name in np.flatnonzero(table[:, : len(moves)].any(axis=1)).tolist():
-            added, removed, changed, znodes, data, znodes_now, data_now = table[name].tolist()
+        code, now, name = path[new], state[new], of_path[path[new]]
+        old, was[code] = was[code], now
+        known, stood, there = np.minimum(old, now) > _UNKNOWN, old >= 0, now >= 0
+        moves = (there & ~stood, stood & ~there, stood & there & (mzxid[old] != mzxid[now]))
+        sums = (*(known & each for each in moves), stood, stood * size[old], there, there * size[now])
+        sums = (
+            *sums,
+            stood & ~known,
+            (stood & ~known) * size[old],
+            there & ~known,
+            (there & ~known) * size[now],
+        )
+        table = np.stack([np.bincount(name, each, len(names)) for each in sums]).astype(np.int64)
+        before, totals = totals - table[7:9], totals - table[3:5] + table[5:7]
+        after = totals - table[9:]
+        for at in np.flatnonzero(table[: len(moves)].any(axis=0)).tolist():
+            added, removed, changed = table[: len(moves), at].tolist()
             moved = f"{added} added, {removed} removed, {changed} changed"
+            (znodes, data), (znodes_now, data_now) = before[:, at].tolist(), after[:, at].tolist()
             total = f"{counted(znodes, 'znode')}, {counted(data, 'byte')} of data"
-            yield number, f"{names[name]}: {moved}; {total} -> {znodes_now}, {counted(data_now, 'byte')}"
-        was = now
+            yield number, f"{names[at]}: {moved}; {total} -> {znodes_now}, {counted(data_now, 'byte')}"
 
 
 def writes_of_offsets(series: Series) -> Iterator[tuple[str, int, int, int]]:

@@ -59,7 +59,7 @@ class Series:
 
     @cached_property
     def _codes(self) -> Sequence[int]:
-        return [*np.unique(self.runs.path).tolist()]
+        return [*np.flatnonzero(np.bincount(self.runs.path)).tolist()]
 
     @cached_property
     def paths(self) -> Sequence[str]:
