@@ -87,7 +87,7 @@ def run(
         output: a folder of its own, on a path that all workers have, or any URI that Spark writes to.
         bounds: the values that the user set, by `finding.bound`.
         start, end, group: as of `engine.audit`.
-        keep_ms: tree snapshots that are so much older than the last one are left out from now on.
+        keep_ms: what is so much older than the last record or tree snapshot is left out from now on.
 
     Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders, and
     NotFoundError where there was no such group or time.
