@@ -18,7 +18,7 @@ from zkgroup.znodes.brokers import BrokerRegistration
 
 ZKGROUP = [seed for seed in range(40) if ClusterSimulation(seed).setup.kind == "zkgroup"][:6]
 BY_HAND = ("raise_epoch", "outrun", "allow_unclean", "elect_unclean")
-LATE = (160, 183, 488)
+LATE = (160, 338, 440)
 """Schedules in which a candidate of Kafka won, expired, and raised the epoch afterwards."""
 
 
