@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -119,3 +120,25 @@ def write_fuzzy(folder: Path, world: ServerHistory, zxid: int, draw: random.Rand
     path = folder / f"snapshot.{zxid:x}"
     path.write_bytes(snapshot(znodes, sessions=trees[0].sessions, digest=digest))
     return path
+
+
+def write_mixture(seed: int, place: Path) -> tuple[list[Path], list[Path]]:
+    """Logs of a stretch, with the tree before them and perhaps later ones, and exports and snapshots of
+    before, meanwhile and behind; the files of a server, and the others."""
+    world, draw = history_of(seed), random.Random(f"mixture {seed}")
+    cuts, server = cuts_of(seed, world, most=14), place / "server"
+    zxids = [each.zxid for each in world.transactions]
+    first, middle, last = sorted(draw.sample(zxids[2:], 3))
+    world.snapshot(server, first - 1)
+    world.log(server, first, middle)
+    world.log(server, middle + 1, last)
+    for zxid in draw.sample(zxids, draw.randrange(3)):
+        (world.snapshot if draw.random() < 0.7 else partial(write_fuzzy, world=world, draw=draw))(
+            server, zxid=zxid
+        )
+    base, *logs = [
+        server / f"snapshot.{first - 1:x}",
+        *(server / f"log.{each:x}" for each in (first, middle + 1)),
+    ]
+    rest = sorted({*server.iterdir()} - {base, *logs})
+    return [base, *logs, *rest], sorted(write_series(place / "series", world, cuts, draw).iterdir())

@@ -14,7 +14,7 @@ import pytest
 from tests.long.spark.spark import NAMES
 from tests.worlds.audit_folders import INCIDENTS, findings, folder, source
 from tests.worlds.bucket_findings import assert_same
-from tests.worlds.cut_histories import cuts_of, history_of, write_series
+from tests.worlds.cut_histories import cuts_of, history_of, write_mixture, write_series
 from tests.worlds.screened_findings import events_in
 from zkgroup.audit.findings.engine import ALL_RULES, RULES, audit
 from zkgroup.audit.findings.rules import WholeRule
@@ -112,6 +112,18 @@ def test_a_series_on_any_filesystem_has_the_findings_of_the_laptop(spark: Any, t
         assert {(path, data and bytes(data)) for path, data in rows} == {
             (znode.path, znode.data) for znode in series.tree(snapshot.number)
         }
+
+
+def test_logs_and_exports_have_the_findings_of_the_laptop(spark: Any, tmp_path: Path) -> None:
+    """The tree at the end of the logs, with which later exports are compared, reaches a task."""
+    from zkgroup.audit.spark.job import run
+
+    write_mixture(4, tmp_path / "all")
+    places = [tmp_path / "all" / name for name in ("server", "series")]
+
+    (audited,) = run(spark, [f"x={each}" for each in places], str(tmp_path / "out"))
+
+    assert audited.found.findings == audit(open_source(places), ALL_RULES).findings
 
 
 def test_a_random_history_has_the_findings_of_the_laptop(spark: Any, tmp_path: Path) -> None:

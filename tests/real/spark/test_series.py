@@ -7,14 +7,13 @@ import os
 import random
 import shutil
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.worlds.bucket_findings import lists_of
-from tests.worlds.cut_histories import cuts_of, history_of, write_fuzzy, write_series
+from tests.worlds.cut_histories import cuts_of, history_of, write_fuzzy, write_mixture, write_series
 from tests.worlds.history_files import PlayedSpark
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.incidents.attribution import numbered
@@ -226,31 +225,9 @@ def test_two_ensembles_are_refused_before_anything_counts(
         assert OutputFolder(Folder(str(tmp_path / place))).number == number
 
 
-def _mixture(seed: int, place: Path) -> tuple[list[Path], list[Path]]:
-    """Logs of a stretch, with the tree before them and perhaps later ones, and exports and snapshots of
-    before, meanwhile and behind; the files of a server, and the others."""
-    world, draw = history_of(seed), random.Random(f"mixture {seed}")
-    cuts, server = cuts_of(seed, world, most=14), place / "server"
-    zxids = [each.zxid for each in world.transactions]
-    first, middle, last = sorted(draw.sample(zxids[2:], 3))
-    world.snapshot(server, first - 1)
-    world.log(server, first, middle)
-    world.log(server, middle + 1, last)
-    for zxid in draw.sample(zxids, draw.randrange(3)):
-        (world.snapshot if draw.random() < 0.7 else partial(write_fuzzy, world=world, draw=draw))(
-            server, zxid=zxid
-        )
-    base, *logs = [
-        server / f"snapshot.{first - 1:x}",
-        *(server / f"log.{each:x}" for each in (first, middle + 1)),
-    ]
-    rest = sorted({*server.iterdir()} - {base, *logs})
-    return [base, *logs, *rest], sorted(write_series(place / "series", world, cuts, draw).iterdir())
-
-
 def test_logs_and_snapshots_give_what_one_process_gives(seed: int, tmp_path: Path) -> None:
     """All of it, for a group, and for parts; at once, or a few files in each run, and without the others."""
-    of_server, others = _mixture(seed, tmp_path / "all")
+    of_server, others = write_mixture(seed, tmp_path / "all")
     draw, whole = random.Random(seed), [tmp_path / "all" / name for name in ("server", "series")]
     zxids = sorted(draw.choices(range(1, 140), k=2))
     start, end = (PointInTime(zxid) for zxid in zxids)
@@ -278,7 +255,7 @@ def test_logs_and_snapshots_give_what_one_process_gives(seed: int, tmp_path: Pat
 
 def test_logs_are_kept_as_long_as_snapshots(seed: int, tmp_path: Path) -> None:
     """What is older than `keep_ms` is left out, with its files; the rest is as of a part of that time."""
-    of_server, others = _mixture(seed, tmp_path / "all")
+    of_server, others = write_mixture(seed, tmp_path / "all")
     both, output = [tmp_path / "all" / name for name in ("server", "series")], tmp_path / "out"
     server, later = both[0], of_server[2]
     records = [*History(server).transactions()]
