@@ -22,7 +22,7 @@ from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.metadata_cache import MetadataCache
-from zkgroup.broker.server.metadata_requests import SlotSource
+from zkgroup.broker.server.metadata_requests import CreateTopic, SlotSource
 from zkgroup.broker.server.port import ConnectionLimits
 from zkgroup.broker.server.produce_requests import ProducerIdManager
 from zkgroup.broker.server.server import BrokerServer
@@ -265,7 +265,7 @@ async def served(
     is_live: Callable[[int], bool] = lambda broker: True,
     min_insync: MinInsync | None = None,
     producer_ids: ProducerIdManager | None = None,
-    create_topic: Callable[[str], None] | None = None,
+    create_topic: CreateTopic | None = None,
     slots: SlotSource | None = None,
     create_offsets_topic: Callable[[], None] | None = None,
 ) -> AsyncIterator[Served]:

@@ -178,16 +178,16 @@ class BrokerNetwork:
         if self._authorizer is not None:
             creates_topics = self._settings.auto_create_topics_enable
             table = guarded(table, self._authorizer, creates_topics=creates_topics)
+        throttles = Throttles(self._quotas, self._telemetry.throttled)
         return BrokerServer(
-            Throttles(self._quotas, self._telemetry.throttled).throttled(
-                self._telemetry.metered(table.respond)
-            ),
+            throttles.throttled(self._telemetry.metered(table.respond)),
             table.requests,
             limits_of_process(self._settings),
             inter_broker=security.inter_broker.name,
             logins=logins,
             tls=security.tls_listeners(),
             quotas=self._connection_quotas,
+            first_time=throttles.first_time,
         )
 
     def _make_fetchers(self, security: ClientSecurity) -> ReplicaFetcherManager:

@@ -12,6 +12,7 @@ from tests.worlds import golden_data
 from tests.worlds.broker_requests import ORDERS, brokers, live_brokers, state, update_metadata
 from tests.worlds.serving import CLUSTER_ID, Client, ScriptedHost, Served, on_a_loop, served
 from zkgroup.broker.server.connection_choice import Peer
+from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.broker.server.metadata_requests import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, SlotSource
 from zkgroup.model import TopicPartition
 from zkgroup.wire.control import UpdateMetadataBroker, UpdateMetadataRequest, UpdateMetadataResponse
@@ -245,7 +246,7 @@ async def test_an_unknown_topic_is_created_for_a_client_that_allows_it() -> None
     """Error 5 until it is there, in every version; not for all topics, invalid names and transactions."""
     created: list[str] = []
 
-    async def create(topic: str) -> ErrorCode:
+    async def create(context: RequestContext, topic: str) -> ErrorCode:
         created.append(topic)
         return ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -17,6 +17,7 @@ from zkgroup.wire.admin_apis import (
     DeleteTopicState,
     GrownTopic,
 )
+from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.znodes.config import ConfigEntity, EntityConfig
 
 TIMEOUT_MS = 30_000
@@ -52,6 +53,12 @@ def test_a_client_creates_and_deletes_partitions_at_its_rate() -> None:
         ):
             assert answer.topics[0].error == 89
             assert answer.throttle_ms > 0
+
+        asked = MetadataRequest.of("asked-for")
+        metadata = ask(port, asked, MetadataResponse, version=4)
+        assert (metadata.topics[0].error, metadata.throttle_ms) == (5, 0)
+        again = _created(port, "refused", 1, 6)
+        assert again.throttle_ms > refused.throttle_ms
 
         old = _created(port, "old", 1, 5)
         assert old.topics[0].error == 0

@@ -31,7 +31,7 @@ from zkgroup.broker.server.throttles import Throttles
 from zkgroup.broker.telemetry import BrokerTelemetry
 from zkgroup.wire.control import UpdateMetadataResponse
 from zkgroup.wire.groups import HeartbeatRequest, HeartbeatResponse, OffsetCommitResponse
-from zkgroup.wire.messages import EncodedResponse, Request, encode_request, response_buffers
+from zkgroup.wire.messages import EncodedResponse, Request, decode_request, encode_request, response_buffers
 from zkgroup.wire.metadata import MetadataRequest, MetadataResponse
 from zkgroup.wire.records import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from zkgroup.znodes.config import ConfigEntity
@@ -50,7 +50,9 @@ class ThrottledPort:
         self.handled: list[Request] = []
         self.waits: list[tuple[str, float]] = []
         throttles = Throttles(self.quotas, lambda by, wait_s: self.waits.append((by.value, wait_s)))
-        self.server = BrokerServer(throttles.throttled(self._respond), REQUESTS)
+        self.server = BrokerServer(
+            throttles.throttled(self._respond), REQUESTS, first_time=throttles.first_time
+        )
 
     def _respond(self, context: RequestContext, request: Request) -> Awaitable[Answer]:
         self.handled.append(request)
@@ -59,8 +61,10 @@ class ThrottledPort:
                 return given(HeartbeatResponse(error=0))
             case ProduceRequest(acks=0):
                 return given(NO_ANSWER)
-            case ProduceRequest():
+            case ProduceRequest(acks=1):
                 return given(ProduceResponse(()))
+            case ProduceRequest():
+                return asyncio.get_running_loop().create_future()  # nobody is in sync
             case FetchRequest():
                 return given(FetchResponse(()))
             case MetadataRequest():
@@ -86,6 +90,23 @@ async def _round_trip(other: Client) -> None:
     """A request of a client without a quota: the loop has had its turns."""
     other.writer.write(encode_request(ALL, 7, "other"))
     await other.frame()
+
+
+def _slow(work: Any) -> Any:
+    """The same, which takes 20 ms of CPU time."""
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        until_s = thread_time() + 0.02
+        while thread_time() < until_s:
+            pass
+        return work(*arguments, **named)
+
+    return slow
+
+
+def _usage(port: ThrottledPort) -> float:
+    """The only present usage of a quota; 0 without any."""
+    return sum(each.value for each in port.quotas.usage(int(asyncio.get_running_loop().time() * 1000)))
 
 
 @on_a_loop
@@ -142,19 +163,101 @@ async def test_the_time_of_every_request_is_counted() -> None:
 async def test_the_time_of_decoding_and_encoding_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an answer with the next request; large ones take most of their time there."""
 
-    def slow(*arguments: Any, **named: Any) -> Any:
-        until_s = thread_time() + 0.005
-        while thread_time() < until_s:
-            pass
-        return response_buffers(*arguments, **named)
-
-    monkeypatch.setattr(connection_module, "response_buffers", slow)
+    monkeypatch.setattr(connection_module, "response_buffers", _slow(response_buffers))
     async with throttled(request_percentage="1000") as (port, client, _):
         for _ in range(2):
             await client.ask(BEAT, HeartbeatResponse, 1)
 
-        (usage,) = port.quotas.usage(int(asyncio.get_running_loop().time() * 1000))
-        assert usage.value > 0.04  # of the first answer 0.5, over ten seconds
+        assert _usage(port) > 0.15  # of the first answer 0.2, over ten seconds
+
+
+@on_a_loop
+async def test_the_time_of_the_first_request_and_of_large_ones_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or new connections, and requests with many items, which another thread decodes and encodes, would be
+    free. So would be metadata, which are encoded in parts."""
+    in_pieces = connection_module.body_in_pieces
+    monkeypatch.setattr(connection_module, "decode_request", _slow(decode_request))
+    monkeypatch.setattr(connection_module, "body_in_pieces", lambda *of: map(_slow(bytes), in_pieces(*of)))
+
+    async with throttled(request_percentage="1000") as (port, client, _):
+        await client.ask(BEAT, HeartbeatResponse, 1)
+        first = _usage(port)
+        assert first >= 0.2  # percent, over ten seconds
+        monkeypatch.setattr(connection_module, "ITEMS_AT_ONCE", 0)
+        await client.ask(produce_request(ORDERS, 1, b"x"), ProduceResponse, 5)
+        large = _usage(port)
+        assert large >= first + 0.35  # its decoding is begun on the loop
+        await client.ask(ALL, MetadataResponse)
+        await client.ask(BEAT, HeartbeatResponse, 1)
+        assert _usage(port) >= large + 0.5
+
+
+@on_a_loop
+async def test_time_before_a_quota_is_not_counted_when_it_comes_again() -> None:
+    """A connection whose client has no quota any more is not measured."""
+    async with throttled(request_percentage="1000") as (port, client, _):
+        await client.ask(BEAT, HeartbeatResponse, 1)
+        port.quotas.configured(CLIENT, {})
+        await client.ask(BEAT, HeartbeatResponse, 1)
+        await client.ask(produce_request(ORDERS, 1, b"x" * 500_000), ProduceResponse, 5)
+        port.quotas.configured(CLIENT, {"request_percentage": "1000"})
+        assert _usage(port) == 0
+
+
+@on_a_loop
+async def test_what_a_client_sends_and_does_not_wait_for_is_counted() -> None:
+    """Else it sends with acks=all, closes and comes again, as much as it likes. Of Kafka, too."""
+    async with throttled(producer_byte_rate="100") as (port, client, _):
+        client.send(produce_request(ORDERS, -1, b"x" * 3_000), 5)
+        await until(lambda: port.handled)
+        await client.close()
+        await until(lambda: port.server.connections == 1)
+        assert _usage(port) > 300
+
+
+@on_a_loop
+async def test_a_client_that_leaves_while_it_waits_takes_its_place_for_the_idle_time_at_most() -> None:
+    """Nothing of it is read, so its end is not seen before; as at Kafka."""
+    async with throttled(producer_byte_rate="1") as (port, client, other):
+        await client.ask(LARGE, ProduceResponse, 5)
+        await client.close()
+        await _round_trip(other)
+        assert port.server.connections == 2
+        jump(ConnectionLimits().idle_ms / 1000)
+        await until(lambda: port.server.connections == 0)
+    assert port.server.held == 0
+
+
+@on_a_loop
+async def test_a_wait_ends_as_it_was_told_when_its_quota_is_removed() -> None:
+    """As at Kafka: the client has been told how long. Then it never waits again."""
+    async with throttled(producer_byte_rate="100") as (port, client, other):
+        wait_ms = (await client.ask(LARGE, ProduceResponse, 5)).throttle_ms
+        port.quotas.configured(CLIENT, {})
+        client.send(LARGE, 5)
+        jump(wait_ms / 1000 - 5)
+        await _round_trip(other)
+        assert port.handled.count(LARGE) == 1
+        jump(5)
+        assert (await client.receive(ProduceResponse, 2, 5)).throttle_ms == 0
+
+
+@on_a_loop
+async def test_a_producer_keeps_its_rate_and_another_one_does_not_wait() -> None:
+    """Over 33 s, from between two bursts; records are larger than a window."""
+    async with throttled(producer_byte_rate="1000") as (port, client, other):
+        loop, sent = asyncio.get_running_loop(), 0
+        begun_s = loop.time() + 12
+        while loop.time() < begun_s + 33:
+            answer = await client.ask(LARGE, ProduceResponse, 5)
+            if loop.time() > begun_s:
+                sent += 3_000
+            await _round_trip(other)
+            jump(max(0.05, answer.throttle_ms / 1000))
+        assert 0.85 <= sent / 33_000 <= 1.1
+        assert {by for by, _ in port.waits} == {"producer_byte_rate"}
 
 
 @on_a_loop
@@ -255,7 +358,7 @@ async def test_a_fetch_beyond_its_quota_has_no_records_until_the_wait_is_over() 
     while (got := await fetched())[0] == 0:
         waits_ms.append(got[1])
         jump(got[1] / 1000)
-    assert 0 < sum(waits_ms) < 1_000, waits_ms  # the records that it did not get are not counted
+    assert 0 < sum(waits_ms) < 12_000, waits_ms  # the records that it did not get are not counted
     await replicas.close()
 
 

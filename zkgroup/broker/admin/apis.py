@@ -207,18 +207,22 @@ class AdminApis:
             configs=configs.created_configs(result.configs, self._known_configs),
         )
 
-    async def create_unknown_topic(self, topic: str) -> ErrorCode:
+    async def create_unknown_topic(self, context: RequestContext, topic: str) -> ErrorCode:
         """Creates a topic that a client has asked for in Metadata; returns the error for the client.
 
         That is 5 (leader not available), at which it asks again, or as in Kafka why the topic cannot be
-        created, such as 38: fewer brokers than `default.replication.factor`.
+        created, such as 38: fewer brokers than `default.replication.factor`. As in Kafka, too, its partitions
+        count for the quota of the client, but are made beyond it.
         """
-        refusal = self.begin_unknown_topic(topic)
+        permits = self._permits(context)
+        refusal = self.begin_unknown_topic(topic, self._permit(permits))
         await asyncio.wait([refusal], timeout=AUTO_CREATION_ANSWER_S)
         is_known = refusal.done() and not refusal.cancelled()
         return refusal.result() if is_known else ErrorCode.LEADER_NOT_AVAILABLE
 
-    def begin_unknown_topic(self, topic: str) -> asyncio.Future[ErrorCode]:
+    def begin_unknown_topic(
+        self, topic: str, permit: topics.Permit = topics.no_quota
+    ) -> asyncio.Future[ErrorCode]:
         """Begins to create it, unless that goes on; the future gets the error for the client."""
         if (running := self._auto_created.get(topic)) is None:
             loop = asyncio.get_running_loop()
@@ -226,7 +230,7 @@ class AdminApis:
             creation = (
                 self._create_slots(refusal)
                 if topic == OFFSETS_TOPIC
-                else self._create_unknown(topic, refusal)
+                else self._create_unknown(topic, refusal, permit)
             )
             running = self._auto_created[topic] = _AutoCreation(loop.create_task(creation), refusal)
             running.task.add_done_callback(lambda _: self._auto_created.pop(topic, None))
@@ -245,7 +249,9 @@ class AdminApis:
         until = self._deadline(AUTO_CREATION_MS)
         await self._wait_until(lambda: self._metadata.leaders(OFFSETS_TOPIC) is not None, until)
 
-    async def _create_unknown(self, topic: str, refusal: asyncio.Future[ErrorCode]) -> None:
+    async def _create_unknown(
+        self, topic: str, refusal: asyncio.Future[ErrorCode], permit: topics.Permit
+    ) -> None:
         new = CreatableTopic(topic=topic, partitions=topics.UNSET, replication_factor=topics.UNSET)
         by = ChangeRecord(undo_id="", command="Metadata of an unknown topic", user=f"broker {self._broker}")
         request = CreateTopicsRequest(topics=(new,), timeout_ms=AUTO_CREATION_MS)
@@ -253,7 +259,7 @@ class AdminApis:
         def written(found: Mapping[str, Created | Failure]) -> None:
             refusal.set_result(_for_asking_again(found[topic]))
 
-        (made,) = (await self._create_topics(request, by, written=written)).topics
+        (made,) = (await self._create_topics(request, by, permit, written)).topics
         if made.error == ErrorCode.NONE:
             _log.info("topic %s was created for a client", topic)
         elif made.error != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -339,15 +345,14 @@ class AdminApis:
         wait_ms = 0 if permits is None else permits.throttle_ms
         return CreatePartitionsResponse(topics=tuple(rows), throttle_ms=wait_ms)
 
-    def _permits(self, context: RequestContext, strict_from: int) -> MutationPermits | None:
+    def _permits(self, context: RequestContext, strict_from: int | None = None) -> MutationPermits | None:
         """What a request may create or delete; None for any number. Before version `strict_from` it is not
-        refused, as its client would not know the error."""
+        refused, as its client would not know the error; without one it never is."""
         if self._mutations is None:
             return None
         loop, client = asyncio.get_running_loop(), (context.user, context.client_id or "")
-        return self._mutations.permits(
-            *client, lambda: int(loop.time() * 1000), is_strict=context.version >= strict_from
-        )
+        is_strict = strict_from is not None and context.version >= strict_from
+        return self._mutations.permits(*client, lambda: int(loop.time() * 1000), is_strict=is_strict)
 
     def _permit(self, permits: MutationPermits | None) -> topics.Permit:
         """Takes permits, on any thread."""

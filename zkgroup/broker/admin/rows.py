@@ -62,9 +62,9 @@ class AdminRows:
         for kind, handler_of in _HANDLERS.items():
             yield ServedApi(kind, self._handler(handler_of))
 
-    async def create_unknown_topic(self, topic: str) -> ErrorCode:
+    async def create_unknown_topic(self, context: RequestContext, topic: str) -> ErrorCode:
         """See `AdminApis.create_unknown_topic`."""
-        return await self._loaded().create_unknown_topic(topic)
+        return await self._loaded().create_unknown_topic(context, topic)
 
     def create_offsets_topic(self) -> None:
         """Begins to write the number of slots and to create their topic; returns at once."""

@@ -8,17 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from zkgroup.broker.quotas.levels import CONNECTION_RATE, AddressQuotas, plain_address
-from zkgroup.broker.quotas.rates import WINDOW_MS, Rate
+from zkgroup.broker.quotas.rates import WINDOW_MS, Rate, Recent
 from zkgroup.errors import ConfigError
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import MAX_CONNECTIONS_PER_IP, MAX_CONNECTIONS_PER_IP_OVERRIDES
 
-KEPT: Final = 10_000
-"""Addresses whose rates are remembered; of more, those that opened nothing of late are forgotten."""
-_ADDRESS: Final = re.compile(r"(?P<address>.+):(?P<count>[0-9]{1,10})")
+_ADDRESS = re.compile(r"(?P<address>.+):(?P<count>[0-9]{1,10})")
 
 
 def parse_overrides(text: str) -> dict[str, int]:
@@ -49,7 +46,7 @@ class ConnectionQuotas:
         """
         self._on_refused = on_refused
         self._rates = AddressQuotas()
-        self._opened: dict[str, Rate] = {}
+        self._opened: Recent[str, Rate] = Recent(Rate)
         self._open: Counter[str] = Counter()
         self._default = per_ip, parse_overrides(overrides)
         self._levels = ConfigEntity.broker(None), ConfigEntity.broker(broker)
@@ -79,11 +76,7 @@ class ConnectionQuotas:
         """Counts a new connection; returns 0 if it is taken, else the milliseconds until it is closed."""
         if not self._rates.is_limited or (found := self._rates.resolve(address)) is None:
             return 0
-        key = plain_address(address)
-        if (opened := self._opened.get(key)) is None:
-            if len(self._opened) >= KEPT:
-                self._opened = {one: each for one, each in self._opened.items() if not each.is_idle(now_ms)}
-            opened = self._opened[key] = Rate()
+        opened = self._opened.of(plain_address(address), now_ms)
         opened.record(1, now_ms)
         if wait_ms := min(WINDOW_MS, opened.throttle_ms(found[0], now_ms)):
             opened.record(-1, now_ms)

@@ -7,16 +7,19 @@ Sources: kafka/server/{ClientQuotaManager,ClientRequestQuotaManager,ControllerMu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from zkgroup.broker.quotas.levels import ClientQuotas, Quota, QuotaType
-from zkgroup.broker.quotas.rates import SPAN_MS, WINDOW_MS, Rate, TokenBucket
+from zkgroup.broker.quotas.rates import SPAN_MS, WINDOW_MS, Rate, Recent, TokenBucket
 from zkgroup.broker.quotas.replication import ReplicationQuota
 from zkgroup.znodes.config import ConfigEntity
 from zkgroup.znodes.config_settings import LEADER_RATE, LEADER_REPLICAS
 
-KEPT: Final = 10_000
-"""Clients that are remembered; of more, those that used nothing of late are forgotten."""
+RESOLVED: Final = 10_000
+"""Clients whose quotas are remembered."""
+NAME_MAX: Final = 255
+"""Longest client id that is remembered as it is; of longer ones, which may have 32 kB, a digest is."""
 
 UsedT = TypeVar("UsedT", Rate, TokenBucket)
 _Client = tuple[str, str]
@@ -38,9 +41,8 @@ class _Counts(Generic[UsedT]):
 
     def __init__(self, quotas: ClientQuotas, quota_type: QuotaType, new: Callable[[], UsedT]) -> None:
         self._quotas, self._type = quotas, quota_type
-        self._new: Callable[[], UsedT] = new
         self._resolved: dict[_Client, Quota | None] = {}
-        self._used: dict[_Client, UsedT] = {}
+        self._used: Recent[_Client, UsedT] = Recent(new)
         self.is_limited = False
         """True if any client has a quota."""
 
@@ -55,22 +57,26 @@ class _Counts(Generic[UsedT]):
         """The quota of a client; None without one."""
         if not self.is_limited:
             return None
-        client = user, client_id
+        kept_id = client_id if len(client_id) <= NAME_MAX else _digest(client_id)
+        client = user, kept_id
         try:
             return self._resolved[client]
         except KeyError:
-            if len(self._resolved) >= KEPT:
+            if len(self._resolved) >= RESOLVED:
                 self._resolved.clear()
-            found = self._resolved[client] = self._quotas.resolve(self._type, user, client_id)
+            found = self._quotas.resolve(self._type, user, client_id)
+            if found is not None and found.client_id:
+                found = found._replace(client_id=kept_id)
+            self._resolved[client] = found
             return found
 
     def _of(self, quota: Quota, now_ms: int) -> UsedT:
-        shared = quota.user, quota.client_id
-        if (used := self._used.get(shared)) is None:
-            if len(self._used) >= KEPT:
-                self._used = {one: each for one, each in self._used.items() if not each.is_idle(now_ms)}
-            used = self._used[shared] = self._new()
-        return used
+        return self._used.of((quota.user, quota.client_id), now_ms)
+
+
+def _digest(client_id: str) -> str:
+    """What stands for a long client id; it is longer than any that is remembered as it is."""
+    return f"{client_id[:NAME_MAX]}...{sha256(client_id.encode(errors='surrogatepass')).hexdigest()}"
 
 
 class ClientQuotaManager(_Counts[Rate]):

@@ -6,8 +6,10 @@ kafka/utils/QuotaUtils.scala @2.8.2, KIP-13, KIP-599.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable, ItemsView
 from math import inf
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 WINDOWS: Final = 11
 """`quota.window.num`: ten whole windows, and the present one."""
@@ -18,6 +20,8 @@ SPAN_MS: Final = (WINDOWS - 1) * WINDOW_MS
 
 EVER: Final = 2**31 - 1
 """The longest time in an answer, in milliseconds."""
+KEPT: Final = 10_000
+"""From so many users of quotas on, those that used nothing of late are forgotten."""
 
 
 class Rate:
@@ -101,3 +105,46 @@ class TokenBucket:
     def is_idle(self, now_ms: int) -> bool:
         """Returns whether it is the same as a new one, whatever its rate."""
         return self._tokens >= 0 and now_ms - self._at_ms >= WINDOWS * WINDOW_MS
+
+
+class _Used(Protocol):
+    def is_idle(self, now_ms: int) -> bool: ...
+
+
+KeyT = TypeVar("KeyT")
+UsedT = TypeVar("UsedT", bound=_Used)
+
+
+class Recent(Generic[KeyT, UsedT]):
+    """What each client or address has used of late.
+
+    Only those are forgotten that are the same as new ones, so nobody gains or loses by the number of others.
+    There are as many as came within all windows, or `KEPT`. A new one costs a look at two, however many
+    there are.
+    """
+
+    def __init__(self, new: Callable[[], UsedT]) -> None:
+        self._new = new
+        self._used: OrderedDict[KeyT, UsedT] = OrderedDict()
+
+    def of(self, key: KeyT, now_ms: int) -> UsedT:
+        """What one has used; a new one has used nothing."""
+        if (used := self._used.get(key)) is None:
+            for _ in range(2 if len(self._used) >= KEPT else 0):
+                self._forget_if_idle(next(iter(self._used)), now_ms)
+            used = self._used[key] = self._new()
+        return used
+
+    def _forget_if_idle(self, key: KeyT, now_ms: int) -> None:
+        if self._used[key].is_idle(now_ms):
+            del self._used[key]
+        else:
+            self._used.move_to_end(key)
+
+    def items(self) -> ItemsView[KeyT, UsedT]:
+        """All that are remembered."""
+        return self._used.items()
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._used.clear()

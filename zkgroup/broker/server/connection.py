@@ -436,7 +436,7 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=int(self._came_by.is_tls))
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple):
-            self.peer = Peer(name[0], name[1], self._on_confirmed)
+            self.peer = Peer(name[0], name[1], self._on_confirmed, self._port.first_time())
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._chunk
@@ -504,7 +504,7 @@ class Connection(asyncio.BufferedProtocol):
         loop serves the other connections meanwhile."""
         self._is_decoding = True
         try:
-            header, request = await asyncio.to_thread(decode_request, frame, self._served)
+            header, request = await asyncio.to_thread(self._timed(decode_request), frame, self._served)
         finally:
             self._is_decoding = False
         if self._end is not None:
@@ -512,11 +512,8 @@ class Connection(asyncio.BufferedProtocol):
         answer = await self._respond(self._context(header), request)
         is_sent = self._end is None
         if is_sent and isinstance(answer, Response) and not isinstance(answer, MetadataResponse):
-            await self._send_buffers(
-                await asyncio.to_thread(
-                    response_buffers, answer, header.correlation_id, version=header.version
-                )
-            )
+            encoded, to = self._timed(response_buffers), header.correlation_id
+            await self._send_buffers(await asyncio.to_thread(encoded, answer, to, version=header.version))
         elif (rest := self._send(header, answer)) is not None:
             await rest
 
@@ -560,7 +557,8 @@ class Connection(asyncio.BufferedProtocol):
         """Sends a response that is encoded in many turns of the loop."""
         head = ResponseHeader(header.correlation_id)
         parts = [encode(head, response.header_version(header.version))]
-        for part in body_in_pieces(response, header.version):
+        pieces, step = body_in_pieces(response, header.version), self._timed(next)
+        while (part := step(pieces, None)) is not None:
             if len(parts) > 1:
                 await asyncio.sleep(0)
             parts.append(part)

@@ -25,14 +25,18 @@ class Peer:
     __slots__ = ("_on_confirmed", "host", "kind", "muted_until_s", "port", "time")
 
     def __init__(
-        self, host: str, port: int, on_confirmed: Callable[[Peer], None] = lambda peer: None
+        self,
+        host: str,
+        port: int,
+        on_confirmed: Callable[[Peer], None] = lambda peer: None,
+        time: RequestTime | None = None,
     ) -> None:
         """`on_confirmed` is called with each request that has confirmed the peer as one of the cluster."""
         self.host, self.port = host, port
         self.kind = PeerKind.CLIENT
         self.muted_until_s = 0.0
         """Time of the loop until which no further request of it is read: it is beyond a quota."""
-        self.time: RequestTime | None = None
+        self.time = time
         """Where the time of its requests is counted; None without a quota for it."""
         self._on_confirmed = on_confirmed
 

@@ -25,6 +25,7 @@ from zkgroup.broker.server.fetch_requests import (
     forgotten_by,
     partitions_of,
     refused,
+    size_of,
     topics_of,
     without_zstd,
 )
@@ -118,9 +119,10 @@ class FetchHandler:
         most = max(1, min(request.max_bytes, int(room[0])))
         request = replace(request, max_bytes=most, min_bytes=min(request.min_bytes, most))
         response = await self._fetch(request, context.version)
-        size, now_ms = bytes_of(response), int(loop.time() * 1000)
+        size, now_ms = size_of(response, context.version), int(loop.time() * 1000)
+        room = quota.room(*client, now_ms) or room
         wait_ms = quota.record(*client, size, now_ms)
-        if wait_ms and size <= room[1]:
+        if wait_ms and bytes_of(response) > room[0] and size <= room[1]:
             quota.take_back(*client, size, now_ms)
             return FetchResponse((), throttle_ms=wait_ms)
         return replace(response, throttle_ms=wait_ms)  # a batch beyond ten windows would never be sent

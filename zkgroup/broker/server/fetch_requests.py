@@ -15,7 +15,7 @@ from zkgroup.broker.replica_view import FETCH_BYTES_MAX, FollowerId
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.model import TopicPartition
-from zkgroup.wire.messages import ErrorCode, by_topic
+from zkgroup.wire.messages import SIZE, ErrorCode, by_topic, response_buffers
 from zkgroup.wire.record_batch import HEADER_BYTES, ZSTD, read_header
 from zkgroup.wire.records import (
     NO_EPOCH,
@@ -96,6 +96,15 @@ def topics_of(
 def bytes_of(response: FetchResponse) -> int:
     """The bytes of records in an answer."""
     return sum(len(each.records or b"") for topic in response.topics for each in topic.partitions)
+
+
+def size_of(response: FetchResponse, version: int) -> int:
+    """The bytes of an answer as Kafka counts them for quotas: all but its correlation id.
+
+    Source: `FetchResponse.sizeOf` in org/apache/kafka/common/requests/FetchResponse.java@2.8.2.
+    """
+    header = SIZE.size + response.header_version(version)
+    return sum(map(len, response_buffers(response, 0, version=version))) - header
 
 
 class KnownOffsets(NamedTuple):

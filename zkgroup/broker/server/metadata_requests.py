@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from zkgroup.broker.server.handlers import RequestContext
@@ -36,8 +37,8 @@ from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC
 MetadataSource = Callable[[Sequence[str] | None], Awaitable[MetadataCache | None]]
 """Returns a cache with the present metadata of these topics, or of all; None if it cannot know them now."""
 
-CreateTopic = Callable[[str], Awaitable[ErrorCode]]
-"""Creates a topic that a client asks for; returns the error for the client."""
+CreateTopic = Callable[[RequestContext, str], Awaitable[ErrorCode]]
+"""Creates a topic for the client that asks for it; returns the error for the client."""
 
 CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 """Every operation on a cluster, as bits: all are allowed, because there are no ACLs."""
@@ -93,7 +94,8 @@ class MetadataHandlers:
             await asyncio.sleep(0)
         response = cache.metadata(topics, version, context.listener)
         if topics is not None and request.allow_auto_topic_creation and self._create_topic is not None:
-            response = replace(response, topics=await _created(response.topics, self._create_topic))
+            create = partial(self._create_topic, context)
+            response = replace(response, topics=await _created(response.topics, create))
         return response if version == 0 else self._of_cluster(request, response)
 
     def _of_cluster(self, request: MetadataRequest, response: MetadataResponse) -> MetadataResponse:
@@ -150,7 +152,9 @@ def _no_topic_ids(topics: Iterable[RequestedTopic]) -> MetadataResponse:
     )
 
 
-async def _created(topics: Sequence[TopicMetadata], create: CreateTopic) -> tuple[TopicMetadata, ...]:
+async def _created(
+    topics: Sequence[TopicMetadata], create: Callable[[str], Awaitable[ErrorCode]]
+) -> tuple[TopicMetadata, ...]:
     """Has the unknown topics created, with the error of each: as a rule 5, at which clients ask again."""
     unknown = [
         topic.topic

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from zkgroup.broker.request_time import RequestTime
 from zkgroup.broker.server.connection_choice import Peer
 from zkgroup.broker.server.handlers import Respond
 from zkgroup.broker.server.logins import Login
@@ -51,6 +52,8 @@ class Port:
     """Called where `held` is above its limit."""
     on_confirmed: Callable[[Peer], None]
     """See `Peer`."""
+    first_time: Callable[[], RequestTime | None] = lambda: None
+    """Where the time of decoding the first request of a connection is counted."""
     chunk: memoryview = field(default_factory=lambda: memoryview(bytearray(CHUNK_BYTES)))
     """The buffer that a read of any connection fills; its bytes are copied at once."""
     held: int = 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 from zkgroup.broker.quotas.connections import ConnectionQuotas
+from zkgroup.broker.request_time import RequestTime
 from zkgroup.broker.server.connection import Connection
 from zkgroup.broker.server.connection_choice import CLUSTER_MAX, ClusterPeers, slowest, to_make_room
 from zkgroup.broker.server.handlers import Respond
@@ -46,6 +47,7 @@ class BrokerServer:
         logins: Mapping[str, SaslListener] | None = None,
         tls: Mapping[str, TlsListener] | None = None,
         quotas: ConnectionQuotas | None = None,
+        first_time: Callable[[], RequestTime | None] = lambda: None,
     ) -> None:
         """
         Args:
@@ -57,6 +59,7 @@ class BrokerServer:
             logins: those of the listeners with SASL, by name.
             tls: of each listener with TLS, by its name.
             quotas: of addresses; None for addresses without any.
+            first_time: see `Throttles.first_time`.
         """
         self._limits = limits or ConnectionLimits()
         self._tls = tls or {}
@@ -74,7 +77,9 @@ class BrokerServer:
         self._displaced: set[Connection] = set()
         """Those that are being closed for others."""
         self._cluster = ClusterPeers()
-        self._port = Port(self._limits, respond, served, self._close_slowest, self._cluster.confirmed)
+        self._port = Port(
+            self._limits, respond, served, self._close_slowest, self._cluster.confirmed, first_time
+        )
 
     async def start(self, listeners: Iterable[Listener]) -> tuple[Listener, ...]:
         """Opens the listeners and returns them with their ports; port 0 lets the system choose.

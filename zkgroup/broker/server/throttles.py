@@ -50,33 +50,42 @@ class Throttles:
         """Wraps `respond`; for clients without a quota it is called as it is."""
         quotas = self._quotas
 
+        def has_any(context: RequestContext) -> bool:
+            return quotas.has_any(context.user, context.client_id or "")
+
         def responding(context: RequestContext, request: Request) -> Awaitable[Answer]:
-            if not quotas.is_limited or _is_exempt(request):
-                return respond(context, request)
-            if not quotas.has_any(context.user, context.client_id or ""):
+            if not quotas.is_limited or _is_exempt(request) or not has_any(context):
+                context.peer.time = None
                 return respond(context, request)
             return self._respond(respond, context, request)
 
         return responding
+
+    def first_time(self) -> RequestTime | None:
+        """Where the time of decoding a connection's first request is counted: its client is not known yet."""
+        return RequestTime(thread_time) if self._quotas.request.is_limited else None
 
     async def _respond(self, respond: Respond, context: RequestContext, request: Request) -> Answer:
         quotas, client = self._quotas, (context.user, context.client_id or "")
         time = context.peer.time
         if (time is None) != (quotas.request.quota(*client) is None):
             time = context.peer.time = RequestTime(thread_time) if time is None else None
-        if time is None:
-            answer = await respond(context, request)
-        else:
-            answer = await Timed(time, lambda: respond(context, request))
-        now_s = asyncio.get_running_loop().time()
-        now_ms = int(now_s * 1000)
-        waits = {_limited_by(request): getattr(answer, "throttle_ms", 0)}
-        if isinstance(request, ProduceRequest):
-            waits[QuotaType.PRODUCE] = quotas.produce.record(*client, context.size, now_ms)
-        if time is not None:
-            wait_ms = quotas.request.record(*client, time.take() * 100, now_ms)
-            if not (isinstance(request, ProduceRequest) and request.acks == 0):  # as in Kafka
-                waits[QuotaType.REQUEST] = wait_ms
+        waits = {}
+        try:
+            if time is None:
+                answer = await respond(context, request)
+            else:
+                answer = await Timed(time, lambda: respond(context, request))
+            waits[_limited_by(request)] = getattr(answer, "throttle_ms", 0)
+        finally:  # a client that does not wait for its answer has used as much
+            now_s = asyncio.get_running_loop().time()
+            now_ms = int(now_s * 1000)
+            if isinstance(request, ProduceRequest):
+                waits[QuotaType.PRODUCE] = quotas.produce.record(*client, context.size, now_ms)
+            if time is not None:
+                wait_ms = quotas.request.record(*client, time.take() * 100, now_ms)
+                if not (isinstance(request, ProduceRequest) and request.acks == 0):  # as in Kafka
+                    waits[QuotaType.REQUEST] = wait_ms
         by = max(waits, key=waits.__getitem__)
         if not (wait_ms := waits[by]):
             return answer

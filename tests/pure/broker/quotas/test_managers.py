@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zkgroup.broker.quotas import managers
+from zkgroup.broker.quotas import rates
 from zkgroup.broker.quotas.levels import QuotaType
 from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.znodes.config import ConfigEntity
@@ -99,7 +99,7 @@ def test_partitions_are_permitted_until_the_tokens_are_used_up() -> None:
 
 def test_clients_that_used_nothing_of_late_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Client ids are as many as clients like; who has used something is remembered."""
-    monkeypatch.setattr(managers, "KEPT", 3)
+    monkeypatch.setattr(rates, "KEPT", 3)
     produce = limited(ANY_CLIENT, producer_byte_rate="100").produce
     for number in range(3):
         produce.record("alice", f"old{number}", 1, 0)
@@ -110,6 +110,43 @@ def test_clients_that_used_nothing_of_late_are_forgotten(monkeypatch: pytest.Mon
     assert {each.client_id for each in produce.usage(20_000)} >= {"busy", "new9"}
     assert "old0" not in {each.client_id for each in produce.usage(20_000)}
     assert produce.record("alice", "busy", 0, 20_000) == 10_000
+
+
+def test_thousands_of_client_ids_change_nothing_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has to wait still has to, and a new one costs as much as the first; once idle, they are forgotten
+    as others come."""
+    monkeypatch.setattr(rates, "KEPT", 100)
+    looks, is_idle = [0], rates.Rate.is_idle
+
+    def counted(rate: rates.Rate, now_ms: int) -> bool:
+        looks[0] += 1
+        return is_idle(rate, now_ms)
+
+    monkeypatch.setattr(rates.Rate, "is_idle", counted)
+    produce = limited(ANY_CLIENT, producer_byte_rate="100").produce
+    produce.record("alice", "held", 2_000, 0)
+    for number in range(5_000):
+        produce.record("alice", f"flood{number}", 1, 2 * number)
+    assert looks[0] <= 10_000
+    assert produce.record("alice", "held", 0, 10_000) == 10_000
+
+    for number in range(5_000):
+        produce.record("alice", f"later{number}", 1, 22_000)
+    known_then = sum(1 for _ in produce.usage(0))
+    assert known_then <= 5_000 + rates.KEPT
+
+
+def test_a_long_client_id_is_remembered_by_its_digest() -> None:
+    """A request may have one of 32 kB: ten thousand of them would be 320 MB. Two of them stay two."""
+    long = "x" * 32_000
+    quotas = limited(ANY_CLIENT, producer_byte_rate="100")
+    quotas.configured(ConfigEntity.of_client(long + "1"), {"producer_byte_rate": "10"})
+
+    assert quotas.produce.record("alice", long + "1", 1_000, 0) == 90_000
+    assert quotas.produce.record("alice", long + "2", 1_000, 0) == 0
+    names = [each.client_id for each in quotas.usage(0)]
+    assert len({*names}) == 2
+    assert max(map(len, names)) < 400
 
 
 def test_usage_is_told_by_quota() -> None:

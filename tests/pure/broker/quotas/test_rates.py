@@ -54,6 +54,24 @@ def test_what_is_idle_is_as_if_new() -> None:
     assert not bucket.is_idle(60_000)
 
 
+def test_a_clock_that_stood_still_or_leaps_harms_nobody() -> None:
+    """A process is stopped for a minute or for months. Nobody waits for what is long past, or gets more than
+    ten windows at once."""
+    for leap_ms in (60_000, 2**33, 2**53):
+        rate, bucket = Rate(), TokenBucket()
+        rate.record(30_000, 0)
+        bucket.record(300, 10, 0)
+        assert rate.throttle_ms(1_000, leap_ms) == 0
+        assert rate.room(1_000, leap_ms) <= SPAN_MS + 1_000
+        assert bucket.throttle_ms(10, leap_ms) == 0
+        assert bucket.measure(10, leap_ms) == 110
+        rate.record(11_000, leap_ms)
+        assert 0 < rate.throttle_ms(1_000, leap_ms) <= 1_000
+    for _ in range(3):
+        rate.record(10_000, leap_ms)  # no time passes
+    assert rate.throttle_ms(1_000, leap_ms) == 31_000
+
+
 def test_a_bound_of_nothing_allows_nothing() -> None:
     """Of a bucket one use."""
     rate, bucket = Rate(), TokenBucket()
