@@ -15,6 +15,7 @@ from zkgroup.admin.offsets.planning import AffectedMember, OffsetChange, OffsetP
 from zkgroup.admin.offsets.standing import OffsetStanding
 from zkgroup.admin.persistent import FIX_PERSISTENT, by_parent
 from zkgroup.groups.as_of import AsOf
+from zkgroup.groups.check import GroupCheck, Reason
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupSummary,
@@ -35,6 +36,7 @@ from .units import age
 
 _STATE_STYLES = {"stable": "good", "rebalancing": "warn", "inconsistent": "bad", "empty": "dim"}
 _STEP_STYLES = {"moves": "warn", "assigned": "good", "released": "warn"}
+_VERDICT_STYLES = {"ok": "good", "warn": "warn", "stop": "bad", "stall": "bad", "rewind": "bad"}
 _AGREES = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("-", "dim")}
 
 
@@ -44,6 +46,11 @@ def _has_coordinator(rows: Sequence[GroupSummary]) -> bool:
 
 def _has_ends(rows: Sequence[Any]) -> bool:
     return any(row.log_end_offset is not None for row in rows)
+
+
+def _has_verdicts(rows: Sequence[PartitionDescription]) -> bool:
+    """Returns whether there is more than one read has: that no lag is ok."""
+    return any(row.lag and row.verdict for row in rows)
 
 
 def _has_znodes(rows: Sequence[PartitionDescription]) -> bool:
@@ -132,6 +139,7 @@ GROUP_PARTITION = Shape(
         _COMMITTED,
         _END,
         KeyColumn("lag", cell=lambda row: _lag_cell(row), when=_has_ends),
+        KeyColumn("verdict", styles=_VERDICT_STYLES, when=_has_verdicts),
         KeyColumn(
             "problem",
             cell=lambda row: Cell(row.problem.value, "bad") if row.problem else Cell(""),
@@ -151,6 +159,9 @@ GROUP = Document(
 )
 DESCRIBED_GROUPS = Document("groups", NamedKeys(groups=list_of(GROUP.schema)), rows="groups")
 """`group describe` of several groups: each is a whole document of its own."""
+REASON = Shape(Reason)
+GROUP_CHECK = Shape(GroupCheck, "group", "ok", "reasons")
+CHECK = Document("check", NamedKeys(groups=Sequence[GroupCheck]), rows="groups")
 VERIFICATION = Document("verify", Shape(Verification, "group", "converged", "problems"), rows="problems")
 PREVIEW_ROW = Shape(
     PreviewRow,
@@ -308,6 +319,16 @@ def verification(out: Output, found: Verification) -> None:
         since_text = f" {out.paint(f'(for {since})', 'dim')}" if since is not None else ""
         kind = out.paint(f"{problem.kind.value:<{width}}", "bad")
         out.line(f"{kind}  {problem.detail}{since_text}")
+
+
+def check(out: Output, checks: Sequence[GroupCheck]) -> None:
+    """One line a reason, by group; how many are ok where all are."""
+    reasons = [(one.group, reason) for one in checks for reason in one.reasons]
+    for name, reason in reasons:
+        kind = out.paint(f"{reason.kind.value:<8}", "bad")
+        out.line(f"{out.paint(name, 'bold')}  {kind} {reason.detail}")
+    if not reasons:
+        out.line(f"{out.paint('ok', 'good')}  {counted(len(checks), 'group')}")
 
 
 def preview(out: Output, shown: Preview) -> None:

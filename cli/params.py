@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from zkgroup.errors import ConfigError
 
 from .app import store
-from .param_types import DURATION, TOPIC_AND_PARTITIONS, name_value, nearest
+from .param_types import DURATION, SOME_TIME, TOPIC_AND_PARTITIONS, name_value, nearest
 from .units import is_whole, parse_duration_ms
 
 if TYPE_CHECKING:
@@ -97,6 +97,13 @@ def source_option(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Where the records are, for log ends and lag: files:DIR, kafka or brokers (those registered), "
         "kafka:HOST:PORT[,...] or none.",
     )(function)
+
+
+def window_option(then: str) -> Decorator:
+    """`--window DURATION`, as `window`: milliseconds, or None for one read."""
+    return click.option(
+        "--window", type=SOME_TIME, metavar="DURATION", help=f"Read ten times in this time, and {then}."
+    )
 
 
 def broker_options(function: Callable[..., Any]) -> Callable[..., Any]:

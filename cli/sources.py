@@ -112,35 +112,38 @@ def log_ends(spec: str | None, ensemble: Ensemble) -> Iterator[LogEndReader | No
     Without one the zkgroup brokers in the ensemble are asked, where there are any; where there are none, a
     note says how to see the lag. A log end that is not known is a note, and takes none of the others away.
     """
+    note = _once()
     if spec is None:
-        yield lambda partitions: _own_ends(ensemble, partitions)
+        yield lambda partitions: _own_ends(ensemble, partitions, note)
         return
     with log_positions(spec, ensemble) as positions:
-        yield _noted(positions) if positions else None
+        yield _noted(positions, note) if positions else None
 
 
-def _own_ends(ensemble: Ensemble, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+def _own_ends(
+    ensemble: Ensemble, partitions: Sequence[TopicPartition], note: Callable[[str], None]
+) -> Mapping[TopicPartition, int | str]:
     if not partitions:
         return {}
     try:
         registered = ClusterReader(ensemble).brokers().values()
     except ZkGroupError as error:
-        echo_err(f"note: the ends of logs are not known: {error}")
+        note(f"the ends of logs are not known: {error}")
         return {}
     if any(one.is_zkgroup for one in registered):
         own = registered_positions(ensemble, zkgroup_only=True, timeout_ms=int(OWN_S * 1000))
-        return _noted(own)(partitions)
+        return _noted(own, note)(partitions)
     if output().is_table:
         how = (
             "`--source kafka` asks the registered brokers where the logs end"
             if registered
             else "no broker is registered: `--source files:DIR` or `kafka:HOST:PORT` says where the logs end"
         )
-        echo_err(f"note: the lag is not shown: {how}")
+        note(f"the lag is not shown: {how}")
     return {}
 
 
-def _noted(positions: LogPositions) -> LogEndReader:
+def _noted(positions: LogPositions, note: Callable[[str], None]) -> LogEndReader:
     """The log ends, and a note for each reason why some are not known."""
 
     def asked(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
@@ -156,9 +159,9 @@ def _noted(positions: LogPositions) -> LogEndReader:
             if isinstance(why := found.get(tp, UNKNOWN), str):
                 reasons.setdefault(why, []).append(tp)
         for why, unknown in list(reasons.items())[:NOTES]:
-            _note(f"the end of {named(unknown, 1)} is not known: {why}")
+            note(f"the end of {named(unknown, 1)} is not known: {why}")
         if rest := sum(map(len, list(reasons.values())[NOTES:])):
-            echo_err(f"note: the ends of {rest} more partitions are not known, for other reasons")
+            note(f"the ends of {rest} more partitions are not known, for other reasons")
         return found
 
     return asked
@@ -166,7 +169,19 @@ def _noted(positions: LogPositions) -> LogEndReader:
 
 def asking(ensemble: Ensemble) -> LiveReader:
     """Asks coordinators for their groups; prints a note about those that do not answer."""
-    return live_reader(ensemble, _note)
+    return live_reader(ensemble, _once())
+
+
+def _once() -> Callable[[str], None]:
+    """Prints each note the first time only: a command may read many times."""
+    printed: set[str] = set()
+
+    def note(text: str) -> None:
+        if text not in printed:
+            printed.add(text)
+            _note(text)
+
+    return note
 
 
 def _note(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`zkgroup group`: list, describe, verify, preview, nudge, delete."""
+"""`zkgroup group`: list, describe, check, verify, preview, nudge, delete."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from zkgroup.admin.coordinator import live_reader
 from zkgroup.admin.groups import delete_group_change, nudge_group_change, plan_deletion, plan_nudge
 from zkgroup.errors import NotFoundError
 from zkgroup.groups import reads as admin
+from zkgroup.groups.check import CheckLimits, check_groups, read_window
 from zkgroup.groups.preview import GroupChange
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
@@ -18,8 +19,16 @@ from ..app import check_read, fail_check, output
 from ..app import group as make_group
 from ..confirm import print_result, run_change
 from ..context import connected
-from ..param_types import TOPIC_AND_COUNT
-from ..params import Consent, broker_options, confirm_options, group_argument, source_option, wait_options
+from ..param_types import SOME_TIME, TOPIC_AND_COUNT
+from ..params import (
+    Consent,
+    broker_options,
+    confirm_options,
+    group_argument,
+    source_option,
+    wait_options,
+    window_option,
+)
 from ..render import echo_err
 from ..sources import asking, log_ends
 from ..units import is_whole
@@ -59,9 +68,10 @@ def list_(source: str | None) -> None:
 
 @group.command()
 @group_argument(many=True)
+@window_option("judge whether each consumer keeps up")
 @source_option
 @broker_options
-def describe(groups: tuple[str, ...], source: str | None) -> None:
+def describe(groups: tuple[str, ...], window: int | None, source: str | None) -> None:
     """Show members, partitions, owners, offsets and lag of GROUP.
 
     The lag of a partition is its log end offset less the committed offset: the records not committed yet.
@@ -73,7 +83,9 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
     """
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:
-        described = [admin.describe(ensemble, name, ends, asking(ensemble)) for name in groups]
+        live = asking(ensemble)
+        found = {} if window is None else read_window(ensemble, groups, window, ends, live)[0]
+        described = [found.get(name) or admin.describe(ensemble, name, ends, live) for name in groups]
     if out.format == "csv":
         rows = [
             {"group": one.group, **shown.GROUP_PARTITION.json(row)}
@@ -86,6 +98,52 @@ def describe(groups: tuple[str, ...], source: str | None) -> None:
             if number:
                 out.line()
             shown.group(out, one)
+
+
+@group.command()
+@group_argument(many=True, required=False)
+@click.option("--all", "every", is_flag=True, help="Check every group.")
+@click.option("--max-lag", type=click.IntRange(0), metavar="N", help="Fail for a partition with more lag.")
+@click.option(
+    "--max-age",
+    type=SOME_TIME,
+    metavar="DURATION",
+    help="Fail for a partition with lag, or whose lag is unknown, without a commit for longer.",
+)
+@window_option("fail for a partition whose consumer does not keep up")
+@source_option
+@broker_options
+def check(
+    groups: tuple[str, ...],
+    every: bool,
+    max_lag: int | None,
+    max_age: int | None,
+    window: int | None,
+    source: str | None,
+) -> None:
+    """Check groups for a monitor: exit code 3 if one is not well.
+
+    Prints one line a reason: a partition without an owner, another problem that `group verify` reports, a lag
+    or a time since the last commit above its limit, a verdict that is not ok, a group that does not exist.
+    A lag that is not known is above every --max-lag. Without --source, zkgroup brokers in the ensemble are
+    asked for log ends.
+
+    \b
+    Example:
+      zkgroup group check --all --max-lag 1000 --max-age 5m
+    """
+    if every == bool(groups):
+        raise click.UsageError("expected names of groups, or --all: give one of them")
+    if max_lag is not None and source == "none":
+        raise click.UsageError("--max-lag needs log ends: name another --source than none")
+    limits = CheckLimits(max_lag=max_lag, max_age_ms=max_age, window_ms=window)
+    out = output()
+    with connected() as ensemble, log_ends(source, ensemble) as ends:
+        as_of, found = check_groups(ensemble, None if every else groups, limits, ends, asking(ensemble))
+    if not shown.CHECK.print(out, as_of, groups=found):
+        shown.check(out, found)
+    if not all(one.ok for one in found):
+        fail_check()
 
 
 @group.command()

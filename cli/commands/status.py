@@ -36,7 +36,7 @@ from ..app import command, fail_check, note_refusals, output, shared
 from ..confirm import print_result, run_change
 from ..context import SESSION_TIMEOUT_MS, connected, target
 from ..groups import GROUP_SUMMARY
-from ..params import Consent, broker_options, confirm_options
+from ..params import Consent, broker_options, confirm_options, source_option
 from ..render import Output
 from ..schema import (
     BROKERS,
@@ -53,6 +53,7 @@ from ..schema import (
     nullable,
     word,
 )
+from ..sources import log_ends
 
 Severity = Literal["error", "warning"]
 
@@ -117,17 +118,20 @@ STATUS = Document(
 @click.option(
     "--exit-code", "checks", is_flag=True, help="Exit with 3 where `doctor --fail-on warning` does."
 )
+@source_option
 @broker_options
-def status(checks: bool) -> None:
+def status(checks: bool, source: str | None) -> None:
     """Show brokers, controller, topics and groups on one screen.
+
+    Groups have their lag with --source only.
 
     \b
     Example:
       zkgroup -z localhost:2181 status
     """
     out = output()
-    with connected() as ensemble:
-        found = read_status(ensemble)
+    with connected() as ensemble, log_ends(source or "none", ensemble) as ends:
+        found = read_status(ensemble, ends)
         findings = read_diagnosis(ensemble, found, wanted_timeout_ms=SESSION_TIMEOUT_MS) if checks else ()
     if not STATUS.print(out, found.as_of, StatusAt(found, target(shared()).zookeeper)):
         _show(out, found)

@@ -37,7 +37,7 @@ from zkgroup.admin.znodes import join
 from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import AsOf, Ensemble
-from zkgroup.groups.reads import list_groups
+from zkgroup.groups.reads import LogEndReader, list_groups
 from zkgroup.model.text import named
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, topics_path
@@ -153,10 +153,10 @@ class Status:
         return (ill(topic, self.brokers.data) for topic in self.partitions)
 
 
-def read_status(ensemble: Ensemble) -> Status:
+def read_status(ensemble: Ensemble, log_ends: LogEndReader | None = None) -> Status:
     """Brokers, controller, topics and groups. Takes 2 s more when a group is wrong and does not change.
 
-    Brokers that coordinate groups are asked; a silent one takes 2 s more.
+    Brokers that coordinate groups are asked; a silent one takes 2 s more. `log_ends` is asked for lag.
     """
     session = ensemble.zk.wait_connected()
     health = read_controller_health(ensemble)
@@ -177,7 +177,7 @@ def read_status(ensemble: Ensemble) -> Status:
     unanswered: list[str] = []
     partitions = tuple(topic for topic in described if topic.topic not in leaving)
     registered = [number for number in entries if BrokerRegistration.path(number) not in persistent]
-    as_of, groups, denied = list_groups(ensemble, live=live_reader(ensemble, unanswered.append))
+    as_of, groups, denied = list_groups(ensemble, log_ends, live_reader(ensemble, unanswered.append))
     return Status(
         as_of=as_of,
         session_timeout_ms=session.timeout_ms,

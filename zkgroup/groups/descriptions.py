@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Literal
 
 from zkgroup.groups.ensemble import AsOf
+from zkgroup.groups.lag_verdict import LagVerdict
 from zkgroup.model import TopicPartition
 
 Protocol = Literal["zookeeper", "coordinator"]
@@ -158,6 +159,9 @@ class PartitionDescription:
     """Log end offset minus committed offset, at least 0; None if one of them is unknown."""
     problem: ProblemKind | None
     """The first problem of the partition; None for none."""
+    verdict: LagVerdict | None = None
+    """Whether its consumer keeps up, by the last reads; None while they are too few to know it. One read
+    knows only that a partition without lag is `ok`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +220,8 @@ class GroupSummary:
     """As in `GroupDescription`."""
     persistent: tuple[str, ...] = ()
     """As in `GroupDescription`."""
+    verdict: LagVerdict | None = None
+    """The worst verdict of its partitions; None if that of one is unknown and none is worse than `ok`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

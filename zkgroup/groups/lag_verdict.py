@@ -65,6 +65,19 @@ def lag_verdict(commits: Sequence[Commit], log_ends: Iterable[int], lag: int, *,
     return LagVerdict.OK if any(b < a for a, b in pairwise(lags)) else LagVerdict.WARN
 
 
+def verdict_of_one_read(lag: int | None) -> LagVerdict | None:
+    """The verdict that needs no window: no lag is OK. None: unknown."""
+    return LagVerdict.OK if lag == 0 else None
+
+
+def worst_verdict(verdicts: Iterable[LagVerdict | None]) -> LagVerdict | None:
+    """The worst one; None where it would be OK, but one of them is unknown, and where there is none."""
+    found = set(verdicts)
+    known = [verdict for verdict in LagVerdict if verdict in found]
+    worst = known[-1] if known else None
+    return None if worst is LagVerdict.OK and None in found else worst
+
+
 def _is_rewound(commits: Sequence[Commit]) -> bool:
     """Returns whether the first decrease of the offset has not been made up for."""
     for index, (before, after) in enumerate(pairwise(commits), 1):

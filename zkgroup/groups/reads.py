@@ -20,6 +20,7 @@ from zkgroup.groups.descriptions import (
     Verification,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.lag_verdict import verdict_of_one_read, worst_verdict
 from zkgroup.groups.membership import LiveReader, stored_membership
 from zkgroup.groups.preview import GroupChange, preview_group
 from zkgroup.groups.reader import group_names, read_permitted_snapshots, read_snapshot, snapshot_to_change
@@ -84,13 +85,40 @@ def describe(
     ensemble: Ensemble, group: str, log_ends: LogEndReader | None = None, live: LiveReader | None = None
 ) -> GroupDescription:
     """One group in full. Raises NotFoundError. Waits 2 s when it is wrong and does not change."""
-    snapshot = read_snapshot(ensemble, group)
-    views = coordinated_views(ensemble, [snapshot], live)
-    state = None if views else _states(ensemble, {group: snapshot})[group]
-    ends = known_ends(log_ends, snapshot.offsets)
-    if state is None:
-        return describe_coordinated(views[group], ensemble.clock.wall_ms(), ends)
-    return describe_group(snapshot, expected_ownership(snapshot), state, ends)
+    return _described(ensemble, {group: read_snapshot(ensemble, group)}, log_ends, live)[group]
+
+
+def describe_groups(
+    ensemble: Ensemble,
+    groups: Sequence[str],
+    log_ends: LogEndReader | None = None,
+    live: LiveReader | None = None,
+) -> tuple[dict[str, GroupDescription], Mapping[str, AccessDeniedError]]:
+    """Those of the groups that exist in full, by few bulk reads, and the error of each that an ACL hides.
+
+    Waits 2 s, once for all, when a group is wrong and does not change.
+    """
+    snapshots, denied = read_permitted_snapshots(ensemble, groups)
+    present = {name: snapshot for name, snapshot in snapshots.items() if snapshot}
+    return _described(ensemble, present, log_ends, live), denied
+
+
+def _described(
+    ensemble: Ensemble,
+    snapshots: Mapping[str, GroupSnapshot],
+    log_ends: LogEndReader | None,
+    live: LiveReader | None,
+) -> dict[str, GroupDescription]:
+    views = coordinated_views(ensemble, snapshots.values(), live)
+    states = _states(ensemble, {name: one for name, one in snapshots.items() if name not in views})
+    now_ms = ensemble.clock.wall_ms()
+    ends = known_ends(log_ends, {tp for one in snapshots.values() for tp in one.offsets})
+    return {
+        name: describe_coordinated(views[name], now_ms, ends)
+        if name in views
+        else describe_group(snapshot, expected_ownership(snapshot), states[name], ends)
+        for name, snapshot in snapshots.items()
+    }
 
 
 def coordinated_views(
@@ -214,7 +242,7 @@ def summarise_group(
     wanted = [
         TopicPartition(topic, number) for topic in expected.topics for number in snapshot.partitions(topic)
     ]
-    lags = [lag for tp in known if (lag := _lag(snapshot, tp, log_ends or {})) is not None]
+    lags = [_lag(snapshot, tp, log_ends or {}) for tp in known]
     return GroupSummary(
         group=snapshot.group,
         state=state,
@@ -222,7 +250,8 @@ def summarise_group(
         topics=tuple(sorted({tp.topic for tp in known} | set(expected.topics))),
         partitions=len(known),
         unowned=sum(1 for tp in wanted if tp not in snapshot.owners),
-        lag=sum(lags) if lags else None,
+        lag=_sum_of_known(lags),
+        verdict=worst_verdict(map(verdict_of_one_read, lags)),
         persistent=snapshot.persistent_paths,
     )
 
@@ -267,7 +296,7 @@ def summarise_coordinated(
     snapshot, found = view.snapshot, view.membership
     owners = found.owners
     known = view.wanted | set(owners) | set(snapshot.owners) | set(snapshot.offsets)
-    lags = [lag for tp in known if (lag := _lag(snapshot, tp, log_ends or {})) is not None]
+    lags = [_lag(snapshot, tp, log_ends or {}) for tp in known]
     return GroupSummary(
         group=snapshot.group,
         state=view.state(now_ms),
@@ -275,7 +304,8 @@ def summarise_coordinated(
         topics=tuple(sorted({tp.topic for tp in known} | found.topics)),
         partitions=len(known),
         unowned=len(view.wanted - owners.keys()),
-        lag=sum(lags) if lags else None,
+        lag=_sum_of_known(lags),
+        verdict=worst_verdict(map(verdict_of_one_read, lags)),
         protocol="coordinator",
         protocol_state=view.protocol_state,
         persistent=snapshot.persistent_paths,
@@ -359,7 +389,7 @@ def _partition(
     problem: ProblemKind | None,
     log_ends: LogEnds,
 ) -> PartitionDescription:
-    owner = snapshot.owners.get(tp)
+    owner, lag = snapshot.owners.get(tp), _lag(snapshot, tp, log_ends)
     named = owner.value.member if owner and owner.value else None
     return PartitionDescription(
         topic_partition=tp,
@@ -371,11 +401,17 @@ def _partition(
         offset=offset_of(snapshot, tp),
         committed_at_ms=committed_at_ms(snapshot, tp),
         log_end_offset=log_ends.get(tp),
-        lag=_lag(snapshot, tp, log_ends),
+        lag=lag,
         problem=problem,
+        verdict=verdict_of_one_read(lag),
     )
 
 
 def _lag(snapshot: GroupSnapshot, tp: TopicPartition, log_ends: LogEnds) -> int | None:
     offset, end = offset_of(snapshot, tp), log_ends.get(tp)
     return max(0, end - offset) if offset is not None and end is not None else None
+
+
+def _sum_of_known(lags: Iterable[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None

@@ -38,6 +38,7 @@ BURROW: dict[str, Window] = {
 
 @pytest.mark.parametrize("name", BURROW)
 def test_windows_are_judged_as_by_burrow(name: str) -> None:
+    """Burrow's cases 0 to 11 and 15, and a consumer that only falls behind."""
     offsets, lags, ends, lag, now_s, expected = BURROW[name]
     commits = [
         Commit(int(thousands * 1000), number * 100_000, lag_then)
@@ -60,12 +61,14 @@ def _verdicts(reads: Sequence[Read]) -> list[LagVerdict | None]:
 
 
 def test_one_read_knows_only_that_there_is_no_lag() -> None:
+    """An old commit alone is no verdict; nor is one without a log end or an offset."""
     assert _verdicts([(7, 999, 7)]) == [OK]
     assert _verdicts([(7, 10, 8)]) == [None]
     assert _verdicts([(7, 10, None)]) == _verdicts([(None, None, 7)]) == [None]
 
 
 def test_a_consumer_that_is_gone_has_stopped_after_ten_reads() -> None:
+    """Its only commit is older than the window."""
     assert _verdicts([(7, 10, 8)] * (READS + 1)) == [None] * (READS - 1) + [STOP, STOP]
 
 
@@ -77,6 +80,7 @@ def test_a_claim_is_no_commit_and_its_time_is_that_of_the_read() -> None:
 
 
 def test_a_decrease_of_the_offset_is_certain_at_once_and_ends_when_it_is_made_up_for() -> None:
+    """It needs no complete window."""
     reads: list[Read] = [(90, 999, 100), (5, 1010, 110), (80, 1025, 120), (90, 1040, 130)]
     assert _verdicts(reads) == [None, REWIND, REWIND, None]
 
@@ -88,6 +92,7 @@ def test_a_consumer_that_keeps_up_with_a_busy_topic_is_ok_though_each_read_finds
 
 
 def test_a_log_end_that_is_not_known_is_no_verdict_and_loses_no_commit() -> None:
+    """The leader is away for three reads of a slow consumer."""
     slow: list[Read] = [(10 * n, 1000 + 15 * n, 100 * n) for n in range(1, READS + 1)]
     away: list[Read] = [(10 * n, 1000 + 15 * n, None) for n in range(READS + 1, READS + 4)]
     back: list[Read] = [(10 * n, 1000 + 15 * n, 100 * n) for n in range(READS + 4, READS + 6)]
@@ -95,5 +100,6 @@ def test_a_log_end_that_is_not_known_is_no_verdict_and_loses_no_commit() -> None
 
 
 def test_offsets_that_were_deleted_begin_a_window() -> None:
+    """A lower offset after them is no rewind."""
     reads: list[Read] = [(90, 999, 100), (None, None, 100), (5, 1030, 100)]
     assert _verdicts(reads) == [None, None, None]

@@ -25,8 +25,9 @@ ALICE = ClientSecurity(
     protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="alice", password=Secret("canary")
 )
 ASKING = (
-    "produce", "consume", "group list", "group describe", "group verify", "group delete", "offsets show",
-    "offsets reset", "topic describe", "broker describe", "coordinator describe", "status", "doctor",
+    "produce", "consume", "group list", "group describe", "group check", "group verify", "group delete",
+    "offsets show", "offsets reset", "topic describe", "broker describe", "coordinator describe", "status",
+    "doctor",
 )  # fmt: skip
 
 

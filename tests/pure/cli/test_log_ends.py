@@ -70,7 +70,8 @@ def test_each_reason_is_a_note_and_the_list_of_them_is_bounded(
         lead(world, tp, -1 if tp.partition < 3 else tp.partition)  # brokers that are not registered
 
     with log_ends(spec, world.ensemble) as ends:
-        assert known_ends(ends, partitions) == {}
+        for _ in range(2):  # as with --window: the second read has no other notes
+            assert known_ends(ends, partitions) == {}
 
     notes = capsys.readouterr().err.splitlines()
     assert notes[0].startswith("note: the end of orders-0 is not known: 127.0.0.1:1: ")

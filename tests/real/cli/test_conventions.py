@@ -70,6 +70,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         "produce",
         "group list",
         "group describe",
+        "group check",
         "group verify",
         "group preview",
         "group nudge",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "protocol": "zookeeper",
             "protocol_state": None,
             "persistent": [],
+            "verdict": None,
         },
         {
             "group": "idle",
@@ -52,6 +54,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "protocol": "zookeeper",
             "protocol_state": None,
             "persistent": [],
+            "verdict": None,
         },
     ]
     assert [line.split()[:2] for line in table.lines] == [
@@ -59,7 +62,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
         ["billing", "stable"],
         ["idle", "empty"],
     ]
-    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,,[]'
+    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,,[],'
     assert [json.loads(line) for line in ndjson.lines] == document["groups"]
 
 
@@ -139,6 +142,7 @@ def test_describe_shows_members_and_partitions(shell: Shell, groups: ServerGroup
         "log_end_offset",
         "lag",
         "problem",
+        "verdict",
     ]
     assert (partition["owner"], partition["offset"], partition["lag"]) == ("billing_b-0", 10, None)
     assert "billing_b-0" in table.out
@@ -206,6 +210,81 @@ def test_verify_names_the_problems_and_is_exit_3(shell: Shell, groups: ServerGro
     assert (problem["expected"], problem["found"], problem["since"]) == ("billing_b-0", None, None)
     assert waited.code == 3
     assert waited.lines[2:] == [f"unowned  {problem['detail']}"]
+
+
+def test_check_of_good_groups_is_exit_0(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
+    """The document of the contract, with limits and log ends; and without."""
+    groups.topic("orders", 2)
+    groups.living("billing", "orders", 2)
+    _logs(tmp_path, 0, 11)
+    source = ("--source", f"files:{tmp_path}")
+
+    plain = shell.run("group", "check", "--all")
+    document = shell.json("group", "check", "billing", "--max-lag", "1", "--max-age", "5m", *source)
+
+    assert (plain.code, plain.lines) == (0, ["ok  1 group"])
+    assert document["schema"] == "zkgroup.check/1"
+    assert document["groups"] == [{"group": "billing", "ok": True, "reasons": []}]
+
+
+def test_check_names_every_reason_and_is_exit_3(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
+    """One line a reason; a group that does not exist is one."""
+    groups.topic("orders", 3)
+    groups.living("billing", "orders", 3, members=("a",))
+    _logs(tmp_path, 0, 15, 20)
+    groups.zk.multi(Delete(Owner.path("billing", TopicPartition("orders", 2)), 1))
+    limited = ("billing", "gone", "--max-lag", "4", "--source", f"files:{tmp_path}")
+
+    document = shell.json("group", "check", *limited, code=3)
+    table = shell.run("group", "check", *limited)
+
+    billing, gone = document["groups"]
+    assert [(one["kind"], one["topic"], one["partition"]) for one in billing["reasons"]] == [
+        ("unowned", "orders", 2),
+        ("lag", "orders", 1),
+    ]
+    assert [one["kind"] for one in gone["reasons"]] == ["missing"]
+    assert table.code == 3
+    assert [line.split()[:2] for line in table.lines] == [
+        *(["billing", "unowned"], ["billing", "lag"], ["gone", "missing"]),
+    ]
+    assert table.lines[1].endswith("orders-1: lag 5, expected at most 4")
+
+
+def test_a_window_judges_the_consumers(shell: Shell, groups: ServerGroups, tmp_path: Path) -> None:
+    """Ten reads in a moment: the owner has lag and commits nothing, so it has stopped."""
+    groups.topic("orders", 2)
+    groups.living("billing", "orders", 2)
+    _logs(tmp_path, 0, 15)
+    window = ("--window", "90ms", "--source", f"files:{tmp_path}")
+
+    described = shell.json("group", "describe", "billing", *window)
+    table = shell.run("group", "describe", "billing", *window)
+    checked = shell.run("group", "check", "billing", *window)
+    once = shell.json("group", "describe", "billing", *window[2:])
+    (listed,) = shell.json("status", *window[2:])["groups"]
+
+    assert [row["verdict"] for row in described["partitions"]] == ["ok", "stop"]
+    assert [row["verdict"] for row in once["partitions"]] == ["ok", None]
+    assert (listed["lag"], listed["verdict"]) == (5, None)
+    assert [line.split()[-1] for line in table.lines[-3:]] == ["VERDICT", "ok", "stop"]
+    assert checked.code == 3
+    assert checked.lines == [
+        "billing  verdict  orders-1: stop: no commit for longer than the commits before are apart; lag 5"
+    ]
+
+
+def test_check_takes_names_or_all(shell: Shell) -> None:
+    """Neither, both, and a limit for lags that nothing can know are usage errors."""
+    for wrong in ((), ("--all", "billing"), ("--all", "--max-lag", "1", "--source", "none")):
+        assert shell.run("group", "check", *wrong).code == 2
+
+
+def _logs(folder: Path, *records: int) -> None:
+    """Files of records for the partitions of `orders`, as many in each."""
+    (folder / "orders").mkdir()
+    for number, count in enumerate(records):
+        (folder / "orders" / f"{number}.log").write_text("record\n" * count)
 
 
 def test_a_group_that_does_not_exist_yet(shell: Shell, groups: ServerGroups) -> None:

@@ -15,6 +15,7 @@ from zkgroup.admin.coordinator_status import DoctorFinding
 from zkgroup.admin.persistent import RemovalPlan, plan_removal, remove_persistent_change
 from zkgroup.admin.undo_records import UndoRecord
 from zkgroup.errors import ConfigError
+from zkgroup.groups.reads import LogEndReader
 from zkgroup.model import Znode
 from zkgroup.zookeeper.four_letter_words import ADMIN_PORT
 from zkgroup.zookeeper.settings import Address
@@ -23,9 +24,13 @@ from zkgroup.zookeeper.settings import Address
 class ClusterMethods(AdminBase):
     """Status, brokers, controller, znodes and undo."""
 
-    def cluster_status(self) -> status.Status:
-        """Brokers, controller, topics, groups, reassignments and throttles on one value."""
-        return status.read_status(self._ensemble)
+    def cluster_status(self, log_ends: LogEndReader | None = None) -> status.Status:
+        """Brokers, controller, topics, groups, reassignments and throttles on one value.
+
+        Args:
+            log_ends: is asked for the next offset of each partition, to compute the lag of groups.
+        """
+        return status.read_status(self._ensemble, log_ends)
 
     def cluster_problems(self, *, session_timeout_ms: int = 30_000) -> Listing[DoctorFinding]:
         """The faults of the ensemble.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from zkgroup.admin import files
@@ -24,6 +24,7 @@ from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.admin.offsets.standing import OffsetStanding
 from zkgroup.admin.offsets.writes import Applied
 from zkgroup.groups import reads
+from zkgroup.groups.check import CheckLimits, GroupCheck, check_groups
 from zkgroup.groups.descriptions import (
     GroupDescription,
     GroupSummary,
@@ -61,6 +62,31 @@ class GroupMethods(AdminBase):
             NotFoundError: the group does not exist.
         """
         return reads.describe(self._ensemble, group, log_ends, live_reader(self._ensemble))
+
+    def check_groups(
+        self,
+        groups: Iterable[str] | None = None,
+        log_ends: reads.LogEndReader | None = None,
+        *,
+        max_lag: int | None = None,
+        max_age_s: float | None = None,
+        window_s: float | None = None,
+    ) -> Listing[GroupCheck]:
+        """Checks groups for a monitor: problems, partitions without owner, lag, and age of commits.
+
+        A group that does not exist, or that an ACL hides, is not ok for this reason.
+
+        Args:
+            groups: their names; all by default.
+            log_ends: is asked for the next offset of each partition; without it every lag is unknown.
+            max_lag: the largest lag of a partition, in offsets; one that is unknown is above it.
+            max_age_s: the longest time since the last commit of a partition with lag, in seconds.
+            window_s: for verdicts on lag, reads ten times in so many seconds.
+        """
+        limits = CheckLimits(max_lag=max_lag, max_age_ms=_ms(max_age_s), window_ms=_ms(window_s))
+        live = live_reader(self._ensemble)
+        as_of, rows = check_groups(self._ensemble, groups, limits, log_ends, live)
+        return Listing(as_of=as_of, rows=rows)
 
     def verify_group(self, group: str, *, wait_s: float | None = None) -> Verification:
         """Returns whether every partition is owned by the thread that the strategy names; waits until it is.
@@ -290,3 +316,7 @@ class GroupMethods(AdminBase):
         if dry_run:
             return tuple(change.preview() for change in changes)
         return apply_changes(changes, self._recorder, wait_s=wait_s)
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
