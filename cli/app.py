@@ -168,8 +168,10 @@ class _LogLine(logging.Formatter):
 
 
 def fail_check() -> NoReturn:
-    """Ends the command with the exit code of a check that failed."""
-    click.get_current_context().exit(EXIT_CHECK_FAILED)
+    """Ends the command with the exit code of a check that failed; refused by brokers it has no result."""
+    ctx = click.get_current_context()
+    _check_refusals(ctx)
+    ctx.exit(EXIT_CHECK_FAILED)
 
 
 def note_refusals(reasons: Iterable[str]) -> None:
@@ -179,6 +181,11 @@ def note_refusals(reasons: Iterable[str]) -> None:
     """
     found: dict[str, None] = click.get_current_context().meta.setdefault(_REFUSALS, {})
     found.update(dict.fromkeys(reason for reason in reasons if AuthorizationError.WORDS in reason))
+
+
+def _check_refusals(ctx: click.Context) -> None:
+    if refusals := ctx.meta.get(_REFUSALS):
+        raise AuthorizationError(named(refusals, 3, "; "))
 
 
 def check_read(verb: str, faults: Iterable[object], *, rows: object = True) -> None:
@@ -260,8 +267,7 @@ class Command(_SharingOptions):
 
     def invoke(self, ctx: click.Context) -> Any:
         result = super().invoke(ctx)
-        if refusals := ctx.meta.get(_REFUSALS):
-            raise AuthorizationError(named(refusals, 3, "; "))
+        _check_refusals(ctx)
         return result
 
 

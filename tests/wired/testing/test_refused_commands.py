@@ -55,6 +55,7 @@ def test_commands_end_with_what_is_refused(shell: tuple[Shell, KafkaCluster], tm
         (("topic", "describe", "orders", "--replicas"), f"orders-0: {OF_TOPIC}"),
         (("broker", "describe", "1"), f"__consumer_offsets-0: {OF_TOPIC}"),
         (("group", "describe", "billing"), f"the end of orders-0 is not known: {OF_TOPIC}"),
+        (("group", "check", "billing"), f"the end of orders-0 is not known: {OF_TOPIC}"),
         (("offsets", "show", "billing", "--source", "brokers"), f"orders-0 is not known: {OF_TOPIC}"),
         (
             ("offsets", "reset", "idle", "--to", "earliest", "--topic", "orders", "--source", "brokers"),
