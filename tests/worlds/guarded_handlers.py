@@ -65,10 +65,10 @@ class GuardedHandlers:
         table = ApiTable(ServedApi(kind, handle) for kind in GUARDS)
         self._table = guarded(table, self.authorizer, creates_topics=creates_topics)
 
-    def ask(self, request: Request, user: str = "alice", version: int | None = None) -> Any:
+    def ask(self, request: Request, user: str = "alice", version: int | None = None, host: str = HOST) -> Any:
         """The answer to a request, by default of the latest version."""
         header = RequestHeader(request.API, request.VERSIONS[-1] if version is None else version, 1, "test")
-        context = RequestContext(header, Peer(HOST, 1), principal=f"User:{user}")
+        context = RequestContext(header, Peer(host, 1), principal=f"User:{user}")
 
         async def answered() -> Answer:
             return await self._table.respond(context, request)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 
 from tests.worlds.broker_requests import ORDERS, leader_and_isr, state, stop_replica, update_metadata
-from tests.worlds.guarded_handlers import GuardedHandlers
-from zkgroup.broker.server.handlers import NO_ANSWER
+from tests.worlds.guarded_handlers import GuardedHandlers, authorizer_of, binding
+from tests.worlds.serving import context_of
+from zkgroup.broker.authorizer.table import guarded as guarded_table
+from zkgroup.broker.server.handlers import NO_ANSWER, Answer, ApiTable, RequestContext, ServedApi
 from zkgroup.broker.server.metadata_requests import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.runtime.logs import PEERS
@@ -249,6 +252,33 @@ def test_authorized_operations_of_the_cluster() -> None:
     assert guarded.ask(asked).authorized_operations == 1 << 7 | 1 << 8
     assert guarded.ask(asked, "bob").authorized_operations == 0
     assert guarded.ask(metadata.DescribeClusterRequest(), "bob") == response
+
+
+def test_addresses_of_clients_are_compared_as_java_writes_them() -> None:
+    """Those of IPv6, as Kafka's tools write them into ACLs."""
+    guarded = GuardedHandlers(answers=answer)
+    pattern, entry = binding(READ)
+    guarded.authorizer.change({pattern: [entry._replace(host="0:0:0:0:0:0:0:1")]})
+
+    assert errors(guarded.ask(RECORDS["fetch"], host="::1"))["mine"] == 0
+    assert errors(guarded.ask(RECORDS["fetch"]))["mine"] == 29
+
+
+def test_a_request_without_a_guard_is_not_served() -> None:
+    """Not to a super user either."""
+
+    class NewRequest(metadata.DescribeClusterRequest):
+        """Of a later release."""
+
+    async def handle(context: RequestContext, request: Request) -> Response:
+        raise AssertionError
+
+    table = guarded_table(ApiTable([ServedApi(NewRequest, handle)]), authorizer_of(), creates_topics=False)
+
+    async def answered() -> Answer:
+        return await table.respond(context_of(NewRequest()), NewRequest())
+
+    assert asyncio.run(answered()) is None
 
 
 @pytest.mark.parametrize(
