@@ -83,6 +83,9 @@ public final class ClientMembers implements ConsumerRebalanceListener {
         } catch (Exception error) {
             say("failed", "\"error\":" + quote(error.toString()));
             error.printStackTrace();
+            if (consumer == null) return;
+            consumer.close();
+            say("closed", null);
         }
     }
 

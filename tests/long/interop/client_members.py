@@ -93,10 +93,15 @@ class Member:
             self.say("read", partition=partition, first=run[0], last=run[1])
 
     def _guarded(self):
+        client = None
         try:
-            self._run(self._make())
+            client = self._make()
+            self._run(client)
         except Exception as error:
             self.say("failed", error=repr(error))
+            if client is not None:
+                client.close()
+                self.say("closed")
             raise
 
     def _run(self, client):
@@ -195,9 +200,10 @@ class KafkaPython:
 
 class Librdkafka:
     def __init__(self, member, servers, group, topic, assignor, settings):
-        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import Consumer, KafkaError, KafkaException
 
         self.refusals = (KafkaException,)
+        self._no_rights = KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED
         self._member = member
         self._consumer = Consumer(
             {
@@ -219,8 +225,12 @@ class Librdkafka:
 
     def poll(self):
         message = self._consumer.poll(POLL_S)
-        if message is not None and message.error() is None:
+        if message is None:
+            return
+        if message.error() is None:
             self._member.read([(message.partition(), message.offset())])
+        elif message.error().code() in self._no_rights:
+            raise self.refusals[0](message.error())
 
     def commit(self):
         self._consumer.commit(asynchronous=False)

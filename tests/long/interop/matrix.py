@@ -22,6 +22,7 @@ FILES = (
     *("test_real_tools.py", "test_operating_brokers.py", "test_served_tools.py"),
     *("test_java_clients.py", "test_librdkafka.py", "test_kafka_python_releases.py"),
     *("test_client_groups.py", "test_group_tools.py", "test_secured_clients.py"),
+    "test_clients_without_rights.py",
 )
 
 TABLES = {
@@ -32,6 +33,7 @@ TABLES = {
     "test_client_groups": "Consumer groups, by client, at zkgroup brokers",
     "test_group_tools": "kafka-consumer-groups and kafka-verifiable-consumer, by release, at zkgroup brokers",
     "test_secured_clients": "Clients that prove who they are: each creates a topic, sends, reads in a group",
+    "test_clients_without_rights": "Clients with too few rights: each tells its user what it may not",
     "ours": "Kafka's tools with `--zookeeper`, by release, at zkgroup brokers",
     "0.8.2.2": "Kafka's tools, by release, at Kafka 0.8.2.2 brokers that a zkgroup controller leads",
     "": "zkgroup's commands at Kafka brokers with their own controller, by the brokers' release",
@@ -40,7 +42,7 @@ TABLES = {
 
 RELEASE = (
     *("tools", "operated", "java_client", "librdkafka", "kafka_python", "group", "group_tools"),
-    "secured",
+    *("secured", "refusal"),
 )
 """The parameter of a test that is a release of Kafka, or names the clients of a group."""
 Place = tuple[str, str, str]
