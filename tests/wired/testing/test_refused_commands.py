@@ -13,9 +13,9 @@ from tests.waiting import PATIENCE_S, eventually
 from tests.wired.testing.test_secured_clusters import commands_on, properties
 from tests.worlds.shell import Shell
 from tests.worlds.unhurried import unhurried
-from zkgroup import Admin, Consumer
+from zkgroup import Admin, Consumer, GroupSettings
 from zkgroup.errors import AuthorizationError
-from zkgroup.sources import BrokerSource
+from zkgroup.sources import BrokerSource, KafkaSource
 from zkgroup.testing import ClusterSecurity, KafkaCluster
 
 SECURITY = ClusterSecurity(
@@ -87,7 +87,10 @@ def topics_of(cluster: KafkaCluster, user: str) -> list[str]:
         client.close()
 
 
-def test_a_consumer_that_may_not_read_any_more_fails_and_leaves(shell: tuple[Shell, KafkaCluster]) -> None:
+@pytest.mark.parametrize("source", [BrokerSource, KafkaSource])
+def test_a_consumer_that_may_not_read_any_more_fails_and_leaves(
+    shell: tuple[Shell, KafkaCluster], source: type[BrokerSource | KafkaSource]
+) -> None:
     """`AuthorizationError` with the topic, as before it could read; nobody is left in the group."""
     _, cluster = shell
     rights = {"topics": ["orders"]}
@@ -97,7 +100,8 @@ def test_a_consumer_that_may_not_read_any_more_fails_and_leaves(shell: tuple[She
             client=cluster.zookeeper.client(f"member-{next(_numbers)}"),
             group="g",
             topics=["orders"],
-            source=BrokerSource(security=cluster.client_security("alice")),
+            source=source(security=cluster.client_security("alice")),
+            settings=GroupSettings(auto_offset_reset="earliest"),
         )
 
     with pytest.raises(AuthorizationError, match=r"not authorized: .*orders"), consumer() as refused:
