@@ -90,6 +90,22 @@ def test_what_is_cited_stands_on_a_page() -> None:
     assert [kind for kind, count in kept.items() if not count] == []
 
 
+def test_tests_that_pages_name_exist() -> None:
+    """Such as those of the table on the page on security."""
+    named = {
+        (file, test)
+        for page in DOCS.rglob("*.md")
+        for file, test in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8"))
+    }
+    missing = [
+        f"{file}::{test}"
+        for file, test in sorted(named)
+        if f"def {test}(" not in (ROOT / "tests" / file).read_text(encoding="utf-8")
+    ]
+    assert len(named) > 20
+    assert missing == []
+
+
 def test_nothing_outside_the_repository_is_cited() -> None:
     """A clone of the repository has everything that is cited."""
     assert [(file, found) for file, text in _said() for found in ELSEWHERE.findall(text)] == []
