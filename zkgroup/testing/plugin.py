@@ -9,6 +9,8 @@
 | `memory_zookeeper` | a fresh `MemoryZooKeeper` with a `FakeClock` |
 | `kafka_cluster` | a `KafkaCluster` of three brokers in this process, with `bootstrap_servers` |
 | `kafka_cluster_factory` | makes such clusters, with the arguments of `KafkaCluster` |
+| `kafka_cluster_session` | such a cluster, one for the whole run |
+| `kafka_topic` | the name of a fresh topic of it |
 
 The servers are started once, when the first test needs them, and end with the run. Each has an `address` to
 connect to. After each test its faults are healed.
@@ -157,3 +159,30 @@ def kafka_cluster_factory() -> Iterator[Callable[..., KafkaCluster]]:
 def kafka_cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> KafkaCluster:
     """Three brokers, without a topic but that of the groups."""
     return kafka_cluster_factory()
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster_session() -> Iterator[KafkaCluster]:
+    """Three brokers for the whole run."""
+    from zkgroup.testing.kafka_cluster import KafkaCluster
+
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_cluster_session: KafkaCluster) -> Iterator[str]:
+    """The name of an empty topic with one partition, or as its parameter says; deleted after the test.
+
+    Brokers that the test has killed, stopped, paused or isolated are back before the next test.
+    """
+    topic, cluster = f"test-{next(_numbers)}", kafka_cluster_session
+    cluster.create_topic(topic, getattr(request, "param", 1))
+    yield topic
+    cluster.heal()
+    for broker in cluster.brokers:
+        if broker in cluster.running:
+            cluster.resume(broker)
+        else:
+            cluster.restart(broker)
+    cluster.delete_topic(topic)

@@ -19,6 +19,7 @@ from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import ConfigError, ConflictError, RefusedError, StoreUnavailableError, ZkGroupError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, MultiRefused
+from zkgroup.model.text import named
 from zkgroup.security.client import ClientSecurity
 from zkgroup.testing.clock import wait_until
 from zkgroup.testing.kafka_cluster.loops import BrokerLinks, BrokerLoops
@@ -26,6 +27,7 @@ from zkgroup.testing.kafka_cluster.member import KafkaClusterBroker
 from zkgroup.testing.kafka_cluster.security import ClusterCredentials, ClusterSecurity
 from zkgroup.testing.memory_zookeeper import MemoryZooKeeper
 from zkgroup.testing.patience import PATIENCE_S
+from zkgroup.znodes.admin_requests import TopicDeletion
 from zkgroup.znodes.brokers import BrokerRegistration, PartitionState, Topic
 from zkgroup.znodes.config import TopicConfig
 from zkgroup.znodes.config_settings import check_topic_settings
@@ -365,6 +367,16 @@ class KafkaCluster:
             why = "it exists already" if exists else f"{TopicConfig.path(topic)}: {done.code.value}"
             raise ConflictError(f"topic {topic!r} was not created: {why}")
         self._wait(lambda: self._unserved(self.partitions(topic)), timeout_s)
+
+    def delete_topic(self, topic: str, timeout_s: float = PATIENCE_S) -> None:
+        """Deletes a topic with its records and its committed offsets; returns when it is done.
+
+        That takes every broker that has a replica. Raises ConfigError if there is no such topic.
+        """
+        self.partitions(topic)
+        self.zookeeper.put(TopicDeletion.path(topic), TopicDeletion().encode())
+        gone = f"topic {topic!r} is not deleted yet; brokers {named(self.running)} run"
+        self._wait(lambda: [gone] if self.zookeeper.find(Topic.path(topic)) else [], timeout_s)
 
     def kill(self, broker: int, *, expire: bool = True) -> None:
         """Ends a broker as the death of its process: connections are cut, and its shutdown is not clean.
