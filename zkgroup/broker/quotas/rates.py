@@ -60,7 +60,7 @@ class Rate:
         rate = sum(self._sums) * 1000 / span_ms
         if rate <= bound:
             return 0
-        return EVER if bound <= 0 else min(EVER, round((rate - bound) / bound * span_ms))
+        return EVER if bound <= 0 else round(min(EVER, (rate - bound) / bound * span_ms))
 
     def _span_ms(self, now_ms: int) -> int:
         """The time from the oldest window until now, at least that of the whole windows."""
@@ -100,7 +100,7 @@ class TokenBucket:
     def throttle_ms(self, bound: float, now_ms: int) -> int:
         """How long it takes until no token is owed; 0 if none is."""
         tokens = self.measure(bound, now_ms)
-        return 0 if tokens >= 0 or bound <= 0 else round(-tokens / bound * 1000)
+        return 0 if tokens >= 0 or bound <= 0 else round(min(EVER, -tokens / bound * 1000))
 
     def is_idle(self, now_ms: int) -> bool:
         """Returns whether it is the same as a new one, whatever its rate."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.worlds.golden_data import lines
 from zkgroup.broker.quotas.rates import EVER, SPAN_MS, Rate, TokenBucket
 
@@ -80,3 +82,13 @@ def test_a_bound_of_nothing_allows_nothing() -> None:
 
     assert (rate.throttle_ms(0, 0), bucket.throttle_ms(0, 0)) == (EVER, 0)
     assert bucket.measure(0, 10_000) < 0
+
+
+@pytest.mark.parametrize("bound", [1e-9, 5e-324])
+def test_a_tiny_bound_is_waited_for_as_long_as_an_answer_can_say(bound: float) -> None:
+    """A wait that fits no answer would close the connection after the topic was created."""
+    rate, bucket = Rate(), TokenBucket()
+    rate.record(50, 0)
+    bucket.record(10, bound, 0)
+
+    assert (rate.throttle_ms(bound, 0), bucket.throttle_ms(bound, 0)) == (EVER, EVER)
