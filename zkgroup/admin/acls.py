@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from itertools import product
 from typing import Final
 
@@ -38,6 +39,7 @@ from zkgroup.security.acls import (
     parse_principal,
 )
 from zkgroup.znodes.acls import AclChangeNode, ResourceAcls, acl_folders, acl_names_path
+from zkgroup.znodes.ids import is_refused_in_paths
 
 OPERATIONS: Final = tuple(AclOperation)[AclOperation.ALL :]
 """Those that an ACL can be about."""
@@ -199,6 +201,8 @@ def check_binding(binding: AclBinding) -> None:
         raise ConfigError(f"{where}: expected an operation that is allowed or denied, found {operation.name}")
     parse_principal(principal)
     ResourceAcls.path(binding.pattern)
+    if any(map(is_refused_in_paths, name)):
+        raise ConfigError(f"{where}: expected a name without characters that ZooKeeper refuses")
 
 
 def patterns_of(
@@ -234,9 +238,11 @@ def bindings_of(
 ) -> tuple[AclBinding, ...]:
     """The ACLs of each pattern for each principal, operation and host. Raises ConfigError.
 
-    `operations`: Kafka's words in any case; only those that a resource of the type has.
+    `principals` and `hosts`: only those that a client can have. `operations`: Kafka's words in any case; only
+    those that a resource of the type has.
     """
     named = _checked(patterns)
+    who, where = tuple(map(_user, principals)), tuple(map(_address, hosts))
     wanted = [_operation(text) for text in operations]
     for kind in {pattern.type for pattern in named}:
         known = (*SUPPORTED_OPERATIONS[kind], AclOperation.ALL)
@@ -247,9 +253,27 @@ def bindings_of(
             )
     permission = AclPermission.DENY if deny else AclPermission.ALLOW
     return tuple(
-        AclBinding(pattern, AccessControlEntry(principal, java_address(host), operation, permission))
-        for pattern, principal, operation, host in product(named, principals, wanted, hosts)
+        AclBinding(pattern, AccessControlEntry(principal, host, operation, permission))
+        for pattern, principal, operation, host in product(named, who, wanted, where)
     )
+
+
+def _user(principal: str) -> str:
+    """The principal. Raises ConfigError for one that no client is: an ACL for it would decide nothing."""
+    kind, _, name = parse_principal(principal).partition(":")
+    if not name or (kind != "User" and kind.lower() == "user"):
+        raise ConfigError(f"principal {principal!r}: expected User:NAME, or User:* for everybody")
+    return principal
+
+
+def _address(host: str) -> str:
+    """The host as Java writes it. Raises ConfigError for one that no client comes from, as `_user`."""
+    try:
+        if host != WILDCARD:
+            ip_address(host)
+    except ValueError as error:
+        raise ConfigError(f"host {host!r}: expected an IP address, or '*' for every one") from error
+    return java_address(host)
 
 
 def filters_of(

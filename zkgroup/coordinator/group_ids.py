@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from zkgroup.assignment.kafka_assignors import java_hash
+from zkgroup.znodes.ids import is_refused_in_paths
 
 GROUP_ID_BYTES_MAX: Final = 255
 """Longest group id, in UTF-8.
@@ -26,13 +27,8 @@ def is_valid_group_id(group_id: str) -> bool:
 def is_znode_name(group_id: str) -> bool:
     """Returns whether ZooKeeper can have a znode of this name, and no other group could have the same."""
     return group_id not in (".", "..") and not any(
-        each in "/%" or _is_refused_in_paths(ord(each)) for each in group_id
+        each in "/%" or is_refused_in_paths(each) for each in group_id
     )
-
-
-def _is_refused_in_paths(code: int) -> bool:
-    """Characters that ZooKeeper refuses (PathUtils.validatePath); Java has two surrogates above U+FFFF."""
-    return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
 
 
 @lru_cache(GROUPS_REMEMBERED)

@@ -94,7 +94,9 @@ class ResourceAcls:
         """The znode of a pattern. Raises ConfigError for a name that is invalid in a path."""
         name = pattern.name
         if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise ConfigError(f"ACL of {pattern.type.pascal} {name!r}: expected a name without '/'")
+            raise ConfigError(
+                f"ACL of {pattern.type.pascal} {name!r}: expected a name, without '/' and not '.' or '..'"
+            )
         check_text(f"ACL of {pattern.type.pascal}", name)
         return f"{acl_names_path(pattern.pattern_type, pattern.type)}/{name}"
 

@@ -38,6 +38,15 @@ class GeneratedId:
     """Epoch milliseconds by the host's clock."""
 
 
+def is_refused_in_paths(character: str) -> bool:
+    """Returns whether ZooKeeper refuses a character in paths (PathUtils.validatePath); `/` separates names.
+
+    Java has two surrogates for each character above U+FFFF.
+    """
+    code = ord(character)
+    return code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0
+
+
 def validate_group(name: str) -> str:
     """Returns the name. Raises ConfigError unless it is one or more of `[a-zA-Z0-9._-]`, not `.` or `..`.
 

@@ -205,7 +205,9 @@ def test_an_acl_that_cannot_be_read_is_named_and_not_replaced(
         (_acl("other", CLUSTER), "kafka-cluster"),
         (_acl("t", who="alice"), "such as User:alice"),
         (_acl("a/b"), "without '/'"),
-        (_acl(""), "without '/'"),
+        (_acl(""), "expected a name"),
+        (_acl("a\x01"), "that ZooKeeper refuses"),
+        (_acl("\U0001f600", pattern_type=PREFIXED), "that ZooKeeper refuses"),
         (_acl("t", ResourceType.ANY), "a type of resource"),
         (_acl("t", pattern_type=PatternType.MATCH), "literal or prefixed"),
         (_acl("t", operation=AclOperation.ANY), "found ANY"),
@@ -235,6 +237,9 @@ def test_words_become_acls_and_the_filters_that_find_them() -> None:
         (lambda: patterns_of(cluster=True, prefixed=True), "no cluster"),
         (lambda: filters_of(()), "expected a topic"),
         (lambda: bindings_of(patterns, ["User:x"], ["dream"]), "idempotent_write"),
+        (lambda: bindings_of(patterns, ["user:x"], ["read"]), "expected User:NAME"),
+        (lambda: bindings_of(patterns, ["User:"], ["read"]), "expected User:NAME"),
+        (lambda: bindings_of(patterns, ["User:x"], ["read"], ["10.0.0.0/8"]), "expected an IP address"),
         (lambda: bindings_of(patterns, ["User:x"], ["write"]), "read, describe, delete, all"),
     ):
         with pytest.raises(ConfigError, match=said):
