@@ -18,8 +18,8 @@ from zkgroup.audit.incidents.incident import findings_document
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime
+from zkgroup.audit.report.writing import document
 from zkgroup.audit.spark.job import run
-from zkgroup.audit.spark.results import document
 
 
 def assert_same(place: Path, seed: int, spark: Any = None) -> Counter[str]:

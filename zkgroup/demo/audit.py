@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.answers.partitions import OwnerLife, member_of_thread
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.findings.rules import Finding, Severity
+from zkgroup.audit.inputs.found_files import health_of
 from zkgroup.audit.inputs.one_tree import of_walk, walk
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Source, require_columns
@@ -31,8 +31,7 @@ from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, SetData
 from zkgroup.model.text import counted
-from zkgroup.zkfiles.export_names import export_name
-from zkgroup.zkfiles.exports import write_export
+from zkgroup.zkfiles.exports import export_name, write_export
 from zkgroup.znodes.consumers import Offset, Owner
 
 

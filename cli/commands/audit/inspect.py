@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from zkgroup.audit.answers.inspection import holes_of, inspected
-from zkgroup.audit.inputs.found_files import folder_content
+from zkgroup.audit.inputs.found_files import folder_content, holes_of, inspected
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.model.text import counted, hex_zxid
 from zkgroup.zkfiles.exports import EXPORT, begins_as_export

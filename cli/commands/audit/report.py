@@ -40,8 +40,7 @@ from .inputs import (
 from .tree import MOST_KEPT_MS
 
 if TYPE_CHECKING:
-    from zkgroup.audit.report.writing import AuditReport, ReportPlace
-    from zkgroup.audit.spark.results import Audited
+    from zkgroup.audit.report.writing import Audited, AuditReport, ReportPlace
 
 
 def spark_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -293,8 +292,8 @@ def run(
     require_spark()
     require_inputs(inputs, target)
     require_output(target, inputs)
-    from zkgroup.audit.report.writing import JSON
-    from zkgroup.audit.spark import job, results
+    from zkgroup.audit.report import writing
+    from zkgroup.audit.spark import job
 
     with _names_in_errors(), progress() as report, session(master, dict(settings)) as spark:
         audited = job.run(
@@ -312,13 +311,13 @@ def run(
         )
     if out.is_table:
         _RUN_ROW.table(out, [_RunRow.of(one) for one in audited])
-        echo_err(f"incidents and findings: {target.rstrip('/')}/{JSON}")
+        echo_err(f"incidents and findings: {target.rstrip('/')}/{writing.JSON}")
         is_of_all = not (only or chosen or chroot or group or start or end)
         if is_of_all and is_converted(path_of(target)):
             which = "" if len(audited) == 1 else " --ensemble NAME"
             echo_err(f"incidents as text: zkgroup audit findings --input {target}{which}")
     else:
-        out.document(results.document(audited), "findings", ENSEMBLE_FINDING.keys)
+        out.document(writing.document(audited), "findings", ENSEMBLE_FINDING.keys)
     for each in audited:
         echo_notes(_notes_of(each, chroot), each.damages)
     if any(each.damages or _RunRow.of(each).errors for each in audited):

@@ -16,8 +16,17 @@ from zkgroup.audit.inputs.source import PointInTime, Progress, SeenTree, Source
 from zkgroup.errors import AuthenticationError, ConfigError, NotFoundError, StoreUnavailableError
 from zkgroup.model import Znode
 from zkgroup.model.text import counted, hex_zxid, iso_time, named
-from zkgroup.zkfiles.export_names import export_name, next_due_ms, outdated, same_zxid
-from zkgroup.zkfiles.exports import ExportedZnode, ExportHeader, ExportSize, exported, write_export
+from zkgroup.zkfiles.exports import (
+    ExportedZnode,
+    ExportHeader,
+    ExportSize,
+    export_name,
+    exported,
+    next_due_ms,
+    outdated,
+    same_zxid,
+    write_export,
+)
 from zkgroup.zkfiles.history import State, ZnodeChange
 from zkgroup.zkfiles.tree import Tree
 

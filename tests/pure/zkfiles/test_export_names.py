@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkgroup.testing import FakeClock
-from zkgroup.zkfiles.export_names import export_name, named_export, next_due_ms, outdated, same_zxid
+from zkgroup.zkfiles.exports import export_name, named_export, next_due_ms, outdated, same_zxid
 
 DAY_MS = 86_400_000
 zxids = st.integers(0, 2**63 - 1)

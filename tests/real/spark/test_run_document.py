@@ -13,7 +13,7 @@ from zkgroup.audit.findings.engine import ALL_RULES, Found, Skipped
 from zkgroup.audit.findings.rules import Finding
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.spark.results import Audited, document
+from zkgroup.audit.report.writing import Audited, document
 
 
 def test_the_document_of_a_run_is_the_one_of_the_schema() -> None:

@@ -23,10 +23,10 @@ from zkgroup.audit.findings.load import ACLS
 from zkgroup.audit.findings.rules import Bounds, Finding, Rule
 from zkgroup.audit.findings.tables import ScreenTables, known_rows
 from zkgroup.audit.inputs import rows
+from zkgroup.audit.inputs.converted import parquet_of
 from zkgroup.audit.inputs.events import BY_SESSION, BY_SUBTREE, SET, SET_ACL, is_of_groups
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.errors import ConfigError
 from zkgroup.znodes.paths import path_kind
 

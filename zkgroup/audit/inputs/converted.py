@@ -1,24 +1,34 @@
-"""Parquet that `audit run` wrote as a source of rows. It needs no Spark, and not ZooKeeper's files.
+"""Parquet that `audit run` wrote: its files, and an ensemble in it as a source of rows.
 
-The tables hold every operation and the state before the first, but no whole trees.
+It needs no Spark, and not ZooKeeper's files. The tables hold every operation and the state before the
+first, but no whole trees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, takewhile
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from zkgroup.audit.inputs import source
+from zkgroup.audit.inputs import rows, source
 from zkgroup.audit.inputs.logs import Ends, with_ends
 from zkgroup.audit.inputs.manifest import OPERATIONS, ConvertedLog, OutputFolder, StoredFile
-from zkgroup.audit.inputs.rows import Columns, Numbers, apart, behind, in_order, inside, sorted_seeds
-from zkgroup.audit.inputs.stored_files import operations_in, rows_in, table_in
+from zkgroup.audit.inputs.rows import Columns, Numbers
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.model.text import time_text
 from zkgroup.zkfiles.agreement import holes_in
 from zkgroup.zkfiles.tree import Tree
+
+_AS_CODES: Final = ("op", "path", "parent", "ephemeral", "file", "acl")
+_IN_ORDER: Final = ("zxid", "time", "time_ms", "log")
+"""Readers skip files by the bounds of these columns; bounds of all would take a third of the writing."""
+
+OpenFile = Callable[[str], Any]
+"""Returns the path of a file or its content, by its name, as pyarrow reads both."""
 
 
 class ConvertedSource(source.Source):
@@ -101,7 +111,7 @@ class ConvertedSource(source.Source):
 
     def _seeds(self) -> Columns:
         files = self.output.seeds(self.ensemble, self.base_zxid)
-        return sorted_seeds(rows_in(files, self.output.folder.source))
+        return rows.sorted_seeds(rows_in(files, self.output.folder.source))
 
     def _parts(self, before: int, to_zxid: int | None) -> Iterator[Columns]:
         """The rows behind one transaction up to another, log by log; zxids that are missing are noted.
@@ -112,19 +122,19 @@ class ConvertedSource(source.Source):
             yield from map(Ends().added, chain([self._seeds()], self._logged(to_zxid)))
             return
         whole = with_ends(self._logged(to_zxid), self._seeds())
-        found = inside(behind(whole, before) if before > self.base_zxid else whole, self.chroot)
+        found = rows.inside(rows.behind(whole, before) if before > self.base_zxid else whole, self.chroot)
         self._note_chroot(is_empty=not any(found.paths))
-        yield from apart(found)
+        yield from rows.apart(found)
 
     def _logged(self, to_zxid: int | None) -> Iterator[Columns]:
         """Yields the rows of each log up to a transaction, and notes zxids that are missing."""
-        last, rows = self.base_zxid, 0
+        last, count = self.base_zxid, 0
         for each in self._logs(self.base_zxid + 1, to_zxid):
-            self.progress("reading operations", rows or None)
+            self.progress("reading operations", count or None)
             files = self._files_of(each)
-            logged = in_order(operations_in(files, self.output.folder.source, self.base_zxid, to_zxid))
+            logged = rows.in_order(operations_in(files, self.output.folder.source, self.base_zxid, to_zxid))
             self._holes |= dict.fromkeys(holes_in(last, np.unique(logged.zxid)))
-            last, rows = int(logged.zxid.max(initial=last)), rows + len(logged)
+            last, count = int(logged.zxid.max(initial=last)), count + len(logged)
             yield logged
 
     def _logs(self, from_zxid: int, to_zxid: int | None) -> Iterator[ConvertedLog]:
@@ -132,3 +142,59 @@ class ConvertedSource(source.Source):
         for each in self.converted.logs:
             if each.batches and each.last_zxid >= from_zxid and (to_zxid is None or each.start <= to_zxid):
                 yield each
+
+
+def operations_in(
+    files: Iterable[StoredFile], source: OpenFile, after_zxid: int, to_zxid: int | None
+) -> Columns:
+    """The operations behind one zxid up to another, in the order of the files. Raises as `table_in`."""
+    table = table_in(files, source, rows.OPERATION_COLUMNS, rows.AS_CODES)
+    return (
+        rows.columns_of(())
+        if table is None
+        else rows.between(rows.columns_of_operations(table), after_zxid, to_zxid)
+    )
+
+
+def rows_in(files: Iterable[StoredFile], source: OpenFile) -> Columns:
+    """The rows of the audit, in the order of the files. Raises as `table_in`."""
+    table = table_in(files, source, [column.name for column in rows.ROWS], rows.AS_CODES)
+    return rows.columns_of(()) if table is None else rows.columns_of_rows(table)
+
+
+def table_in(
+    files: Iterable[StoredFile], source: OpenFile, names: Sequence[str], codes: Sequence[str] = ()
+) -> Any:
+    """The rows of files one behind the other, as a pyarrow.Table; None for no file.
+
+    Args:
+        names: the columns that are read.
+        codes: the columns that come as codes of their different values.
+
+    Raises ConfigError for a file that is not there, or is no Parquet of zkgroup.
+    """
+    tables = []
+    for each in files:
+        place = each.name
+        try:
+            opened = source(each.name)
+            place = opened if isinstance(opened, str) else place
+            with pq.ParquetFile(opened, read_dictionary=list(codes)) as file:
+                tables.append(file.read(columns=list(names), use_threads=False))
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+            found = "nothing" if isinstance(error, FileNotFoundError) else f"another file ({error})"
+            raise ConfigError(
+                f"{place}: expected Parquet that `audit run` wrote, found {found}; convert the folders again,"
+                " into another output"
+            ) from error
+    return pa.concat_tables(tables) if tables else None
+
+
+def parquet_of(table: Any) -> pa.Buffer:
+    """The content of a file for a pyarrow.Table."""
+    stream = pa.BufferOutputStream()
+    coded, bounded = (
+        [name for name in table.column_names if name in some] for some in (_AS_CODES, _IN_ORDER)
+    )
+    pq.write_table(table, stream, use_dictionary=coded, write_statistics=bounded, store_schema=False)
+    return stream.getvalue()

@@ -1,22 +1,28 @@
-"""Finds what an audit reads among files and folders: tree snapshots, and the folders of servers with logs."""
+"""Finds what an audit reads among files and folders: tree snapshots, and the folders of servers with logs.
+
+Also the health of each file of an input.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from zkgroup.audit.inputs.manifest import is_converted
 from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileError
 from zkgroup.model.text import named
-from zkgroup.zkfiles.exports import EXPORT, ExportHeader, ExportReader, begins_as_export
-from zkgroup.zkfiles.files import SNAPSHOT, ServerFile, ServerFiles, list_files
-from zkgroup.zkfiles.records import hole_between
+from zkgroup.zkfiles.exports import EXPORT, ExportHeader, ExportReader, begins_as_export, inspect_export
+from zkgroup.zkfiles.files import LOG, SNAPSHOT, ServerFile, ServerFiles, list_files
+from zkgroup.zkfiles.health import FileHealth, inspect_log
+from zkgroup.zkfiles.records import Hole, hole_between
+from zkgroup.zkfiles.snapshots import TreeSnapshot, inspect_snapshot
 
 if TYPE_CHECKING:
-    from zkgroup.zkfiles.snapshots import TreeSnapshot
     from zkgroup.zkfiles.states import StatesReader
 
 _OF_SERVERS: Final = frozenset(
@@ -209,3 +215,47 @@ def _server_files(path: Path) -> ServerFiles:
         return list_files(path)
     except NotZooKeeperFileError as error:
         raise type(error)(error.path, f"an export, or {error.expected}", error.found) from error
+
+
+_INSPECTORS: dict[str, Callable[[Path], FileHealth]] = {
+    SNAPSHOT: inspect_snapshot,
+    LOG: inspect_log,
+    EXPORT: inspect_export,
+}
+
+
+def health_of(inputs: Iterable[Path]) -> Iterator[FileHealth]:
+    """The health of each of these snapshots and exports, and of the files of these folders by zxid.
+
+    Parquet that `audit run` wrote has none of these files. Raises NotZooKeeperFileError for any other input.
+    """
+    for path in inputs:
+        if is_converted(path):
+            continue
+        alone = {path: EXPORT if ServerFile.of(path) is None else SNAPSHOT}
+        for file, kind in (folder_content(path).kinds if path.is_dir() else alone).items():
+            yield inspected(file, kind)
+
+
+def inspected(path: Path, kind: str) -> FileHealth:
+    """The health of a file; one that cannot be read, or is not what its name says, is damaged."""
+    try:
+        return _INSPECTORS[kind](path)
+    except NotZooKeeperFileError as error:
+        detail = f"expected {error.expected}, found {error.found}"
+        return FileHealth(path, kind, None, None, 0, False, None, False, detail)
+
+
+def holes_of(files: Sequence[FileHealth]) -> list[Hole]:
+    """The zxids between these logs, and up to the newest snapshot, that are in none of them.
+
+    Transactions had them. The logs of a server to which its leader sent a snapshot have such a hole too.
+    """
+    logs = sorted(
+        (one.first_zxid or 0, one.last_zxid or 0) for one in files if one.kind == LOG and one.records
+    )
+    newest = max((one.first_zxid or 0 for one in files if one.kind == SNAPSHOT), default=0)
+    begins = [*(first for first, _ in logs), newest + 1]
+    reached = accumulate((last for _, last in logs), max)
+    found = [hole_between(last, first) for last, first in zip(reached, begins[1:], strict=True)]
+    return [hole for hole in found if hole is not None]

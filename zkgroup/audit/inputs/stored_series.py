@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zkgroup.audit.inputs.converted import ConvertedSource
+from zkgroup.audit.inputs.converted import ConvertedSource, OpenFile, table_in
 from zkgroup.audit.inputs.found_files import SkippedFile, Stamp
 from zkgroup.audit.inputs.manifest import SNAPSHOTS, ZNODES, OutputFolder, StoredFile
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series
-from zkgroup.audit.inputs.stored_files import OpenFile, table_in
 from zkgroup.errors import ConfigError
 from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.exports import ExportHeader

@@ -1,4 +1,4 @@
-"""Writes a report and the files beside it."""
+"""Writes a report and the files beside it, and the findings of a job."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zkgroup.audit.answers.inspection import health_of
 from zkgroup.audit.findings.engine import ALL_RULES, Found, audit, series_of
+from zkgroup.audit.incidents import incident
 from zkgroup.audit.incidents.attribution import numbered
 from zkgroup.audit.incidents.incident import FoundIncidents, findings_document
+from zkgroup.audit.inputs.converted import parquet_of
+from zkgroup.audit.inputs.found_files import health_of
+from zkgroup.audit.inputs.manifest import Folder
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet
 from zkgroup.audit.report.keeping import ReportLimits
 from zkgroup.audit.report.sections import ColumnsDrawing
-from zkgroup.audit.report.tables import TABLES, Give, finding_table, nowhere
+from zkgroup.audit.report.tables import ENSEMBLE, TABLES, Give, finding_table, incident_table, nowhere
 from zkgroup.errors import ConfigError, RefusedError
 from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.health import FileHealth
@@ -222,3 +226,56 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
             draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+class Audited(NamedTuple):
+    """The findings of one ensemble."""
+
+    ensemble: str
+    found: Found
+    incidents: FoundIncidents
+    damages: tuple[str, ...]
+    """The places at which rules about whole histories could not read files."""
+
+
+def document(audited: Sequence[Audited]) -> dict[str, Any]:
+    """The document of findings.json: the schema `zkgroup.audit_run/1`."""
+    return {
+        "schema": "zkgroup.audit_run/1",
+        "ensembles": [
+            {
+                "ensemble": each.ensemble,
+                "as_of": incident.as_of(each.found.facts),
+                "skipped": incident.skipped_fields(each.found),
+                "damage": list(each.damages),
+            }
+            for each in audited
+        ],
+        "incidents": [
+            {"ensemble": each.ensemble, **incident.incident_fields(one)}
+            for each in audited
+            for one in each.incidents.incidents
+        ],
+        "findings": [
+            {"ensemble": each.ensemble, **incident.finding_fields(one.finding), "incident": one.incident}
+            for each in audited
+            for one in each.incidents.findings
+        ],
+    }
+
+
+def write_results(folder: Folder, audited: Sequence[Audited]) -> None:
+    """Writes the findings of all ensembles of a job.
+
+    OUTPUT/findings.json, OUTPUT/findings/findings.parquet, OUTPUT/incidents/incidents.parquet
+    """
+    findings = [(each.ensemble, one) for each in audited for one in each.incidents.findings]
+    incidents = [(each.ensemble, one) for each in audited for one in each.incidents.incidents]
+    for name, rows, table in (
+        ("findings", findings, finding_table([one for _, one in findings])),
+        ("incidents", incidents, incident_table([one for _, one in incidents])),
+    ):
+        ensembles = pa.array([ensemble for ensemble, _ in rows], pa.string())
+        whole = table.add_column(0, schema((ENSEMBLE,)).field(0), ensembles)
+        folder.write(f"{name}/{name}.parquet", parquet_of(whole))
+    folder.write(JSON, json_text(document(audited), " ").encode())

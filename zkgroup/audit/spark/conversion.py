@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 
 from zkgroup.audit.findings.buckets import count_for, names_of, numbers_of
 from zkgroup.audit.findings.tables import known_rows
+from zkgroup.audit.inputs.converted import parquet_of
 from zkgroup.audit.inputs.events import seeds_of
 from zkgroup.audit.inputs.manifest import FACTS, SEEDS, Converted, ConvertedLog, OutputFolder, StoredFile
 from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.rows import columns_of, inside, table_of
 from zkgroup.audit.inputs.source import Progress, SeenTree, quiet
-from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.audit.spark.decoding import DecodedLog, LogTask, decode
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import HadoopFolder, in_tasks, reached_by_tasks

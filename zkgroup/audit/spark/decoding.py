@@ -19,8 +19,8 @@ import pyarrow as pa
 from zkgroup.audit.findings.buckets import by_code, names_of, numbers_of
 from zkgroup.audit.findings.tables import known_rows
 from zkgroup.audit.inputs import rows
+from zkgroup.audit.inputs.converted import OpenFile
 from zkgroup.audit.inputs.manifest import FACTS, OPERATIONS, Converted, ConvertedLog, Folder, StoredFile
-from zkgroup.audit.inputs.stored_files import OpenFile
 from zkgroup.audit.spark.storage import TaskFile, written
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.agreement import pieces

@@ -11,11 +11,10 @@ from zkgroup.audit.findings.buckets import CLUSTER, find_in_bucket, names_of
 from zkgroup.audit.findings.rules import AnyRule, Bounds, Finding, Rule, WholeRule
 from zkgroup.audit.findings.tables import ScreenTables, known_rows
 from zkgroup.audit.inputs import manifest, rows
-from zkgroup.audit.inputs.converted import ConvertedSource
+from zkgroup.audit.inputs.converted import ConvertedSource, OpenFile, operations_in, rows_in
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.logs import with_ends
 from zkgroup.audit.inputs.source import PointInTime
-from zkgroup.audit.inputs.stored_files import OpenFile, operations_in, rows_in
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import TaskFile, written
 from zkgroup.zkfiles.history import History

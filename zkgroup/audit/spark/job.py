@@ -11,53 +11,22 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.answers.inspection import health_of
+from zkgroup.audit.findings import engine
 from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, find_in_sessions, find_in_tree
-from zkgroup.audit.findings.engine import (
-    ALL_RULES,
-    KNOWN_RULES,
-    Found,
-    Skipped,
-    bounds_of,
-    joined,
-    order,
-    within,
-)
 from zkgroup.audit.findings.rules import AnyRule, WholeRule
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
-from zkgroup.audit.inputs.converted import ConvertedSource
+from zkgroup.audit.inputs import manifest, rows
+from zkgroup.audit.inputs.converted import ConvertedSource, parquet_of
 from zkgroup.audit.inputs.events import require_group
-from zkgroup.audit.inputs.found_files import SkippedFile
-from zkgroup.audit.inputs.manifest import (
-    FACTS,
-    OPERATIONS,
-    SEEDS,
-    STATES,
-    OutputFolder,
-    StoredFile,
-    StoredState,
-    newest_manifest,
-)
+from zkgroup.audit.inputs.found_files import SkippedFile, health_of
 from zkgroup.audit.inputs.opening import Folders
-from zkgroup.audit.inputs.rows import (
-    Columns,
-    closes_in,
-    columns_of,
-    columns_of_rows,
-    facts_in,
-    sorted_seeds,
-    table_of,
-)
-from zkgroup.audit.inputs.rows import joined as joined_rows
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.source import PointInTime, Progress, Source, quiet, without_collector
-from zkgroup.audit.inputs.stored_files import parquet_of
 from zkgroup.audit.inputs.stored_series import snapshots_in
 from zkgroup.audit.report.tables import Give, nowhere
-from zkgroup.audit.report.writing import AuditReport, report_of
+from zkgroup.audit.report.writing import Audited, AuditReport, report_of, write_results
 from zkgroup.audit.spark.conversion import convert
 from zkgroup.audit.spark.evaluation import Asked, Audit, BucketTask, Question, evaluate, state_before
-from zkgroup.audit.spark.results import Audited, write_results
 from zkgroup.audit.spark.series import Files, FoundInSeries, convert_series, files_of, found_in, tidy
 from zkgroup.audit.spark.session import Given, given_of, inputs_of
 from zkgroup.audit.spark.storage import folder_of, in_tasks, reached_by_tasks
@@ -70,7 +39,7 @@ def run(
     inputs: Sequence[str],
     output: str,
     *,
-    rules: Sequence[AnyRule] = ALL_RULES,
+    rules: Sequence[AnyRule] = engine.ALL_RULES,
     bounds: Mapping[str, float] | None = None,
     chroot: str = "",
     start: PointInTime | None = None,
@@ -92,9 +61,9 @@ def run(
     Raises ConfigError for inputs, bounds and outputs that are wrong, NotZooKeeperFileError for folders, and
     NotFoundError where there was no such group or time.
     """
-    is_all = len(rules) == len(ALL_RULES)
+    is_all = len(rules) == len(engine.ALL_RULES)
     asked = rules if is_all else with_causes(rules)
-    question = Question(asked, bounds_of(asked, bounds or {}), chroot, start, end, group)
+    question = Question(asked, engine.bounds_of(asked, bounds or {}), chroot, start, end, group)
     folder = folder_of(spark, output)
     with ExitStack() as stack:
         ensembles = _opened(spark, list(map(given_of, inputs)), output, question, stack, progress)
@@ -109,7 +78,7 @@ def run(
         audited = []
         for each in ensembles:
             found = each.found
-            shown = only_of(KNOWN_RULES if is_all else rules, found, numbered(found))
+            shown = only_of(engine.KNOWN_RULES if is_all else rules, found, numbered(found))
             audited.append(Audited(each.name, *shown, tuple(each.damages(end))))
     progress("writing incidents", len(audited))
     write_results(folder, audited)
@@ -121,7 +90,7 @@ class _Ensemble:
     """An ensemble: the output that has or gets it, and its files, where not only Parquet is given."""
 
     name: str
-    output: OutputFolder
+    output: manifest.OutputFolder
     question: Question
     files: Files | None
     skipped: Sequence[SkippedFile] = ()
@@ -147,17 +116,22 @@ class _Ensemble:
             self.audit.groups |= self._series[0].groups if self._series else set()
 
     @property
-    def found(self) -> Found:
+    def found(self) -> engine.Found:
         """The findings, in order, as `engine.audit_rows` joins them."""
         if self.audit is None:
             assert self._series is not None
-            (findings, left, facts, _), rules = self._series[0], {rule.name: rule for rule in KNOWN_RULES}
-            found = Found(findings, [Skipped(rules[rule], reason) for rule, reason in left], facts)
+            (findings, left, facts, _), rules = (
+                self._series[0],
+                {rule.name: rule for rule in engine.KNOWN_RULES},
+            )
+            found = engine.Found(
+                findings, [engine.Skipped(rules[rule], reason) for rule, reason in left], facts
+            )
         else:
             found = self.audit.found
         if self.audit is not None and self._series is not None:
-            both = joined(found.findings, self._series[0].findings, found.facts)
-            found = found._replace(findings=sorted(both, key=order))
+            both = engine.joined(found.findings, self._series[0].findings, found.facts)
+            found = found._replace(findings=sorted(both, key=engine.order))
         return found._replace(files=self.skipped)
 
     def damages(self, end: PointInTime | None) -> list[str]:
@@ -190,13 +164,13 @@ def _opened(
     found, folders = list[_Ensemble](), list[Given]()
     for each in given:
         folder = folder_of(spark, each.place)
-        if newest_manifest(folder) is None:
+        if manifest.newest_manifest(folder) is None:
             folders.append(each)
             continue
-        before = OutputFolder(folder)
+        before = manifest.OutputFolder(folder)
         names = list(before.ensembles) if each.name is None else [before.named(each.name)]
         found += [_Ensemble(name, before, question, None) for name in names]
-    converted = OutputFolder(folder_of(spark, output))
+    converted = manifest.OutputFolder(folder_of(spark, output))
     for one in inputs_of(folders):
         files = stack.enter_context(files_of(spark, converted, one))
         found.append(_Ensemble(one.name, converted, question, files))
@@ -227,7 +201,7 @@ def _find(spark: SparkSession, audits: Sequence[Audit], progress: Progress) -> N
         if made.facts is not None:
             audit.facts = made.facts
         else:
-            audit.trees.append(columns_of_rows(made.tree))
+            audit.trees.append(rows.columns_of_rows(made.tree))
     for each in audits:
         if each.is_alone:
             _require_group(spark, each)
@@ -236,7 +210,7 @@ def _find(spark: SparkSession, audits: Sequence[Audit], progress: Progress) -> N
         _find_in_files(each, progress)
 
 
-def _asked(audit: Audit, state: Sequence[Columns] | None) -> Asked:
+def _asked(audit: Audit, state: Sequence[rows.Columns] | None) -> Asked:
     """The question for the tasks of an ensemble; where each has a bucket, facts and sessions are read here.
 
     Args:
@@ -248,13 +222,13 @@ def _asked(audit: Audit, state: Sequence[Columns] | None) -> Asked:
     if audit.is_alone:
         return asked
     known = audit.known(state)
-    audit.facts = facts_in(known)
+    audit.facts = rows.facts_in(known)
     audit.findings += find_in_sessions(audit.rules, known, audit.facts, question.bounds)
     # Tasks begin with the tree if it is stored already, else with the tree before, or the beginning.
     is_whole = state is None or audit.stored_zxid == audit.part.after_zxid
-    closes = closes_in(known) if is_whole else audit.closes(audit.part.to_zxid)
+    closes = rows.closes_in(known) if is_whole else audit.closes(audit.part.to_zxid)
     names = frozenset(rule.name for rule in audit.rules)
-    return asked._replace(rules=names, facts=audit.facts, closes=table_of(closes))
+    return asked._replace(rules=names, facts=audit.facts, closes=rows.table_of(closes))
 
 
 def _tasks_of(audit: Audit) -> list[BucketTask]:
@@ -278,7 +252,7 @@ def _require_group(spark: SparkSession, audit: Audit) -> None:
 
 def _states_before(
     spark: SparkSession, audits: Sequence[Audit], progress: Progress
-) -> dict[str, list[Columns]]:
+) -> dict[str, list[rows.Columns]]:
     """The trees before parts that begin later: the rows of facts in them, by bucket.
 
     The trees of folders that are converted here are kept, so that the next job begins with them.
@@ -293,22 +267,22 @@ def _states_before(
         output.clear()
     asked = {}
     for each in later:
-        closes = table_of(each.closes(each.part.after_zxid))
+        closes = rows.table_of(each.closes(each.part.after_zxid))
         asked[each.name] = Asked(each.converted.chroot, None, frozenset(), {}, closes=closes)
         if each in kept:
             to = reached_by_tasks(output.folder)
             asked[each.name] = asked[each.name]._replace(output=to, batch=output.number + 1)
     tasks = [one for each in later for one in each.tasks()]
-    found: dict[str, list[Columns]] = {name: [] for name in asked}
-    files: list[StoredFile] = []
+    found: dict[str, list[rows.Columns]] = {name: [] for name in asked}
+    files: list[manifest.StoredFile] = []
     shared = spark.sparkContext.broadcast(asked)
     for name, made, known in in_tasks(spark, tasks, partial(state_before, shared)):
-        found[name].append(columns_of_rows(known))
+        found[name].append(rows.columns_of_rows(known))
         files += [each.placed(output.folder) for each in made]
     if kept:
         ensembles = dict(output.ensembles)
         for each in kept:
-            state = StoredState(each.part.after_zxid, output.number + 1)
+            state = manifest.StoredState(each.part.after_zxid, output.number + 1)
             states = sorted((*each.converted.states, state), key=lambda one: one.zxid)
             ensembles[each.name] = replace(each.converted, states=tuple(states))
         output.enter(ensembles, files)
@@ -331,16 +305,18 @@ def _keep(spark: SparkSession, one: _Ensemble, keep_ms: int | None, progress: Pr
         return
     question = Question(chroot=converted.chroot, start=PointInTime(zxid + 1))
     audit = Audit(one.name, question, output, one.files.logs)
-    facts = sorted_seeds(joined_rows([columns_of(()), *_states_before(spark, [audit], progress)[one.name]]))
+    facts = rows.sorted_seeds(
+        rows.joined([rows.columns_of(()), *_states_before(spark, [audit], progress)[one.name]])
+    )
     converted, batch = output.ensembles[one.name], output.number + 1
     output.clear()
-    place = f"{FACTS}/batch={batch}/ensemble={one.name}/seeds.parquet"
-    output.folder.write(place, parquet_of(table_of(facts)))
-    file = StoredFile(place, FACTS, one.name, "", -1, len(facts), -1, zxid)
+    place = f"{manifest.FACTS}/batch={batch}/ensemble={one.name}/seeds.parquet"
+    output.folder.write(place, parquet_of(rows.table_of(facts)))
+    file = manifest.StoredFile(place, manifest.FACTS, one.name, "", -1, len(facts), -1, zxid)
     old = {log.start for log in converted.logs if log.last_zxid <= zxid}
     gone = [
         each
-        for table in (OPERATIONS, FACTS, SEEDS, STATES)
+        for table in (manifest.OPERATIONS, manifest.FACTS, manifest.SEEDS, manifest.STATES)
         for each in output.files(table, one.name)
         if each.log in old or (each.log < 0 and each.last_zxid < zxid)
     ]
@@ -361,7 +337,7 @@ def _find_in_files(audit: Audit, progress: Progress) -> None:
         if audit.history is not None and isinstance(rule, WholeRule) and reason is None:
             progress(f"reading the files of {audit.name}: {rule.name}")
             reported = rule.find(audit.history, audit.facts, question.bounds[rule.name])
-            audit.findings += within(reported, *audit.part)
+            audit.findings += engine.within(reported, *audit.part)
     if question.group is not None:
         audit.findings = [one for one in audit.findings if one.group == question.group]
 
@@ -418,11 +394,11 @@ def report(
 def _of_one(spark: SparkSession, inputs: Sequence[str], ensemble: str | None) -> list[Given]:
     """The inputs of the only ensemble. Raises ConfigError for inputs of none, and of several."""
     given = [given_of(text)._replace(name=ensemble) for text in inputs]
-    tables = [folder for each in given if newest_manifest(folder := folder_of(spark, each.place))]
+    tables = [folder for each in given if manifest.newest_manifest(folder := folder_of(spark, each.place))]
     if tables and len(given) > 1:
         raise ConfigError(f"{tables[0].place} is Parquet of `audit run`: expected nothing beside it")
     if tables:
-        return [given[0]._replace(name=OutputFolder(tables[0]).named(ensemble))]
+        return [given[0]._replace(name=manifest.OutputFolder(tables[0]).named(ensemble))]
     if ensemble is not None:
         raise ConfigError(f"ensemble {ensemble!r}: only Parquet of `audit run` has ensembles by name")
     if not spark.sparkContext.master.startswith("local"):

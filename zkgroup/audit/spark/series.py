@@ -26,7 +26,7 @@ from zkgroup.audit.findings.engine import KNOWN_RULES, audit, order, series_of, 
 from zkgroup.audit.findings.rules import Bounds, Finding, StateRule
 from zkgroup.audit.findings.states import find_states
 from zkgroup.audit.inputs import manifest, stored_series
-from zkgroup.audit.inputs.converted import ConvertedSource
+from zkgroup.audit.inputs.converted import ConvertedSource, OpenFile
 from zkgroup.audit.inputs.events import is_of_groups
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.found_files import (
@@ -43,7 +43,6 @@ from zkgroup.audit.inputs.opening import Folders, end_logs
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series, SeriesReader, chroot_of, is_fact
 from zkgroup.audit.inputs.source import PointInTime, Progress, quiet
-from zkgroup.audit.inputs.stored_files import OpenFile
 from zkgroup.audit.inputs.stored_series import (
     TAIL,
     StoredSnapshot,

@@ -17,10 +17,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from zkgroup.audit.inputs.converted import OpenFile, parquet_of
 from zkgroup.audit.inputs.found_files import Stamp
 from zkgroup.audit.inputs.manifest import Folder, StoredFile
 from zkgroup.audit.inputs.source import without_collector
-from zkgroup.audit.inputs.stored_files import OpenFile, parquet_of
 from zkgroup.audit.spark.session import is_uri
 from zkgroup.errors import ConfigError, ZkGroupError
 

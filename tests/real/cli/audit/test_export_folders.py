@@ -13,7 +13,7 @@ from tests.waiting import eventually
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
 from zkgroup.testing.chaos import ChaosZooKeeper
-from zkgroup.zkfiles.export_names import export_name, named_export
+from zkgroup.zkfiles.exports import export_name, named_export
 
 OLD = (export_name(3, 1_577_836_800_000), f".{export_name(5, 1_577_836_800_000)}.0a_b1c2d.tmp")
 FOREIGN = ("tree.gz", "export-3.gz")
