@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from math import isnan
 from weakref import WeakKeyDictionary
 
 from zkgroup.errors import ConfigError
@@ -48,6 +50,7 @@ HELP = {
     "zkgroup_broker_bytes_in_total": "Bytes of record batches appended at their leader.",
     "zkgroup_broker_bytes_out_total": "Bytes of record batches sent to followers and consumers.",
     "zkgroup_broker_connections_refused_total": "Clients that a limit of their address keeps out.",
+    "zkgroup_broker_acl_age_seconds": "How long the ACLs may be out of date; 0 while ZooKeeper is connected.",
     "zkgroup_broker_quota_usage": "What the clients of a quota use: a rate, or tokens that are left.",
     "zkgroup_broker_throttle_seconds_total": "Time that clients had to wait for a quota.",
     "zkgroup_broker_log_end_offset": "Offset of the next record of a replica.",
@@ -105,11 +108,15 @@ class PrometheusMetrics:
         self._counters[name].labels(**labels).inc(amount)
 
     def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Sets a gauge."""
+        """Sets a gauge. NaN removes the sample: client ids, for one, are as many as clients like."""
         with _lock:
             if name not in self._gauges:
                 self._gauges[name] = Gauge(name, _help(name), sorted(labels), registry=self._registry)
-        self._gauges[name].labels(**labels).set(value)
+        if not isnan(value):
+            self._gauges[name].labels(**labels).set(value)
+        elif labels:
+            with suppress(KeyError):  # of earlier releases, where there is no such sample
+                self._gauges[name].remove(*(labels[each] for each in sorted(labels)))
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Adds an observation to a histogram."""

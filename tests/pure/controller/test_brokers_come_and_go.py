@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.worlds.controller_clusters import tp
 from tests.worlds.stepped_controllers import (
     CONTROLLER_ID,
     ControllerNode,
+    Host,
     SteppedControllers,
     loaded_cluster,
     two_topic_cluster,
@@ -473,3 +476,15 @@ def test_a_state_sent_to_a_newcomer_alone_is_still_to_be_sent() -> None:
     all_.leader_and_isr([1, 2], tp(0))
     active.parts.requests.send(all_)
     assert tp(0) not in active.parts.requests.unsent
+
+
+def test_who_sets_an_authorizer_without_super_users_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that may not take orders keep the states in ZooKeeper as they are: nothing else shows it."""
+    take = Host.take
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    monkeypatch.setattr(Host, "take", lambda host, request: replace(take(host, request), error=error))
+    _, controller = two_topic_cluster()
+
+    told = {str(note["error"]) for note in controller.notes("broker.refused")}
+    assert all("31 (cluster authorization failed): " in each and "super.users" in each for each in told)
+    assert told

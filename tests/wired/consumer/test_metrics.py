@@ -148,3 +148,18 @@ def test_a_sink_that_raises_is_logged_once(
         assert member.commit({orders(0)[0]: 1}).committed == {orders(0)[0]: 1}
 
     assert [record.name for record in caplog.records if record.levelname == "WARNING"] == ["zkgroup.metrics"]
+
+
+def test_what_is_gone_has_no_sample() -> None:
+    """A client id that is used once would else stay on every page that follows."""
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+    for number in range(20):
+        labels = {"user": "alice", "client_id": f"c{number}"}
+        metrics.gauge("zkgroup_broker_quota_usage", labels, 1.0)
+        metrics.gauge("zkgroup_broker_quota_usage", labels, float("nan"))
+        metrics.gauge("zkgroup_broker_quota_usage", labels, float("nan"))
+    metrics.gauge("zkgroup_broker_quota_usage", {"user": "alice", "client_id": "stays"}, 2.0)
+
+    (metric,) = registry.collect()
+    assert [(one.labels["client_id"], one.value) for one in metric.samples] == [("stays", 2.0)]

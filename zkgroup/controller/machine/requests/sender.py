@@ -14,7 +14,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zkgroup.controller.machine import event_manager
 from zkgroup.controller.machine.context import ControllerContext, PartitionSet
@@ -38,6 +38,9 @@ from zkgroup.wire.control import (
 )
 from zkgroup.wire.messages import ErrorCode, Response, describe
 from zkgroup.znodes.brokers import Endpoint
+
+_NEEDS: Final = ": the user of brokers belongs to super.users, or is allowed ClusterAction on the cluster"
+"""What to do about the refusals of an authorizer: without it no broker leads or follows anything."""
 
 
 class AnsweredRequest(NamedTuple):
@@ -352,7 +355,8 @@ class RequestSender:
         error: int = getattr(event.response, "error", ErrorCode.NONE)
         if error != ErrorCode.NONE:
             kind = type(request).__name__
-            self._core.note("broker.refused", broker=broker, request=kind, error=describe(error))
+            needs = _NEEDS if error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else ""
+            self._core.note("broker.refused", broker=broker, request=kind, error=describe(error) + needs)
         elif request.controller_epoch == self._epoch():
             if self._pending_deletes.answered(broker, event.incarnation) and self._context.moves:
                 self._enqueue(event_manager.ELECTIONS)
