@@ -411,6 +411,9 @@ class AsyncConsumer(ConsumerBase[AsyncRebalanceListener], AsyncBase):
         """See `Consumer._reply`."""
         try:
             return await _result(self._engine, future, timeout_s + SOURCE_GRACE_S)
+        except StoreUnavailableError:
+            self._engine.raise_failure()
+            raise
         except TimeoutError:
             raise self._no_reply(timeout_s) from None
 

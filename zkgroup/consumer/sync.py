@@ -464,8 +464,14 @@ class Consumer(ConsumerBase[RebalanceListener], SyncBase):
         return self._member.lag(wanted, found)
 
     def _reply(self, future: Future[T], timeout_s: float) -> T:
-        """The source's reply to a call by the fetcher, which may be busy with another call."""
+        """The source's reply to a call by the fetcher, which may be busy with another call.
+
+        A call that ends because a failed consumer closed its client raises the failure.
+        """
         try:
             return result_of(self._engine, future, timeout_s + SOURCE_GRACE_S)
+        except StoreUnavailableError:
+            self._engine.raise_failure()
+            raise
         except FutureTimeoutError:
             raise self._no_reply(timeout_s) from None

@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.record_brokers import RecordBrokers
 from tests.worlds.server_groups import ServerGroups
 from tests.worlds.shell import Shell
+from tests.worlds.unhurried import unhurried
+from zkgroup import Admin
+from zkgroup.broker import Broker, SecuritySettings
 from zkgroup.clients.addresses import address_of
 from zkgroup.clients.producer import RECORD_BYTES_MAX, partition_of_key
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create
+from zkgroup.testing.plugin import ServerTree
 from zkgroup.wire.records import ProduceRequest
 from zkgroup.znodes.brokers import (
     BrokerRegistration,
@@ -27,6 +31,10 @@ from zkgroup.znodes.brokers import (
 )
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
+WITH_ACLS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+}
 
 
 @pytest.fixture
@@ -284,3 +292,20 @@ def test_a_group_reads_what_was_produced(shell: Shell, brokers: RecordBrokers) -
     source = f"kafka:{address_of(brokers.registration(1))}"  # that names the leaders, as no state is stored
     shown = shell.json("offsets", "show", "g", "--source", source)["offsets"]
     assert [(row["log_end_offset"], row["lag"]) for row in shown] == [(20, 0)] * 3
+
+
+@pytest.mark.parametrize("source", ["brokers", "kafka"])
+def test_a_consumer_without_rights_ends_with_the_reason(
+    shell: Shell, zk_server: ServerTree, tmp_path: Path, source: str
+) -> None:
+    """Also where it asks for the end of the log while it fails, and its client of ZooKeeper is closed."""
+    with Admin(zk_server.address, undo_folder=tmp_path) as admin:
+        admin.add_acls("User:ANONYMOUS", "cluster_action", cluster=True)  # of the broker itself
+        security = SecuritySettings.of(WITH_ACLS)
+        with Broker(zk_server.address, broker=1, settings=unhurried(), security=security) as broker:
+            broker.wait_registered(PATIENCE_S)
+            admin.create_topic("orders", 1, wait_s=PATIENCE_S)
+            options = ("--topic", "orders", "--source", source, "--start", "earliest", "--exit-at-end")
+            ran = shell.run("consume", "g", *options)
+    assert ran.code == 1, ran
+    assert "not authorized: TopicAuthorizationFailedError: orders" in ran.err
