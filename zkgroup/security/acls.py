@@ -357,6 +357,9 @@ DECISIONS_MAX: Final = 20_000
 """Most decisions that are kept; then all are made anew."""
 _KEPT_NAME_MAX: Final = 255
 """Longest name for which a decision is kept: clients choose the names."""
+_Asked = tuple[str, str, AclOperation, ResourceType]
+"""Principal, host, operation and type of resource."""
+_NONE: Final[Mapping[str | None, AuthorizationResult]] = {}
 
 
 class AclCache:
@@ -370,19 +373,19 @@ class AclCache:
         self.is_read = False
         """True once all ACLs were read; until then only super users are let in."""
         self._types = {each: _TypeAcls() for each in RESOURCE_TYPES}
-        self._decisions: dict[
-            tuple[str, str, AclOperation, ResourceType, str | None], AuthorizationResult
-        ] = {}
+        self._decisions: dict[_Asked, dict[str | None, AuthorizationResult]] = {}
+        self._kept = 0
+        """How many decisions there are."""
 
     def change(self, pattern: ResourcePattern, entries: Collection[AccessControlEntry]) -> None:
         """Replaces the entries of a pattern; none removes it."""
         self._types[pattern.type].change(pattern, tuple(entries))
-        self._decisions.clear()
+        self._forget()
 
     def loaded(self) -> None:
         """Notes that all ACLs were read."""
         self.is_read = True
-        self._decisions.clear()
+        self._forget()
 
     def entries(self, pattern: ResourcePattern) -> tuple[AccessControlEntry, ...]:
         """The entries of a pattern; none where it has no ACL."""
@@ -407,28 +410,34 @@ class AclCache:
 
         A denial wins; Describe is implied by Read, Write, Delete and Alter, DescribeConfigs by AlterConfigs.
         """
-        key = principal, host, operation, resource_type, name
-        if (known := self._decisions.get(key)) is not None:
-            return known
-        return self._keep(key, self._decide(*key))
+        decision = self.kept(principal, host, operation, resource_type).get(name)
+        return decision or self._keep((principal, host, operation, resource_type), name)
+
+    def kept(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
+    ) -> Mapping[str | None, AuthorizationResult]:
+        """The decisions that were made already, by name; `authorize` makes the others."""
+        return self._decisions.get((principal, host, operation, resource_type), _NONE)
 
     def authorize_by_type(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> AuthorizationResult:
         """Decides whether an operation is authorized on any resource of a type (KIP-679)."""
-        key = principal, host, operation, resource_type, None
-        if (known := self._decisions.get(key)) is not None:
-            return known
-        return self._keep(key, self._decide_by_type(principal, host, operation, resource_type))
+        decision = self.kept(principal, host, operation, resource_type).get(None)
+        return decision or self._keep((principal, host, operation, resource_type), None)
 
-    def _keep(
-        self, key: tuple[str, str, AclOperation, ResourceType, str | None], decision: AuthorizationResult
-    ) -> AuthorizationResult:
-        if len(self._decisions) >= DECISIONS_MAX:
-            self._decisions.clear()
-        if len(key[-1] or "") <= _KEPT_NAME_MAX:
-            self._decisions[key] = decision
+    def _keep(self, asked: _Asked, name: str | None) -> AuthorizationResult:
+        decision = self._decide_by_type(*asked) if name is None else self._decide(*asked, name)
+        if self._kept >= DECISIONS_MAX:
+            self._forget()
+        if len(name or "") <= _KEPT_NAME_MAX:
+            self._decisions.setdefault(asked, {})[name] = decision
+            self._kept += 1
         return decision
+
+    def _forget(self) -> None:
+        self._decisions.clear()
+        self._kept = 0
 
     def _decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str

@@ -187,6 +187,14 @@ def test_brokers_are_measured_with_librdkafka(name: str, count: int) -> None:
     assert all(line.seconds and line.server_cpu_s is not None for line in timed)
 
 
+def test_acls_are_measured_beside_a_broker_without_an_authorizer() -> None:
+    """Four requests at both, a goal for each, and the memory of more ACLs."""
+    report = Report()
+    MEASUREMENTS["authorizer"](Plan(repeats=0, short=True), report)
+    assert [line.side for line in report.lines] == ["no authorizer", "1,000 ACLs"] * 4 + ["1,000 ACLs"]
+    assert len(report.goals) == 4
+
+
 def test_an_idle_broker_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 70 MiB are resident after a topic was created, in a process that is not forked."""
     monkeypatch.setattr(broker_sides, "servers", [])

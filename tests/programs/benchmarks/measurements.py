@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.programs.benchmarks import (
     audit_measurements,
+    authorizer_measurements,
     broker_measurements,
     cluster_measurements,
     commits,
@@ -312,6 +313,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "broker-start": broker_measurements.start,
     "broker-memory": broker_measurements.memory,
     "secured": secured_measurements.secured,
+    "authorizer": authorizer_measurements.authorizer,
     **group_measurements.GROUP_MEASUREMENTS,
 }
 BY_NAME_ONLY = frozenset({"tree-at", "audit", "spark"})

@@ -98,9 +98,10 @@ class Rights:
     ) -> set[str]:
         """The names of the resources on which an operation is authorized. Refusals are one line."""
         found, refused, reason = set(), [], ""
-        authorize, principal, host = self._cache.authorize, self._principal, self._host
+        asked = self._principal, self._host, operation, resource_type
+        kept, authorize = self._cache.kept(*asked), self._cache.authorize
         for name in dict.fromkeys(names):
-            decision = authorize(principal, host, operation, resource_type, name)
+            decision = kept.get(name) or authorize(*asked, name)
             if decision.is_allowed:
                 found.add(name)
             else:
@@ -109,6 +110,16 @@ class Rights:
         if refused and is_logged:
             self._log(operation, literal(resource_type, refused), reason)
         return found
+
+    def may_on_all(self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]) -> bool:
+        """Returns whether an operation is authorized on all these resources. It logs nothing."""
+        asked = self._principal, self._host, operation, resource_type
+        kept = self._cache.kept(*asked)
+        for name in names:
+            decision = kept.get(name) or self._cache.authorize(*asked, name)
+            if not decision.is_allowed:
+                return False
+        return True
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """The authorized operations on a resource, as bits (KIP-430)."""

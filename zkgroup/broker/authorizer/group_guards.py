@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from zkgroup.broker.authorizer.authorizer import Rights
-from zkgroup.broker.authorizer.guards import Handle, RequestGuard, split
+from zkgroup.broker.authorizer.guards import Handle, RequestGuard, by_topic, split
 from zkgroup.broker.server.handlers import Answer, given
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.security.acls import AclOperation, ResourceType
@@ -42,8 +42,7 @@ def _topics_of_commit(
     rights: Rights, request: groups.OffsetCommitRequest, handle: Handle
 ) -> Awaitable[Answer]:
     """Needs Read on each topic."""
-    allowed = rights.allowed(AclOperation.READ, ResourceType.TOPIC, (one.topic for one in request.topics))
-    return split(request, handle, "topics", lambda one: one.topic in allowed, _uncommitted(_TOPIC))
+    return by_topic(AclOperation.READ, _topic_uncommitted, rights, request, handle)
 
 
 def _uncommitted(error: int) -> Callable[[groups.TopicToCommit], groups.CommitTopicResult]:
@@ -54,6 +53,9 @@ def _uncommitted(error: int) -> Callable[[groups.TopicToCommit], groups.CommitTo
         return groups.CommitTopicResult(topic=topic.topic, partitions=tuple(partitions))
 
     return row
+
+
+_topic_uncommitted: Final = _uncommitted(_TOPIC)
 
 
 def _commit_refused(rights: Rights, request: groups.OffsetCommitRequest) -> Response:
@@ -107,9 +109,7 @@ def _fetch_refused(rights: Rights, request: groups.OffsetFetchRequest) -> Respon
 
 async def _topics_of_deletion(rights: Rights, request: groups.OffsetDeleteRequest, handle: Handle) -> Answer:
     """Needs Read on each topic; an error of the group is alone."""
-    names = (one.topic for one in request.topics)
-    allowed = rights.allowed(AclOperation.READ, ResourceType.TOPIC, names)
-    response = await split(request, handle, "topics", lambda one: one.topic in allowed, _uncommitted(_TOPIC))
+    response = await by_topic(AclOperation.READ, _topic_uncommitted, rights, request, handle)
     if isinstance(response, groups.OffsetDeleteResponse) and response.error:
         return replace(response, topics=())
     return response

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from zkgroup.broker.authorizer.authorizer import Rights
-from zkgroup.broker.authorizer.guards import MESSAGES, Handle, RequestGuard, on_cluster, on_topics, split
+from zkgroup.broker.authorizer.guards import MESSAGES, Handle, RequestGuard, by_topic, on_cluster, on_topics
 from zkgroup.broker.replicas.replica import no_fetch
 from zkgroup.broker.server.fetch_requests import follower_of, refused
 from zkgroup.broker.server.handlers import Answer, given
@@ -32,8 +32,7 @@ def _fetch(rights: Rights, request: records.FetchRequest, handle: Handle) -> Awa
     then it names all its partitions, each of which gets error 29.
     """
     if follower_of(request) is None:
-        allowed = rights.allowed(AclOperation.READ, ResourceType.TOPIC, (one.topic for one in request.topics))
-        return split(request, handle, "topics", lambda one: one.topic in allowed, _unfetched)
+        return by_topic(AclOperation.READ, _unfetched, rights, request, handle)
     if rights.may_on_cluster(AclOperation.CLUSTER_ACTION):
         return handle(request)
     if request.session_epoch > records.INITIAL_SESSION_EPOCH:
@@ -51,10 +50,12 @@ def _produce(rights: Rights, request: records.ProduceRequest, handle: Handle) ->
     """Needs Write on each topic. At acks=0 a refusal closes the connection, as in Kafka."""
     if request.transactional_id is not None:
         return handle(request)  # which refuses every partition
-    allowed = rights.allowed(AclOperation.WRITE, ResourceType.TOPIC, (one.topic for one in request.topics))
-    answer = split(request, handle, "topics", lambda one: one.topic in allowed, _unproduced)
-    is_whole = all(one.topic in allowed for one in request.topics)
-    return answer if is_whole or request.acks else _then_closed(answer)
+    if request.acks:
+        return by_topic(AclOperation.WRITE, _unproduced, rights, request, handle)
+    names = [one.topic for one in request.topics]
+    answer = by_topic(AclOperation.WRITE, _unproduced, rights, request, handle)
+    is_whole = rights.may_on_all(AclOperation.WRITE, ResourceType.TOPIC, names)
+    return answer if is_whole else _then_closed(answer)
 
 
 async def _then_closed(answer: Awaitable[Answer]) -> Answer:
@@ -132,8 +133,21 @@ def _find_coordinator(
     return given(metadata.FindCoordinatorResponse(error, -1, "", -1, error_message=MESSAGES[error]))
 
 
-async def _metadata(rights: Rights, request: metadata.MetadataRequest, handle: Handle) -> Answer:
+def _metadata(rights: Rights, request: metadata.MetadataRequest, handle: Handle) -> Awaitable[Answer]:
     """Needs Describe on each topic; an answer about all topics leaves out those without it."""
+    asks_for_more = (
+        not request.topics
+        or request.include_topic_authorized_operations
+        or request.include_cluster_authorized_operations
+    )
+    names = [one.topic or "" for one in request.topics or ()]
+    if asks_for_more or not rights.may_on_all(AclOperation.DESCRIBE, ResourceType.TOPIC, names):
+        return _metadata_in_part(rights, request, handle)
+    creates = rights.creates_topics and request.allow_auto_topic_creation
+    return _created(rights, request, handle) if creates else handle(request)
+
+
+async def _metadata_in_part(rights: Rights, request: metadata.MetadataRequest, handle: Handle) -> Answer:
     if is_of_all(request, rights.context.version):
         response = await handle(request)
         if not isinstance(response, metadata.MetadataResponse):
