@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 from click.core import ParameterSource
@@ -25,6 +25,7 @@ from zkgroup.model.text import named
 
 from .param_types import SOME_TIME, nearest
 from .render import FORMATS, Output, drop_output, echo_err, message_text
+from .units import is_duration, is_whole
 
 EXIT_ERROR = 1
 EXIT_CHECK_FAILED = 3
@@ -36,6 +37,9 @@ _META = "zkgroup.shared"
 _REFUSALS = "zkgroup.refusals"
 COMMAND_LINE = "zkgroup.command_line"
 """Key of `Context.meta` for the arguments as typed."""
+
+WATCH_PAUSE = "2s"
+"""The pause of `--watch` where none is given."""
 
 ACLS = ("open", "creator")
 """Access lists of what is created, by their names on the command line."""
@@ -70,9 +74,11 @@ class Shared:
     bootstrap_server: str | None = None
     format: str | None = None
     verbose: int = 0
+    whole_documents: bool = False
+    """`ndjson` has one line for a document, not one for each of its rows."""
 
     def output(self) -> Output:
-        return Output.of_this_process(self.format or "table")
+        return Output.of_this_process(self.format or "table", whole=self.whole_documents)
 
     def connection_arguments(self) -> list[str]:
         """The options that say where and how to connect, as given: for commands to be typed next."""
@@ -152,6 +158,18 @@ def quiet_connecting() -> Iterator[Callable[[], None]]:
         log.removeFilter(is_shown)
 
 
+@contextmanager
+def logs_into(stream: TextIO) -> Iterator[None]:
+    """Prints the log on this stream instead of stderr, while the block runs."""
+    handlers = [one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler]
+    former = [one.setStream(stream) for one in handlers]
+    try:
+        yield
+    finally:
+        for handler, before in zip(handlers, former, strict=True):
+            handler.setStream(before or sys.stderr)
+
+
 class _LogLine(logging.Formatter):
     """One line a record; an error that it carries is one phrase, with its traceback only from -vv on."""
 
@@ -169,9 +187,8 @@ class _LogLine(logging.Formatter):
 
 def fail_check() -> NoReturn:
     """Ends the command with the exit code of a check that failed; refused by brokers it has no result."""
-    ctx = click.get_current_context()
-    _check_refusals(ctx)
-    ctx.exit(EXIT_CHECK_FAILED)
+    _check_refusals()
+    click.get_current_context().exit(EXIT_CHECK_FAILED)
 
 
 def note_refusals(reasons: Iterable[str]) -> None:
@@ -183,9 +200,15 @@ def note_refusals(reasons: Iterable[str]) -> None:
     found.update(dict.fromkeys(reason for reason in reasons if AuthorizationError.WORDS in reason))
 
 
-def _check_refusals(ctx: click.Context) -> None:
-    if refusals := ctx.meta.get(_REFUSALS):
-        raise AuthorizationError(named(refusals, 3, "; "))
+def taken_refusal() -> AuthorizationError | None:
+    """Returns what `note_refusals` has kept as one error, and forgets it."""
+    refusals = click.get_current_context().meta.pop(_REFUSALS, ())
+    return AuthorizationError(named(refusals, 3, "; ")) if refusals else None
+
+
+def _check_refusals() -> None:
+    if (refusal := taken_refusal()) is not None:
+        raise refusal
 
 
 def check_read(verb: str, faults: Iterable[object], *, rows: object = True) -> None:
@@ -267,8 +290,24 @@ class Command(_SharingOptions):
 
     def invoke(self, ctx: click.Context) -> Any:
         result = super().invoke(ctx)
-        _check_refusals(ctx)
+        _check_refusals()
         return result
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(parameter.name == "watch_ms" for parameter in self.params):
+            args = with_pause(args)
+        return super().parse_args(ctx, args)
+
+
+def with_pause(args: Sequence[str]) -> list[str]:
+    """The words of a command line, with the pause of a `--watch` that is not followed by one."""
+    found = list(args)
+    end = found.index("--") if "--" in found else len(found)
+    for place in [place for place in range(end) if found[place] == "--watch"]:
+        following = found[place + 1] if place + 1 < end else ""
+        if not (is_duration(following) or is_whole(following)):  # without a unit it is refused
+            found[place] = f"--watch={WATCH_PAUSE}"
+    return found
 
 
 class Group(_SharingOptions, click.Group):

@@ -7,7 +7,7 @@ import socket
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,10 +39,13 @@ ECHO_WAITING_AFTER_S = 1.0
 _CLOSE_S = 5.0
 """Longest wait for the end of the session."""
 _INTERRUPTED_CLOSE_S = 0.5
-"""The same of a command that a signal has ended: a server that does not answer ends the session later."""
+"""The same where a signal ends the command, or no server answers: the servers end the session later."""
 
 _ECHOED = "zkgroup.echoed"
 """Key of `Context.meta` for messages that were printed already."""
+
+_KEPT = "zkgroup.kept_connection"
+"""Key of `Context.meta` for the connection that a command keeps between its readings."""
 
 _FILES = ("digest_file", "tls_ca", "tls_cert", "tls_key", "sasl_file")
 _PROFILE_KEYS = ("zookeeper", *_FILES, "acl")
@@ -307,13 +310,55 @@ def _warn_of_open_znode(ensemble: Ensemble, path: str) -> None:
 
 
 @contextmanager
+def keeping_connection() -> Iterator[None]:
+    """While the block runs, `connected` gives the same connection each time, and ends none that works."""
+    with _KeptConnection() as kept:
+        click.get_current_context().meta[_KEPT] = kept
+        try:
+            yield
+        finally:
+            del click.get_current_context().meta[_KEPT]
+
+
+class _KeptConnection(ExitStack):
+    """A connection that `connected` opens when it is first needed, or needed again."""
+
+    ensemble: Ensemble | None = None
+    has_dropped = False
+
+    def drop(self, error: StoreUnavailableError) -> None:
+        """Ends the connection after this error; the next one is new."""
+        self.ensemble, self.has_dropped = None, True
+        with suppress(StoreUnavailableError), self.pop_all():
+            raise error
+
+
+@contextmanager
 def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Iterator[Ensemble]:
     """The ensemble of the running command, connected; the session ends with the block.
 
-    `above_chroot` leaves the chroot of the address out: paths are those of the servers. `says_waiting` as in
-    `connecting`.
+    In `keeping_connection` it ends with that block, or after a StoreUnavailableError. `above_chroot` leaves
+    the chroot of the address out: paths are those of the servers. `says_waiting` as in `connecting`.
     Raises StoreUnavailableError where nothing answers in time.
     """
+    ctx = click.get_current_context(silent=True)
+    kept: _KeptConnection | None = ctx.meta.get(_KEPT) if ctx else None
+    opening = _connected(above_chroot, says_waiting and not (kept and kept.has_dropped))
+    if kept is None:
+        with opening as ensemble:
+            yield ensemble
+        return
+    if kept.ensemble is None:
+        kept.ensemble = kept.enter_context(opening)
+    try:
+        yield kept.ensemble
+    except StoreUnavailableError as error:
+        kept.drop(error)
+        raise
+
+
+@contextmanager
+def _connected(above_chroot: bool, says_waiting: bool) -> Iterator[Ensemble]:
     from zkgroup.groups.ensemble import Ensemble
     from zkgroup.zookeeper import ZooKeeperClient
     from zkgroup.zookeeper.blocking import Blocking
@@ -338,7 +383,7 @@ def connected(*, above_chroot: bool = False, says_waiting: bool = True) -> Itera
             if where.acl is None and client.opened is not None:
                 _warn_of_open_znode(ensemble, client.opened)
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) or isinstance(error, StoreUnavailableError):
                 close_s = _INTERRUPTED_CLOSE_S
             raise
         finally:

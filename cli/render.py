@@ -58,9 +58,11 @@ class Output:
     """To stderr instead: what should be read before the data."""
     indent: int | None = None
     """Of JSON documents, on a terminal only: without it they are written several times as fast."""
+    whole: bool = False
+    """`ndjson` has one line for a document, not one for each of its rows."""
 
     @classmethod
-    def of_this_process(cls, output_format: str) -> Output:
+    def of_this_process(cls, output_format: str, *, whole: bool = False) -> Output:
         """As stdout is: colour and width only on a terminal, no colour under NO_COLOR."""
         terminal = sys.stdout.isatty()
         color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -69,7 +71,7 @@ class Output:
             width: int | None = shutil.get_terminal_size().columns
         else:
             width = int(columns) if columns.isdecimal() and int(columns) > 0 else None
-        return cls(output_format, color, width, indent=2 if terminal else None)
+        return cls(output_format, color, width, indent=2 if terminal else None, whole=whole)
 
     @property
     def is_table(self) -> bool:
@@ -114,7 +116,7 @@ class Output:
         if self.format == "json":
             click.echo(_json_text(document, self.indent), color=False)
             return
-        items: Sequence[JsonObject] = document[rows] if rows else [document]
+        items: Sequence[JsonObject] = document[rows] if rows and not self.whole else [document]
         if self.format == "ndjson":
             for item in items:
                 self.event(item)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import broker_events, member_events, serving
+from . import broker_events, member_events, serving, watching
 from . import cluster as topic
 from . import demo_documents as demo
 from . import groups as group
@@ -71,6 +71,7 @@ _EVENTS: tuple[JsonEvent[Any], ...] = (
     *member_events.EVENTS,
     *broker_events.EVENTS,
     serving.READY,
+    watching.READ_FAILED,
     tree.EXPORTED,
 )
 

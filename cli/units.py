@@ -36,6 +36,15 @@ def parse_duration_ms(text: str) -> int:
     return round(total)
 
 
+def is_duration(text: str) -> bool:
+    """Returns whether `parse_duration_ms` reads it."""
+    try:
+        parse_duration_ms(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parse_iso_duration_ms(text: str) -> int:
     """Kafka's `--by-duration` form, `P7DT1H30M5S`; also `7d` and the like. Milliseconds."""
     match = _ISO_DURATION.fullmatch(text.strip().upper())

@@ -25,6 +25,7 @@ from ..context import connected
 from ..params import Consent, broker_options, confirm_options, group_argument
 from ..render import Cell, Output, short_name
 from ..schema import COUNT, INTEGER, Document, KeyColumn, Shape, given, nullable
+from ..watching import watch_option
 
 coordinator = make_group(
     "coordinator",
@@ -166,6 +167,7 @@ _LEADER = Shape(
 
 @coordinator.command()
 @click.argument("group", required=False)
+@watch_option
 @broker_options
 def describe(group: str | None) -> None:
     """Show slots and leaders, groups, members and timers.

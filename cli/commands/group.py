@@ -32,6 +32,7 @@ from ..params import (
 from ..render import echo_err
 from ..sources import asking, log_ends
 from ..units import is_whole
+from ..watching import watch_option
 
 group = make_group(
     "group",
@@ -44,6 +45,7 @@ group = make_group(
 
 
 @group.command("list")
+@watch_option
 @source_option
 @broker_options
 def list_(source: str | None) -> None:
@@ -69,6 +71,7 @@ def list_(source: str | None) -> None:
 @group.command()
 @group_argument(many=True)
 @window_option("judge whether each consumer keeps up")
+@watch_option
 @source_option
 @broker_options
 def describe(groups: tuple[str, ...], window: int | None, source: str | None) -> None:

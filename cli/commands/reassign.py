@@ -53,6 +53,7 @@ from ..params import (
 )
 from ..render import Output, echo_err
 from ..units import is_whole
+from ..watching import watch_option
 from .config import notify_option
 
 reassign = make_group(
@@ -235,6 +236,7 @@ def _verify_none(out: Output, consent: Consent) -> None:
 
 
 @reassign.command("list")
+@watch_option
 def list_() -> None:
     """List the moves under way and the stored plans.
 

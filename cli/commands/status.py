@@ -54,6 +54,7 @@ from ..schema import (
     word,
 )
 from ..sources import log_ends
+from ..watching import watch_option
 
 Severity = Literal["error", "warning"]
 
@@ -115,6 +116,7 @@ STATUS = Document(
 
 
 @command("status")
+@watch_option
 @click.option(
     "--exit-code", "checks", is_flag=True, help="Exit with 3 where `doctor --fail-on warning` does."
 )

@@ -44,6 +44,7 @@ from ..params import (
     wait_options,
 )
 from ..render import Output, echo_err, progress_line
+from ..watching import watch_option
 from .config import notify_option
 
 NO_TOPIC = "there is no topic; make one with `zkgroup topic create TOPIC --partitions N`"
@@ -157,6 +158,7 @@ def list_() -> None:
 
 @topic.command()
 @topic_argument(many=True)
+@watch_option
 @click.option("--under-replicated-partitions", "under_replicated", is_flag=True, help="Only short ISRs.")
 @click.option(
     "--unavailable-partitions", "unavailable", is_flag=True, help="Only those without a live leader."

@@ -211,6 +211,11 @@ class Piped:
     def runs(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def printed(self) -> str:
+        """The output so far."""
+        return self._printed["out"].decode()
+
     def write(self, data: bytes) -> None:
         """Into its standard input, at once."""
         assert self._process.stdin is not None
@@ -231,7 +236,8 @@ class Piped:
 
     def _read(self, name: str, stream: Any) -> None:
         with stream:
-            self._printed[name] = stream.read()
+            for line in stream:
+                self._printed[name] += line
 
 
 def messages_in(errors: bytes) -> str:

@@ -431,7 +431,7 @@ def test_every_published_schema_is_used_by_a_command() -> None:
     assert set(EVENTS) == {
         *("state", "assigned", "revoked", "lost", "record", "commit", "ready"),
         *("waiting", "registered", "disconnected", "controller", "resigned", "failed"),
-        *("leader", "follower", "stopped", "isr", "config", "exported"),
+        *("leader", "follower", "stopped", "isr", "config", "exported", "read_failed"),
     }
 
 
