@@ -22,6 +22,7 @@ from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.broker.replicas.executor import ReplicaExecutor
 from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server import connection as connection_module
+from zkgroup.broker.server.connection_choice import PeerKind
 from zkgroup.broker.server.fetch_handler import FetchHandler
 from zkgroup.broker.server.fetch_requests import bytes_of
 from zkgroup.broker.server.handlers import NO_ANSWER, Answer, RequestContext, given
@@ -49,6 +50,8 @@ class ThrottledPort:
         self.quotas.configured(CLIENT, quotas)
         self.handled: list[Request] = []
         self.waits: list[tuple[str, float]] = []
+        self.confirms: PeerKind | None = None
+        """What every client turns out to be."""
         throttles = Throttles(self.quotas, lambda by, wait_s: self.waits.append((by.value, wait_s)))
         self.server = BrokerServer(
             throttles.throttled(self._respond), REQUESTS, first_time=throttles.first_time
@@ -56,6 +59,8 @@ class ThrottledPort:
 
     def _respond(self, context: RequestContext, request: Request) -> Awaitable[Answer]:
         self.handled.append(request)
+        if self.confirms is not None:
+            context.peer.confirm(self.confirms)
         match request:
             case HeartbeatRequest():
                 return given(HeartbeatResponse(error=0))
@@ -262,13 +267,25 @@ async def test_a_producer_keeps_its_rate_and_another_one_does_not_wait() -> None
 
 @on_a_loop
 async def test_controllers_and_followers_have_no_quota() -> None:
-    """Else a quota for all clients would stop the replication."""
+    """Else a quota for all clients would stop the replication. From the first request on, which shows who it
+    is."""
     async with throttled(request_percentage="0.0000001", consumer_byte_rate="1") as (port, client, _):
+        port.confirms = PeerKind.FOLLOWER
         for _ in range(3):
             await client.ask(update_metadata(), UpdateMetadataResponse)
             await client.ask(FetchRequest(2, 0, 0, ()), FetchResponse, 4)
 
         assert port.waits == []
+
+
+@on_a_loop
+async def test_a_client_that_only_claims_to_be_one_has_its_quota() -> None:
+    """Such requests are refused, but take as much time: one may have 250,000 items."""
+    for request in (update_metadata(), FetchRequest(2, 0, 0, ())):
+        async with throttled(request_percentage="0.0000001") as (port, client, _):
+            await client.ask(request, request.RESPONSE, 0)
+
+            assert port.waits == [("request_percentage", 1.0)]
 
 
 @on_a_loop

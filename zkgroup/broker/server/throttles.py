@@ -1,8 +1,8 @@
 """Holds clients to their quotas: counts what each request uses, and has its connection wait.
 
 As in Kafka since 2.0 (KIP-219) the answer is sent at once and says how long the client has to wait; so long
-nothing is read of its connection. Requests of controllers and fetches of followers have no quota. A fetch
-that is beyond its quota has no records (`FetchHandler`).
+nothing is read of its connection. Requests of controllers and fetches of followers have no quota, if
+ZooKeeper has confirmed the sender. A fetch beyond its quota has no records (`FetchHandler`).
 
 Source: kafka/server/KafkaApis.scala@2.8.2 (`handleProduceRequest`, `handleFetchRequest`).
 """
@@ -18,6 +18,7 @@ from typing import Any, Final
 from zkgroup.broker.quotas.levels import QuotaType
 from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.broker.request_time import RequestTime, Timed
+from zkgroup.broker.server.connection_choice import PeerKind
 from zkgroup.broker.server.handlers import Answer, RequestContext, Respond
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
@@ -54,7 +55,7 @@ class Throttles:
             return quotas.has_any(context.user, context.client_id or "")
 
         def responding(context: RequestContext, request: Request) -> Awaitable[Answer]:
-            if not quotas.is_limited or _is_exempt(request) or not has_any(context):
+            if not quotas.is_limited or _is_exempt(context, request) or not has_any(context):
                 context.peer.time = None
                 return respond(context, request)
             return self._respond(respond, context, request)
@@ -82,7 +83,7 @@ class Throttles:
             now_ms = int(now_s * 1000)
             if isinstance(request, ProduceRequest):
                 waits[QuotaType.PRODUCE] = quotas.produce.record(*client, context.size, now_ms)
-            if time is not None:
+            if time is not None and not _is_exempt(context, request):
                 wait_ms = quotas.request.record(*client, time.take() * 100, now_ms)
                 if not (isinstance(request, ProduceRequest) and request.acks == 0):  # as in Kafka
                     waits[QuotaType.REQUEST] = wait_ms
@@ -99,10 +100,11 @@ def _limited_by(request: Request) -> QuotaType:
     return QuotaType.FETCH if isinstance(request, FetchRequest) else QuotaType.CONTROLLER_MUTATION
 
 
-def _is_exempt(request: Request) -> bool:
-    if isinstance(request, FetchRequest):
-        return request.replica_id >= 0
-    return isinstance(request, _OF_CLUSTER)
+def _is_exempt(context: RequestContext, request: Request) -> bool:
+    """Whether it comes from a controller or a follower; by its first one ZooKeeper has confirmed it."""
+    if context.peer.kind is PeerKind.CLIENT:
+        return False
+    return request.replica_id >= 0 if isinstance(request, FetchRequest) else isinstance(request, _OF_CLUSTER)
 
 
 def _with_wait(answer: Answer, wait_ms: int) -> Answer:
