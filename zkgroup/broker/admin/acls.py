@@ -127,7 +127,7 @@ class AclApis:
     async def _seen(self, cache: AclCache, changes: Sequence[PatternChange]) -> None:
         def are_seen() -> bool:
             for change in changes:
-                known = cache.entries(change.pattern)
+                known = frozenset(cache.entries(change.pattern))
                 if any(one.entry not in known for one in change.added):
                     return False
                 if any(one.entry in known for one in change.removed):

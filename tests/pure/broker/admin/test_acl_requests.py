@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -12,8 +13,9 @@ from tests.worlds.recorded_logins import ACLS, conversations
 from tests.worlds.wire_requests import REQUESTS, decode_request
 from zkgroup.broker.admin import acls
 from zkgroup.broker.admin.failures import RequestPartError
+from zkgroup.broker.server.handlers import RequestContext
 from zkgroup.model.error_codes import ErrorCode
-from zkgroup.security.acls import ResourcePattern, ResourceType
+from zkgroup.security.acls import AccessControlEntry, AclCache, ResourcePattern, ResourceType
 from zkgroup.wire.acls import (
     AclCreation,
     AclFilterFields,
@@ -142,3 +144,33 @@ def test_an_acl_that_cannot_be_read_is_named(world: MemoryGroups) -> None:
     filters = (AclFilterFields(**of_other), AclFilterFields(**EVERY))
     (row, *_) = acls.delete(world.ensemble, DeleteAclsRequest(filters=filters)).results
     assert (row.error, str(row.error_message).startswith(PLAIN)) == (ErrorCode.UNKNOWN, True)
+
+
+def test_a_broker_sees_many_acls_of_one_pattern_at_a_glance(
+    world: MemoryGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks on its event loop: comparing each with each, 10,000 of them would hold up every client."""
+    cache, compared, context = AclCache(), [0], cast("RequestContext", None)
+    request = CreateAclsRequest(creations=tuple(_creation(user=str(number)) for number in range(200)))
+
+    def equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+        compared[0] += 1
+        return tuple.__eq__(one, other)
+
+    async def run(act: Any) -> Any:
+        done = act(world.ensemble)
+        znode = world.ensemble.zk.read(PLAIN)
+        assert znode is not None
+        cache.change(
+            ResourcePattern(ResourceType.TOPIC, "plain"),
+            tuple(ResourceAcls.decode(PLAIN, znode.data).entries),
+        )
+        monkeypatch.setattr(AccessControlEntry, "__eq__", equal)
+        return done
+
+    async def wait(is_so: Any) -> None:
+        assert is_so()
+
+    answer = asyncio.run(acls.AclApis(run, wait, cache).create(context, request))
+    assert {row.error for row in answer.results} == {ErrorCode.NONE}
+    assert compared[0] <= 2 * 200
