@@ -195,6 +195,14 @@ def test_acls_are_measured_beside_a_broker_without_an_authorizer() -> None:
     assert len(report.goals) == 4
 
 
+def test_quotas_that_nobody_reaches_are_measured() -> None:
+    """Beside a broker without any: two loads, each with quotas of bytes, and with one of request time."""
+    report = Report()
+    MEASUREMENTS["quotas"](Plan(repeats=0, short=True), report)
+    assert [line.side for line in report.lines] == ["no quota", "quotas of bytes", "also of request time"] * 2
+    assert len(report.goals) == 4
+
+
 def test_an_idle_broker_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 70 MiB are resident after a topic was created, in a process that is not forked."""
     monkeypatch.setattr(broker_sides, "servers", [])

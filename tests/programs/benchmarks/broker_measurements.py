@@ -201,7 +201,7 @@ def connections(plan: Plan, report: Report) -> None:
                     plan.repeats,
                 )
     for count, found in by_count.items():
-        report.lines += lines_of(f"{requests} requests over {count} connections", found, _cpu_each).values()
+        report.lines += lines_of(f"{requests} requests over {count} connections", found, cpu_each).values()
     few, many = (median(run["brokers_cpu_s"] for run in by_count[count][OURS]) or 0.0 for count in counts)
     what = f"CPU of a request, {counts[1]} connections over {counts[0]}"
     report.at_most(what, 1.3, many / few, "times", SHARED)
@@ -228,7 +228,7 @@ def round_robin(connections: Sequence[socket.socket], requests: int) -> Figures:
     return {"seconds": seconds, "client_cpu_s": time.process_time() - cpu, "requests": requests}
 
 
-def _cpu_each(run: Figures) -> str:
+def cpu_each(run: Figures) -> str:
     return f"{1e6 * run['brokers_cpu_s'] / run['requests']:.0f} us of the broker's CPU each"
 
 

@@ -16,6 +16,7 @@ from tests.programs.benchmarks import (
     file_measurements,
     group_measurements,
     kafka_cluster_measurements,
+    quota_measurements,
     reads,
     replay_measurements,
     replication_measurements,
@@ -314,6 +315,7 @@ MEASUREMENTS: dict[str, Callable[[Plan, Report], None]] = {
     "broker-memory": broker_measurements.memory,
     "secured": secured_measurements.secured,
     "authorizer": authorizer_measurements.authorizer,
+    "quotas": quota_measurements.quotas,
     **group_measurements.GROUP_MEASUREMENTS,
 }
 BY_NAME_ONLY = frozenset({"tree-at", "audit", "spark"})
