@@ -67,7 +67,7 @@ def test_a_stretch_behind_the_end_is_what_stood_then() -> None:
 def test_a_time_is_searched_in_the_last_log_that_begins_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that steps back does not lead into a later log; before the first log nothing is known."""
     begun = {1: (7, 100), 8: (9, 200), 10: (30, 150)}
-    logs = [ConvertedLog(start, (), True, zxid, 0, 1, (), ms) for start, (zxid, ms) in begun.items()]
+    logs = [ConvertedLog(start, (), True, zxid, 0, 1, (0,), ms) for start, (zxid, ms) in begun.items()]
     output = SimpleNamespace(ensembles={"e": Converted(0, 1, logs=tuple(logs))}, folder=Folder("out"))
     monkeypatch.setattr(
         ConvertedSource, "_times", lambda _, log: tuple(np.array([each]) for each in begun[log.start])

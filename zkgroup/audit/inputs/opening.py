@@ -84,10 +84,14 @@ def end_logs(found: FoundFiles, folders: Folders | None, known: Collection[int] 
     Args:
         known: the zxids of other snapshots, which are read already.
     """
-    last = None if folders is None else folders.history.ensemble.last_record
-    if folders is None or last is None:
+    if folders is None:
         return
-    if folders.history.ensemble.unlogged is not None:
+    is_unlogged = folders.history.ensemble.unlogged is not None
+    # The newest log is read to its end only where something may lie behind it.
+    last = folders.history.ensemble.last_record if is_unlogged or found.snapshots or known else None
+    if last is None:
+        return
+    if is_unlogged:
         found.end_logs(last)
     if last not in known and any(zxid > last for zxid in (*(each.zxid for each in found.snapshots), *known)):
         seen, path = folders.tree(PointInTime(last)), found.folders[0]
