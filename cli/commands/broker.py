@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -287,6 +288,11 @@ def run(
     )
     if (where.acl == "creator" or made.set_acl) and where.digest_file:
         echo_err("note: with digest, Kafka's tools cannot write the znodes; they work through brokers only")
+    if user := served.security.refused_brokers:
+        needs = f"zkgroup acl add --principal {shlex.quote(user)} --operation cluster_action --cluster"
+        echo_err(
+            f"note: {user}, as whom brokers reach each other, is none of super.users: it needs `{needs}`"
+        )
     if dry_run:
         what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"
         _preview(served, f"{AUTO if broker is None else broker} on {where.zookeeper} as {what}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from zkgroup.broker.server.handlers import ANONYMOUS
 from zkgroup.broker.server.handshakes import TlsListener
 from zkgroup.broker.server.logins import SaslListener
 from zkgroup.broker.settings import BrokerSettings
@@ -101,6 +102,19 @@ class SecuritySettings:
             )
             for name, one in self.sasl.items()
         }
+
+    @property
+    def refused_brokers(self) -> str | None:
+        """The principal of the brokers, if they refuse each other unless an ACL allows it ClusterAction.
+
+        None as well where it cannot be told: certificates and tokens name it.
+        """
+        user = None
+        if self.listeners.inter_broker_protocol == PLAINTEXT:
+            user = ANONYMOUS
+        elif self.client.username is not None:
+            user = f"User:{self.client.username}"
+        return None if self.authorizer is None or user in self.authorizer.super_users else user
 
     @property
     def inter_broker(self) -> InterBrokerListener:

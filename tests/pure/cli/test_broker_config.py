@@ -58,6 +58,24 @@ def test_what_does_not_fit_is_refused_before_it_starts(
     assert (ran.code, message in ran.err) == (2, True), ran
 
 
+def test_brokers_that_would_refuse_each_other_are_told(shell: Shell) -> None:
+    """With an authorizer: else the cluster starts, and no broker leads or follows anything."""
+    acls = "authorizer.class.name=zkgroup\n"
+    plain = f"{LISTENERS}inter.broker.listener.name=A\n"
+    login = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:0\nsecurity.inter.broker.protocol=SASL_PLAINTEXT\n"
+        "sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
+        ' username="b" password="canary" user_b="canary";\n'
+    )
+    needs = "--operation cluster_action --cluster`"
+    for text, user in ((plain, "User:ANONYMOUS"), (login, "User:b")):
+        ran = dry(shell, text + acls + "super.users=User:other")
+        assert (ran.code, f"{user}, as whom brokers" in ran.err, needs in ran.err) == (0, True, True), ran
+        for fits in (text, f"{text}{acls}super.users={user}"):
+            assert needs not in dry(shell, fits).err
+
+
 def test_a_dry_run_checks_certificates(shell: Shell) -> None:
     """Key, chain, names, validity and rules; it says until when."""
     authority, stranger = Authority(shell.home), Authority(shell.home, "stranger")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -444,8 +445,11 @@ async def test_an_address_has_so_many_connections_and_no_more(caplog: pytest.Log
 
 
 @on_a_loop
-async def test_connections_beyond_a_rate_are_closed_late_and_displace_nobody() -> None:
-    """They take no place of others; once the rate allows it, the address connects again."""
+async def test_connections_beyond_a_rate_are_closed_late_and_displace_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They take no place of others; once the rate allows it, the address connects again. The log says it."""
+    caplog.set_level(logging.INFO, "zkgroup.broker")
     quotas = ConnectionQuotas(1, 100, "")
     quotas.configured(ConfigEntity.ip("127.0.0.1"), {"connection_creation_rate": "1"})
     port = BrokerServer(_metadata, REQUESTS, ConnectionLimits(connections_max=11), quotas=quotas)
@@ -461,6 +465,7 @@ async def test_connections_beyond_a_rate_are_closed_late_and_displace_nobody() -
         await each.ask(ALL, MetadataResponse)
     jump(1)
     assert await further.is_closed()
+    assert "127.0.0.1 opens more connections than connection_creation_rate allows" in caplog.text
     await closed(further, *clients)
     await until(lambda: port.connections == 0)
     jump(12)

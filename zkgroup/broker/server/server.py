@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from zkgroup.broker.quotas.connections import ConnectionQuotas
+from zkgroup.broker.quotas.levels import CONNECTION_RATE
 from zkgroup.broker.request_time import RequestTime
 from zkgroup.broker.server.connection import Connection
 from zkgroup.broker.server.connection_choice import CLUSTER_MAX, ClusterPeers, slowest, to_make_room
@@ -170,6 +171,7 @@ class BrokerServer:
         if (quotas := self._quotas) is None:
             return self._has_room(listener)
         if wait_ms := quotas.throttle_ms(address, int(asyncio.get_running_loop().time() * 1000)):
+            _log.info("%s opens more connections than %s allows", address, CONNECTION_RATE, extra=limited())
             if len(self._waiting) < WAITING_MAX:
                 self._waiting[client] = wait_ms / 1000
             return client in self._waiting
