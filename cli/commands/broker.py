@@ -286,13 +286,8 @@ def run(
         if controller_only
         else Broker(where.zookeeper, data=data, **options)
     )
-    if (where.acl == "creator" or made.set_acl) and where.digest_file:
-        echo_err("note: with digest, Kafka's tools cannot write the znodes; they work through brokers only")
-    if user := served.security.refused_brokers:
-        needs = f"zkgroup acl add --principal {shlex.quote(user)} --operation cluster_action --cluster"
-        echo_err(
-            f"note: {user}, as whom brokers reach each other, is none of super.users: it needs `{needs}`"
-        )
+    closes_by_digest = (where.acl == "creator" or made.set_acl) and where.digest_file is not None
+    _tell_who_is_refused(closes_by_digest, served.security.refused_brokers)
     if dry_run:
         what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"
         _preview(served, f"{AUTO if broker is None else broker} on {where.zookeeper} as {what}")
@@ -301,6 +296,16 @@ def run(
         _serve(served, printer, lambda stop: _wait_connected(served, stop), served.hurry)
     else:
         _serve_alone(served, printer)
+
+
+def _tell_who_is_refused(closes_by_digest: bool, user: str | None) -> None:
+    if closes_by_digest:
+        echo_err("note: with digest, Kafka's tools cannot write the znodes; they work through brokers only")
+    if user is not None:
+        needs = f"zkgroup acl add --principal {shlex.quote(user)} --operation cluster_action --cluster"
+        echo_err(
+            f"note: {user}, as whom brokers reach each other, is none of super.users: it needs `{needs}`"
+        )
 
 
 def _preview(served: Broker | ControllerOnly, what: str) -> None:
