@@ -9,7 +9,6 @@ import pytest
 
 from tests.worlds.running_brokers import T0, MemoryBrokers
 from zkgroup.broker.replica_view import Role
-from zkgroup.errors import WireError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import SetData
 from zkgroup.wire.control import (
@@ -126,7 +125,7 @@ def test_a_new_controller_waits_while_zookeeper_is_away(
 
     brokers = world.running.live_brokers(1, 2)
     assert world.running.ask(1, UpdateMetadataRequest(9, 1, (), brokers), UpdateMetadataResponse).error == 0
-    with pytest.raises(WireError):
+    with pytest.raises(ConnectionResetError):
         world.running.ask(1, UpdateMetadataRequest(9, 2, (), brokers), UpdateMetadataResponse)
     assert "of epoch 2: refused for now, ZooKeeper cannot be read" in caplog.text
 
@@ -138,7 +137,7 @@ def test_a_new_controller_waits_while_zookeeper_is_away(
         try:
             update = UpdateMetadataRequest(9, 2, (), brokers)
             return world.running.ask(1, update, UpdateMetadataResponse).error == 0
-        except WireError:
+        except ConnectionResetError:
             return False
 
     assert world.eventually(obeyed)
