@@ -8,8 +8,8 @@ a snapshot; they are read after the owners, so a commit seen belongs to that own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import AccessDeniedError, CorruptZnodeError, NotFoundError
@@ -18,11 +18,19 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.group_ids import validate_group_id, validate_length, validate_new_group
 from zkgroup.groups.membership import stored_membership
 from zkgroup.groups.slots import read_slot_count
-from zkgroup.groups.snapshot import CoordinatedGroup, DecodedZnode, GroupSnapshot, decode_or_error
+from zkgroup.groups.snapshot import (
+    CoordinatedGroup,
+    DecodedZnode,
+    GroupSnapshot,
+    Marks,
+    decode_or_error,
+    mark_of,
+)
 from zkgroup.groups.verify import evaluate_members
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.consumers import (
+    STATIC,
     Offset,
     Owner,
     Registration,
@@ -198,7 +206,6 @@ class _Pass:
     before: dict[str, Znode | None] = field(default_factory=dict)
     names: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     leaves: dict[str, Znode | None] = field(default_factory=dict)
-    topics: dict[str, Znode | None] = field(default_factory=dict)
     after: dict[str, Znode | None] = field(default_factory=dict)
 
     def header_path(self, group: str) -> str | None:
@@ -219,7 +226,7 @@ def _read_once(
     coordinated = [path for g in groups for path in seen.coordinated_paths(g)]
     single = [path for g in groups for path in (group_path(g), StoredAssignment.path(g))] + coordinated
     parents = [path for g in groups for path in (ids_path(g), owners_path(g), offsets_path(g), views_path(g))]
-    seen.before = zk.read_many([*single, *parents])
+    seen.before = zk.read_many([*single, *parents, topics_path()])
     parents += [path for g in groups if (path := seen.header_path(g)) is not None]
     present = [path for path in parents if seen.before[path] is not None]
     seen.names = zk.list_many([*present, topics_path()])
@@ -229,10 +236,38 @@ def _read_once(
     seen.leaves = zk.read_many([path for g in groups for path in _leaf_paths(seen, g)])
     seen.after = zk.read_many([*present, *topic_parents, *coordinated])
     drafts = {g: _snapshot(ensemble, seen, g) for g in groups}
-    concerning = {topic for draft in drafts.values() if draft for topic in _concerning(draft)}
-    wanted = sorted(concerning | set(also))
-    seen.topics = zk.read_many([Topic.path(topic) for topic in wanted])
-    return {g: _snapshot(ensemble, seen, g) if draft else None for g, draft in drafts.items()}
+    concerning = {g: frozenset(_concerning(draft)) for g, draft in drafts.items() if draft}
+    wanted = sorted(frozenset(also).union(*concerning.values()))
+    topics = {
+        name: decode_or_error(znode, Topic.decode)
+        for name, znode in ensemble.find_each(wanted, Topic.path).items()
+    }
+    return {
+        g: replace(
+            draft, as_of=ensemble.as_of(), topics=topics, marks=_marks(seen, draft, concerning[g], topics)
+        )
+        if draft
+        else None
+        for g, draft in drafts.items()
+    }
+
+
+def _marks(
+    seen: _Pass, draft: GroupSnapshot, concerning: Iterable[str], topics: Mapping[str, DecodedZnode[Topic]]
+) -> Marks:
+    """Those of all that was read of the group, but for owners and offsets: no member sets the data of an
+    owner once it has claimed the partition, so the parents show each change of owners."""
+    group = draft.group
+    paths = [group_path(group), StoredAssignment.path(group), *seen.coordinated_paths(group)]
+    paths += [ids_path(group), owners_path(group), offsets_path(group), views_path(group)]
+    marks = {path: mark_of(seen.before[path]) for path in (*paths, *_topic_parents(seen, group))}
+    entries: tuple[Mapping[str, DecodedZnode[Any]], ...] = (draft.registrations, draft.views)
+    marks |= {entry.znode.path: mark_of(entry.znode) for found in entries for entry in found.values()}
+    for name in concerning:
+        marks[Topic.path(name)] = mark_of(topics[name].znode) if name in topics else None
+    if any(one.value and one.value.pattern != STATIC for one in draft.registrations.values()):
+        marks[topics_path()] = mark_of(seen.before[topics_path()])
+    return marks
 
 
 def _topic_parents(seen: _Pass, group: str) -> list[str]:
@@ -321,6 +356,7 @@ def _numbered(
 
 
 def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | None:
+    """The group without its topics: which concern it shows only then."""
     coordinated = _coordinated(seen, group)
     if seen.before[group_path(group)] is None and coordinated is None:
         return None
@@ -328,9 +364,6 @@ def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | No
     offsets, stray_offsets = _numbered(seen, offsets_path(group), Offset, group)
     ids = seen.after.get(ids_path(group))
     plan = seen.before[StoredAssignment.path(group)]
-    topics = {
-        name: znode for path, znode in seen.topics.items() if znode and (name := path.rpartition("/")[2])
-    }
     return GroupSnapshot(
         group=group,
         as_of=ensemble.as_of(),
@@ -346,7 +379,7 @@ def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | No
         strays=(*stray_owners, *stray_offsets),
         views=_members(seen, group, views_path(group), View),
         plan=decode_or_error(plan, StoredAssignment.decode) if plan else None,
-        topics={name: decode_or_error(znode, Topic.decode) for name, znode in topics.items()},
+        topics={},
         topic_names=frozenset(seen.names.get(topics_path()) or ()),
         coordinated=coordinated,
     )

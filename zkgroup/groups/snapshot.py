@@ -7,12 +7,13 @@ one unreadable znode never hides the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.model.requests import Code
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, StoredMember
@@ -59,6 +60,18 @@ def decode_ephemeral(znode: Znode, decode: Callable[[str, bytes | None], T]) -> 
     if is_leftover(znode):
         return DecodedZnode(znode=znode, value=None, error=PersistentZnodeError(znode.path))
     return decode_or_error(znode, decode)
+
+
+Marks = Mapping[str, tuple[int, int, int] | None]
+"""Path to the `czxid`, `mzxid` and `pzxid` of a znode; to None where there is none."""
+
+
+def mark_of(znode: Znode | Code | None) -> tuple[int, int, int] | None:
+    """The transactions that have changed a znode or its children last; None where none can be read."""
+    if znode is None or isinstance(znode, Code):
+        return None
+    stat = znode.stat
+    return stat.czxid, stat.mzxid, stat.pzxid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +138,9 @@ class GroupSnapshot:
     """None where neither a marker nor a coordinator's group is there."""
     exists: bool = True
     """False where there is no znode of the group."""
+    marks: Marks = field(default_factory=dict)
+    """What it is known by, where it stood still: as long as a read of these paths gives the same marks,
+    nothing of it but offsets has changed."""
 
     @classmethod
     def of_nothing(cls, group: str, as_of: AsOf, topics: Mapping[str, DecodedZnode[Topic]]) -> GroupSnapshot:

@@ -332,6 +332,8 @@ def _found(fields: Mapping[str, object], key: str) -> str:
 
 
 NO_OFFSET: Final = -1
+_SURE_DIGITS: Final = 18
+"""A number with so many ASCII digits is one of 64 bits."""
 _JAVA_LONG: Final = re.compile(r"[+-]?\d{1,1000}")
 
 
@@ -421,6 +423,8 @@ class Offset:
 
         Raises CorruptZnodeError for anything else, which never means "no offset".
         """
+        if data is not None and len(data) <= _SURE_DIGITS and data.isdigit():
+            return cls(int(data))  # as nearly all are: readers of whole ensembles have thousands
         text = read_text(path, data, "an offset in decimal digits")
         # Long.parseLong reads UTF-16 units, so digits above U+FFFF are no digits for it.
         if _JAVA_LONG.fullmatch(text) and max(text) <= "\uffff":
