@@ -405,6 +405,7 @@ _COMMANDS = {
     "elect": (".commands.elect:elect", "Elect leaders: preferred replicas, or any live one"),
     "reassign": (".commands.reassign:reassign", "Move replicas between brokers, with Kafka's files"),
     "plan": (".commands.plan:plan", "Plan moves of replicas: decommission, replace, balance"),
+    "exporter": (".commands.exporter:exporter", "Serve lag, groups and brokers to Prometheus"),
     "cluster": (".commands.cluster:cluster", "Show what the cluster costs its ensemble"),
     "config": (".commands.config:config", "Show and change configurations"),
     "acl": (".commands.acl:acl", "Show and change ACLs, and who may join ZooKeeper groups"),

@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from types import FrameType, TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from zkgroup.model.text import iso_time
 
 from .render import Output
-from .schema import JsonEvent, NamedKeys
+from .schema import COUNT, STRING, JsonEvent, JsonKey, Schema, Shape, list_of
 
 T = TypeVar("T")
 
@@ -151,5 +152,28 @@ class EventLines:
         self._out.event_line(f"{self._out.paint(now[11:23], 'dim')}  {label} {message}")
 
 
-READY = JsonEvent("ready", NamedKeys(zookeeper=str, pids=Sequence[int], heap_bytes=int), is_timed=False)
-"""`zookeeper start`: the servers serve; `heap_bytes` is of each, the largest."""
+class Ready(NamedTuple):
+    """A process serves. None: the key is left out."""
+
+    zookeeper: str | None = None
+    pids: Sequence[int] | None = None
+    heap_bytes: int | None = None
+    """Of each ZooKeeper server, the largest heap."""
+    listen: str | None = None
+    """`HOST:PORT`."""
+
+
+def _given(key: str, schema: Schema) -> JsonKey:
+    return JsonKey(key, schema, attrgetter(key), is_optional=True)
+
+
+READY = JsonEvent(
+    "ready",
+    Shape(
+        Ready,
+        *(_given("zookeeper", STRING), _given("pids", list_of(COUNT)), _given("heap_bytes", COUNT)),
+        _given("listen", STRING),
+    ),
+    is_timed=False,
+)
+"""`zookeeper start` says where its servers are, `exporter` where it listens."""

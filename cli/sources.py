@@ -47,12 +47,13 @@ def open_source(spec: str, access: BrokerAccess = PLAIN_ACCESS) -> RecordSource 
 
     `access`: how it reaches brokers; the addresses of a spec come first.
     """
+    check_source(spec)
     kind, _, rest = spec.partition(":")
-    if kind == "files" and rest:
+    if kind == "files":
         from zkgroup.sources.files import FileSource
 
         return FileSource(rest)
-    if spec == "kafka" or (kind == "kafka" and rest):
+    if kind == "kafka":
         from zkgroup.sources.kafka import KafkaSource
 
         return KafkaSource(rest or access.bootstrap_servers, security=access.security)
@@ -60,9 +61,14 @@ def open_source(spec: str, access: BrokerAccess = PLAIN_ACCESS) -> RecordSource 
         from zkgroup.sources.kafka import BrokerSource
 
         return BrokerSource(access.bootstrap_servers, security=access.security)
-    if spec == "none":
-        return None
-    raise click.UsageError(f"--source {spec!r}: expected {KINDS}")
+    return None
+
+
+def check_source(spec: str) -> None:
+    """Raises UsageError for a spec that names no source; opens nothing."""
+    kind, _, rest = spec.partition(":")
+    if spec not in ("brokers", "kafka", "none") and not (kind in ("files", "kafka") and rest):
+        raise click.UsageError(f"--source {spec!r}: expected {KINDS}")
 
 
 class SourcePositions:

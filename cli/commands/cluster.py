@@ -31,7 +31,7 @@ def _formula(estimate: Estimate | None) -> Cell | None:
 
 
 COUNTS = Shape(Counts)
-SERVER = Shape(ServerStatus)
+SERVER = Shape(ServerStatus, "server", "by", "mode", "version", "connections", "watches", "znodes", "reason")
 USAGE = Shape(
     Usage,
     given("quantity", word("connections", "watches", "leaf_znodes", "znodes")),

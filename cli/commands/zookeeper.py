@@ -22,7 +22,7 @@ from ..param_types import size
 from ..params import Consent, confirm_options
 from ..render import Output, echo_err, progress_line
 from ..schema import Document, NamedKeys, Shape, given, rows_of, word
-from ..serving import READY, StopSignals
+from ..serving import READY, Ready, StopSignals
 
 if TYPE_CHECKING:
     from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
@@ -226,7 +226,7 @@ def _is_started(ensemble: EmbeddedZooKeeper, stop: StopSignals) -> bool:
 def _ready(out: Output, ensemble: EmbeddedZooKeeper, heap_mib: int) -> None:
     address, pids = ensemble.address, ensemble.pids
     if out.format == "ndjson":
-        out.event(READY.json({"zookeeper": address, "pids": pids, "heap_bytes": heap_mib * MIB}))
+        out.event(READY.json(Ready(zookeeper=address, pids=pids, heap_bytes=heap_mib * MIB)))
         return
     servers = f"{counted(len(pids), 'server')} with a heap of {heap_mib} MiB"
     out.line(f"{out.paint('ready', 'good')}  {out.paint(address, 'bold')}  {servers}")

@@ -213,7 +213,8 @@ def started(
 _COMMAND = """#!{python} -IS
 import json, os, socket, sys
 args = sys.argv[1:]
-if args[:1] in (["consume"], ["zookeeper"]) or args[:2] == ["broker", "run"] or "--every" in args:
+serving = (["consume"], ["exporter"], ["zookeeper"], ["broker", "run"])
+if args[:1] in serving or args[:2] in serving or "--every" in args:
     os.execv({real!r}, [{real!r}, *args])
 channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 channel.connect({to!r})

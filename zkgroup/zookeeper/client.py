@@ -149,6 +149,7 @@ class ZooKeeperClient:
         self._closed = False
         self._forked = False
         self._zxid = 0
+        self._packets = 0
         if self._settings.auth is not None and self._settings.auth.file is not None:
             check_secret_file(self._settings.auth.file)
         if isinstance(self._settings.auth, Digest) and self._tls is None:
@@ -296,6 +297,14 @@ class ZooKeeperClient:
         connection = self._connection
         return max(self._zxid, connection.pipeline.zxid) if connection is not None else self._zxid
 
+    @property
+    def packets(self) -> int:
+        """The number of requests sent so far, without logins and pings."""
+        connection = self._connection
+        if connection is None or connection.incarnation <= self._lost_up_to:
+            return self._packets
+        return self._packets + connection.pipeline.packets
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """See `Store`. A new listener gets the present state, but no `Lost` of an earlier session."""
         self._check_process()
@@ -354,6 +363,7 @@ class ZooKeeperClient:
             self._lost_up_to = connection.incarnation
             self._session = None
             self._zxid = max(self._zxid, connection.pipeline.zxid)
+            self._packets += connection.pipeline.packets
             self._fatal = self._fatal or fatal
             if fatal is not None:
                 _log.error("%s: %s", self._address, fatal, extra={"raised": True})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ ADMIN_PORT = 8080
 """The port of an AdminServer unless `admin.serverPort` sets another."""
 
 _ANSWER_MAX = 1 << 20
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,12 @@ class ServerStatus:
     """The watches of this server's own clients."""
     znodes: int | None = None
     """The znodes of the whole ensemble, also those above a chroot."""
+    average_latency: float | None = None
+    """Milliseconds from a request to its reply, on average since the server started or was reset."""
+    data_bytes: int | None = None
+    """Bytes of the paths and data of all znodes, as the server estimates them."""
+    synced_followers: int | None = None
+    """Followers that are in sync; only a leader reports it."""
     reason: str | None = None
     """The reason for which the server reported nothing."""
 
@@ -138,9 +146,13 @@ def _figures(server: str, by: str, fields: Mapping[str, str]) -> ServerStatus:
         value = fields.get(name, "")
         return int(value) if value.isdigit() else None
 
+    latency = fields.get("avg_latency", "")
     return ServerStatus(
         server=server,
         by=by,
+        average_latency=float(latency) if _NUMBER.fullmatch(latency) else None,
+        data_bytes=count("approximate_data_size"),
+        synced_followers=count("synced_followers"),
         mode=fields.get("server_state"),
         version=(fields.get("version") or "").partition("-")[0] or None,
         connections=count("num_alive_connections"),

@@ -66,6 +66,8 @@ class RequestPipeline:
         self.multi_read: bool | None = None
         self.zxid = 0
         """The highest zxid of any reply so far."""
+        self.packets = 0
+        """The number of requests sent."""
         self._wake = wake
         self._now = now
         self._lock = threading.Lock()
@@ -257,6 +259,7 @@ class RequestPipeline:
         xid = self._xid
         self._xid = xid + 1 if xid < LAST_XID else FIRST_XID
         self._pending.append(_Packet(xid, answer, sock.written, self._now()))
+        self.packets += 1
         sock.put(frame(xid, op, body))
         if sock.unsent >= _SEND_AT:
             with contextlib.suppress(OSError):  # the next flush, or the end of the stream, raises it

@@ -131,10 +131,11 @@ class ClusterReader:
         """The broker that leads each of the partitions, or why there is none; registered or not."""
         paths = {tp: PartitionState.path(tp) for tp in partitions}
         found = self._ensemble.zk.read_each(list(paths.values()))
-        return {tp: _leader(path, found[path]) for tp, path in paths.items()}
+        return {tp: leader_of(path, found[path]) for tp, path in paths.items()}
 
 
-def _leader(path: str, znode: Znode | Code | None) -> int | str:
+def leader_of(path: str, znode: Znode | Code | None) -> int | str:
+    """The broker that leads a partition by the znode of its state, or why none is known."""
     if znode is None:
         return "there is no such partition, or no broker has led it yet"
     if isinstance(znode, Code):

@@ -167,7 +167,7 @@ def describe_topics(
     unhosted = unhosted_topics(ensemble, decoded, states)
     described = [
         replace(
-            _described(name, topic, found[TopicConfig.path(name)], states, pending.get(name)),
+            describe_topic(name, topic, found[TopicConfig.path(name)], states, pending.get(name)),
             unhosted=name in unhosted,
         )
         for name, topic in decoded.items()
@@ -232,13 +232,14 @@ def missing_brokers(
     )
 
 
-def _described(
+def describe_topic(
     name: str,
     topic: Topic,
     config: Znode | None,
     states: Mapping[TopicPartition, DecodedZnode[PartitionState] | None],
     deletion: PendingDeletion | None,
 ) -> TopicDescription:
+    """A topic from its znodes. `states` has all of its partitions, None for one without a state."""
     overrides = decode_or_error(config, TopicConfig.decode) if config else None
     entries = [states[TopicPartition(name, number)] for number in topic.numbers]
     errors = [entry.error for entry in (overrides, *entries) if entry and entry.error]

@@ -1,0 +1,252 @@
+"""`zkgroup exporter`: serves the state of an ensemble to Prometheus, and as JSON."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from zkgroup.admin.cluster.brokers import Brokers
+from zkgroup.admin.coordinator_status import CoordinatorStatus
+from zkgroup.errors import ConfigError
+from zkgroup.groups.as_of import AsOf
+from zkgroup.groups.descriptions import GroupDescription, GroupSummary
+from zkgroup.model import TopicPartition
+from zkgroup.security import tls as tls_files
+from zkgroup.security.principals import RULES
+from zkgroup.security.properties import read_properties
+from zkgroup.zookeeper.four_letter_words import ServerStatus
+from zkgroup.zookeeper.settings import Address
+
+from ..app import command, output, shared
+from ..context import SESSION_TIMEOUT_MS, broker_access, client_settings, target
+from ..groups import GROUP
+from ..param_types import Parsed, duration
+from ..params import broker_options
+from ..render import echo_err
+from ..schema import AS_OF, INTEGER, Document, Json, JsonKey, Shape, given, nullable
+from ..serving import READY, Ready, StopSignals, rare_collections
+from ..sources import KINDS, check_source, log_positions
+from ..units import is_whole
+from . import cluster, status  # noqa: F401 - they declare the JSON of brokers, servers and coordinators
+
+if TYPE_CHECKING:
+    from zkgroup.exporter.reading import EnsembleReading
+    from zkgroup.exporter.server import Users
+    from zkgroup.groups.ensemble import Ensemble
+    from zkgroup.groups.reads import LogEndReader
+
+LISTEN = "127.0.0.1:9308"
+ASKS_LEADERS = ("brokers", "kafka")
+"""Sources for which the exporter asks the leaders that it has read anyway."""
+USERS_FILE = "basic.auth.users.file"
+CHECK_S = 60.0
+"""Longest wait for a signal; after it, it is waited for again."""
+
+
+class Live(NamedTuple):
+    """What `/api/snapshot` shows of a reading."""
+
+    as_of: AsOf | None
+    time_ms: int
+    took_s: float
+    packets: int | None
+    groups: Sequence[GroupSummary]
+    group: GroupDescription | None
+    """The one that the query names."""
+    brokers: Brokers | None
+    controller: int | None
+    offline_partitions: int | None
+    under_replicated_partitions: int | None
+    reassigning: Sequence[TopicPartition] | None
+    coordinator: CoordinatorStatus | None
+    servers: Sequence[ServerStatus]
+    unknown: Sequence[str]
+
+
+LIVE = Document(
+    "live",
+    Shape(
+        Live,
+        JsonKey("as_of", nullable(AS_OF.schema), lambda one: AS_OF.json(one.as_of) if one.as_of else None),
+        *("time_ms", "took_s", "packets", "groups"),
+        JsonKey(
+            "group", nullable(GROUP.schema), lambda one: one.group and GROUP.json(one.group.as_of, one.group)
+        ),
+        *("brokers", given("controller", nullable(INTEGER)), "offline_partitions"),
+        *("under_replicated_partitions", "reassigning", "coordinator", "servers", "unknown"),
+    ),
+    as_of=None,  # null where ZooKeeper was not reached
+)
+
+
+def live(reading: EnsembleReading, group: str | None) -> Json:
+    """The document of a reading; with the name of one of its groups, all of that one."""
+    brokers = reading.cluster
+    value = Live(
+        as_of=reading.as_of,
+        time_ms=reading.time_ms,
+        took_s=reading.took_s,
+        packets=reading.packets,
+        groups=reading.summaries,
+        group=reading.description(group) if group is not None else None,
+        brokers=brokers.brokers if brokers else None,
+        controller=brokers.controller if brokers else None,
+        offline_partitions=brokers.offline if brokers else None,
+        under_replicated_partitions=brokers.under_replicated if brokers else None,
+        reassigning=brokers.moving if brokers else None,
+        coordinator=reading.coordinator,
+        servers=reading.servers,
+        unknown=reading.unknown,
+    )
+    return LIVE.json(None, value)
+
+
+def _listen(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not is_whole(port) or int(port) > 65_535:
+        raise ValueError(f"{text!r}: expected HOST:PORT, for example {LISTEN}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    from zkgroup.exporter.reading import group_pattern
+
+    try:
+        return group_pattern(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+_RE = Parsed("RE", _expression)
+
+
+@command("exporter")
+@click.option(
+    "--listen",
+    type=Parsed("HOST:PORT", _listen),
+    default=LISTEN,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to serve; port 0 for a free one.",
+)
+@click.option(
+    "--web-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Properties file of the server: TLS by ssl.keystore.location and its like, as of a broker, and "
+    f"{USERS_FILE}, a file of lines `name:hash`, for basic authentication.",
+)
+@click.option(
+    "--interval",
+    "interval_ms",
+    type=duration(least_ms=1_000),
+    default="15s",
+    show_default=True,
+    metavar="DURATION",
+    help="From one read of the ensemble to the next.",
+)
+@click.option(
+    "--source",
+    default="brokers",
+    show_default=True,
+    metavar="SPEC",
+    help=f"Where the records are, for log ends and lag: {KINDS}.",
+)
+@click.option(
+    "--include-group",
+    type=_RE,
+    metavar="RE",
+    help="Only groups whose whole name matches this Java expression.",
+)
+@click.option("--exclude-group", type=_RE, metavar="RE", help="Not the groups whose whole name matches.")
+@broker_options
+def exporter(
+    listen: tuple[str, int],
+    web_config: Path | None,
+    interval_ms: int,
+    source: str,
+    include_group: re.Pattern[str] | None,
+    exclude_group: re.Pattern[str] | None,
+) -> None:
+    """Serve lag, groups and brokers to Prometheus.
+
+    It serves until Ctrl-C or SIGTERM. /metrics has the metrics, /api/snapshot the same as JSON (with ?group=G all of a group), /healthz whether
+    it works. It reads the ensemble once an interval, however often it is asked. Where ZooKeeper or a broker
+    is away, what they know is absent until they are back. Needs the extra `metrics`: pip install
+    'zkgroup[metrics]'.
+
+    \b
+    Example:
+      zkgroup exporter --listen 0.0.0.0:9308 --exclude-group 'console-consumer-.*'
+    """
+    out = output()
+    if out.format not in ("table", "ndjson"):
+        raise click.UsageError(f"exporter prints an event: --format table or ndjson, not {out.format}")
+    check_source(source)
+    where, access = target(shared()), broker_access()
+    connection = client_settings(where, session_timeout_ms=SESSION_TIMEOUT_MS)
+
+    from zkgroup.exporter.exporter import Exporter, ExporterSettings, connection_to
+    from zkgroup.exporter.reading import ReadingSettings
+
+    reading = ReadingSettings(
+        include=include_group,
+        exclude=exclude_group,
+        asks_leaders=source in ASKS_LEADERS,
+        servers=Address.parse(where.zookeeper),
+        words=connection.tls is None,
+    )
+    tls, users = _web(web_config)
+    settings = ExporterSettings(listen=listen, interval_ms=interval_ms, reading=reading, tls=tls, users=users)
+    served = Exporter(
+        lambda: connection_to(where.zookeeper, connection, access=access, timeout_s=where.timeout_s),
+        settings,
+        live,
+        log_ends=lambda ensemble: _log_ends(source, ensemble),
+    )
+    with StopSignals() as stop, served:
+        host, port = served.address
+        text = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if out.is_table:
+            echo_err(f"serving {'https' if tls else 'http'}://{text}/metrics")
+        else:
+            out.event(READY.json(Ready(listen=text)))
+        with rare_collections():
+            while not stop.wait(CHECK_S):
+                pass
+
+
+@contextmanager
+def _log_ends(source: str, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
+    if source in ASKS_LEADERS:
+        yield None
+        return
+    with log_positions(source, ensemble) as positions:
+        yield positions.latest if positions else None
+
+
+def _web(path: Path | None) -> tuple[ssl.SSLContext | None, Users | None]:
+    """The TLS and the users of a file of properties. Raises ConfigError that names the file."""
+    from zkgroup.exporter.server import Users
+
+    if path is None:
+        return None, None
+    properties = read_properties(path)
+    known = tls_files.NAMES - {tls_files.HOST_NAMES, RULES} | {USERS_FILE}
+    if unknown := sorted(properties.keys() - known):
+        raise ConfigError(f"{path}: unknown setting {unknown[0]}; there are {', '.join(sorted(known))}")
+    try:
+        found = tls_files.TlsSettings.of(properties)
+        context = (
+            tls_files.server_context(found) if any(name.startswith("ssl.") for name in properties) else None
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    users = properties.get(USERS_FILE)
+    return context, Users(Path(users)) if users else None

@@ -1,0 +1,215 @@
+"""The HTTP server of the exporter: TLS, basic authentication, and one function for each path."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from zkgroup.errors import ConfigError
+from zkgroup.runtime.logs import get_logger, limited
+from zkgroup.security.passwords import PasswordFile
+from zkgroup.security.secret_files import file_stamp
+
+_log = get_logger(__name__)
+
+CLIENT_TIMEOUT_S: Final = 10.0
+"""Longest wait for each part of a client's request, its handshake, and its taking of the response."""
+CLIENTS_MAX: Final = 64
+"""Clients that are served at once; the next ones are closed."""
+CHECK_S: Final = 0.2
+"""Period of the check whether the server is to end."""
+
+
+class Page(NamedTuple):
+    """A response."""
+
+    content_type: str
+    body: bytes
+    status: HTTPStatus = HTTPStatus.OK
+
+
+class Users:
+    """The users of a file of lines `name:hash`, as `zkgroup user hash` prints hashes."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the file. Raises ConfigError."""
+        self._path = path
+        self._file = PasswordFile(path, on_fault=lambda why: _log.warning("%s", why))
+        self._lock = threading.Lock()
+        self._stamp, self._accepted = file_stamp(path), set[bytes]()
+
+    def accepts(self, header: str | None) -> bool:
+        """Returns whether an `Authorization` header has a user's password.
+
+        A hash takes 50 ms, so accepted headers are remembered, as digests, until the file changes.
+        """
+        kind, _, text = (header or "").partition(" ")
+        try:
+            user, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+        if kind.lower() != "basic" or not colon:
+            return False
+        digest = hashlib.sha256(text.encode()).digest()
+        stamp = file_stamp(self._path)
+        with self._lock:  # one hash at a time: each takes 16 MiB
+            if stamp != self._stamp:
+                self._stamp, self._accepted = stamp, set()
+            if digest in self._accepted:
+                return True
+            if not self._file.accepts(user, password):
+                return False
+            self._accepted.add(digest)
+            return True
+
+
+class HttpServer:
+    """Serves pages by their paths, each request on a thread of its own."""
+
+    def __init__(
+        self,
+        listen: tuple[str, int],
+        pages: Mapping[str, Callable[[Mapping[str, str]], Page]],
+        *,
+        tls: ssl.SSLContext | None = None,
+        users: Users | None = None,
+        open_paths: frozenset[str] = frozenset(),
+    ) -> None:
+        """Listens, and serves once it is started. Raises ConfigError where the address cannot be had.
+
+        Args:
+            listen: host and port; port 0 for a free one.
+            pages: path to the function of its page, which gets the parameters of the query.
+            tls: shows the server's certificate; None for plain text.
+            users: those who may read; None for everybody.
+            open_paths: the paths that everybody may read.
+        """
+        self._tls = tls
+        kind = type("_Handler", (_Handler,), {"pages": pages, "users": users, "open_paths": open_paths})
+        try:
+            self._server = _Server(listen, kind, tls)
+        except OSError as error:
+            where = f"{listen[0]}:{listen[1]}"
+            raise ConfigError(f"--listen {where}: cannot listen there: {error.strerror or error}") from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(CHECK_S,), name="zkgroup-exporter-http"
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port at which it listens."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    def start(self) -> None:
+        """Begins to serve."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends it: no more clients are accepted, and those that are served get their responses."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # `server_close` waits for them; each wait has its timeout
+    request_queue_size = 64
+
+    def __init__(self, listen: tuple[str, int], handler: Any, tls: ssl.SSLContext | None) -> None:
+        self.address_family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
+        self._tls = tls
+        self._room = threading.BoundedSemaphore(CLIENTS_MAX)
+        super().__init__(listen, handler)
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)  # without the name lookup of http.server
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serves one client, on its thread: the handshake keeps no other client waiting."""
+        request.settimeout(CLIENT_TIMEOUT_S)
+        if self._tls is not None:
+            request = self._tls.wrap_socket(request, server_side=True)
+            try:
+                super().finish_request(request, client_address)
+            finally:
+                request.close()
+        else:
+            super().finish_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.info("a client at %s was not served", client_address[0], exc_info=True, extra=limited())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version = "zkgroup"
+    sys_version = ""
+    pages: Mapping[str, Callable[[Mapping[str, str]], Page]]
+    users: Users | None
+    open_paths: frozenset[str]
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        make = self.pages.get(url.path)
+        users = None if url.path in self.open_paths else self.users
+        if users is not None and not users.accepts(self.headers.get("Authorization")):
+            self._send(_text("401 Unauthorized", HTTPStatus.UNAUTHORIZED), {"WWW-Authenticate": _REALM})
+            return
+        if make is None:
+            known = " ".join(sorted(self.pages))
+            self._send(_text(f"404 Not Found: there are {known}", HTTPStatus.NOT_FOUND))
+            return
+        try:
+            page = make(dict(parse_qsl(url.query)))
+        except Exception:  # noqa: BLE001 - a fault of one page must not end the others
+            _log.exception("the page %s failed", url.path)
+            page = _text("500 Internal Server Error", HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._send(page)
+
+    do_HEAD = do_GET  # noqa: N815 - http.server's name
+
+    def _send(self, page: Page, headers: Mapping[str, str] = {}) -> None:
+        self.send_response(page.status)
+        self.send_header("Content-Type", page.content_type)
+        self.send_header("Content-Length", str(len(page.body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(page.body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
+        """Logs no requests."""
+
+
+_REALM: Final = 'Basic realm="zkgroup exporter"'
+
+
+def _text(text: str, status: HTTPStatus) -> Page:
+    return Page("text/plain; charset=utf-8", f"{text}\n".encode(), status)
