@@ -13,11 +13,15 @@ T = TypeVar("T")
 class RequestTime:
     """The CPU time of the requests of one connection, in seconds, on whatever threads."""
 
-    __slots__ = ("_cpu_s", "_thread_s")
+    __slots__ = ("_cpu_s", "thread_s")
 
     def __init__(self, thread_s: Callable[[], float]) -> None:
         """`thread_s` returns the CPU time of the thread that calls it, in seconds."""
-        self._cpu_s, self._thread_s = 0.0, thread_s
+        self._cpu_s, self.thread_s = 0.0, thread_s
+
+    def add(self, cpu_s: float) -> None:
+        """Counts some time."""
+        self._cpu_s += cpu_s
 
     def take(self) -> float:
         """The time since the last call."""
@@ -28,11 +32,11 @@ class RequestTime:
         """The same work, which adds its time."""
 
         def timed(*args: P.args, **kwargs: P.kwargs) -> T:
-            begun_s = self._thread_s()
+            begun_s = self.thread_s()
             try:
                 return work(*args, **kwargs)
             finally:
-                self._cpu_s += self._thread_s() - begun_s
+                self._cpu_s += self.thread_s() - begun_s
 
         return timed
 
@@ -54,24 +58,23 @@ class Timed(Generic[T]):
         self._time, self._begin = time, begin
 
     def __await__(self) -> Generator[Any, Any, T]:
-        steps = self._step(lambda: self._begin().__await__())
+        time, steps = self._time, None
         value: Any = None
         error: BaseException | None = None
         while True:
+            token, begun_s = _PRESENT.set(time), time.thread_s()
             try:
-                waits_for = self._step(steps.send, value) if error is None else self._step(steps.throw, error)
+                if steps is None:
+                    steps = self._begin().__await__()
+                waits_for = steps.send(value) if error is None else steps.throw(error)
             except StopIteration as done:
                 result: T = done.value
                 return result
+            finally:
+                time.add(time.thread_s() - begun_s)
+                _PRESENT.reset(token)
             value = error = None
             try:
                 value = yield waits_for
             except BaseException as raised:  # noqa: BLE001  # the steps take it
                 error = raised
-
-    def _step(self, step: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
-        token = _PRESENT.set(self._time)
-        try:
-            return self._time.measured(step)(*args, **kwargs)
-        finally:
-            _PRESENT.reset(token)

@@ -20,6 +20,7 @@ from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.broker.request_time import RequestTime, Timed
 from zkgroup.broker.server.connection_choice import PeerKind
 from zkgroup.broker.server.handlers import Answer, RequestContext, Respond
+from zkgroup.wire.admin_apis import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from zkgroup.wire.control import (
     ControlledShutdownRequest,
     LeaderAndIsrRequest,
@@ -36,6 +37,15 @@ _OF_CLUSTER: Final = (
     UpdateMetadataRequest,
 )
 
+_COUNTED: Final = (
+    ProduceRequest,
+    FetchRequest,
+    CreateTopicsRequest,
+    CreatePartitionsRequest,
+    DeleteTopicsRequest,
+)
+"""The requests that quotas other than that of time count or throttle."""
+
 
 class Throttles:
     """Throttles the clients of a port. Used on one event loop."""
@@ -51,11 +61,14 @@ class Throttles:
         """Wraps `respond`; for clients without a quota it is called as it is."""
         quotas = self._quotas
 
-        def has_any(context: RequestContext) -> bool:
-            return quotas.has_any(context.user, context.client_id or "")
+        def is_counted(context: RequestContext, request: Request) -> bool:
+            client = context.user, context.client_id or ""
+            if quotas.request.quota(*client) is not None:
+                return True
+            return isinstance(request, _COUNTED) and quotas.has_any(*client)
 
         def responding(context: RequestContext, request: Request) -> Awaitable[Answer]:
-            if not quotas.is_limited or _is_exempt(context, request) or not has_any(context):
+            if not quotas.is_limited or _is_exempt(context, request) or not is_counted(context, request):
                 context.peer.time = None
                 return respond(context, request)
             return self._respond(respond, context, request)
