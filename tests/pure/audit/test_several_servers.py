@@ -26,7 +26,7 @@ from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.manifest import Converted, ConvertedLog
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import Rows
-from zkgroup.audit.spark.decoding import LogTask, batches_of
+from zkgroup.audit.spark.conversion import LogTask, batches_of
 from zkgroup.errors import MixedEnsembleError, ZkGroupError
 from zkgroup.zkfiles import replay, servers
 from zkgroup.zkfiles.arrow import LOG, record_batch

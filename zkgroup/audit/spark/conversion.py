@@ -2,34 +2,40 @@
 
 A log that has a later one beside it never changes, so it is not read again; the newest one is read from
 its last record on. If a log is not the one that was converted, its ensemble is converted anew.
+
+A task reads one log, and writes operations by day and bucket, and rows of facts. Logs of one server are a
+task each. With several servers the same records of all are read together, since the record that counts is
+decided between them (`zkfiles.agreement`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from zkgroup.audit.findings.buckets import count_for, names_of, numbers_of
+from zkgroup.audit.findings.buckets import by_code, count_for, names_of, numbers_of
 from zkgroup.audit.findings.tables import known_rows
-from zkgroup.audit.inputs.converted import parquet_of
+from zkgroup.audit.inputs import manifest, rows
+from zkgroup.audit.inputs.converted import OpenFile, parquet_of
 from zkgroup.audit.inputs.events import seeds_of
-from zkgroup.audit.inputs.manifest import FACTS, SEEDS, Converted, ConvertedLog, OutputFolder, StoredFile
 from zkgroup.audit.inputs.opening import Folders
-from zkgroup.audit.inputs.rows import columns_of, inside, table_of
 from zkgroup.audit.inputs.source import Progress, SeenTree, quiet
-from zkgroup.audit.spark.decoding import DecodedLog, LogTask, decode
 from zkgroup.audit.spark.session import EnsembleInput
-from zkgroup.audit.spark.storage import HadoopFolder, in_tasks, reached_by_tasks
-from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.audit.spark.storage import HadoopFolder, TaskFile, in_tasks, reached_by_tasks, written
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles import arrow
+from zkgroup.zkfiles.agreement import pieces
+from zkgroup.zkfiles.columns import Wanted, log_columns
 from zkgroup.zkfiles.files import DATA_FOLDER, LOG, SNAPSHOT, ServerFile, list_files, with_following
 from zkgroup.zkfiles.history import History
 from zkgroup.zkfiles.logs import Hop, has_hop
@@ -54,7 +60,7 @@ class _Log(NamedTuple):
 
 def convert(
     spark: SparkSession,
-    output: OutputFolder,
+    output: manifest.OutputFolder,
     inputs: Sequence[EnsembleInput],
     chroot: str = "",
     progress: Progress = quiet,
@@ -75,7 +81,7 @@ def convert(
             tree, first_zxid = _seen(spark, given, servers)
             seen[given.name], size = tree, sum(max(each.sizes, default=0) for each in logs)
             if kept is None or not kept.series:
-                kept = Converted(0, 0, buckets=count_for(size), chroot=chroot)
+                kept = manifest.Converted(0, 0, buckets=count_for(size), chroot=chroot)
             kept = replace(
                 kept,
                 base_zxid=tree.zxid,
@@ -92,12 +98,15 @@ def convert(
         return 0
     output.clear()
     progress("converting logs", len(tasks))
-    files: list[StoredFile] = []
-    for name, log, made in _results_of(spark, output, tasks):
-        others = [each for each in ensembles[name].logs if each.start != log.start]
-        by_start = sorted([*others, log], key=lambda each: each.start)
-        ensembles[name] = replace(ensembles[name], logs=tuple(by_start))
-        files += [each.placed(output.folder) for each in made]
+    files: list[manifest.StoredFile] = []
+    to = reached_by_tasks(output.folder)
+    step = _TASKS_AT_ONCE if to is None else max(len(tasks), 1)
+    for start in range(0, len(tasks), step):
+        for name, log, made in in_tasks(spark, tasks[start : start + step], partial(decode, to)):
+            others = [each for each in ensembles[name].logs if each.start != log.start]
+            by_start = sorted([*others, log], key=lambda each: each.start)
+            ensembles[name] = replace(ensembles[name], logs=tuple(by_start))
+            files += [each.placed(output.folder) for each in made]
     for name, tree in seen.items():
         seeds = list(_seeds(output, name, ensembles[name], tree))
         ensembles[name] = replace(ensembles[name], seed_batch=output.number + 1 if seeds else None)
@@ -106,10 +115,14 @@ def convert(
     return len(tasks)
 
 
-def _tasks(given: EnsembleInput, logs: Sequence[_Log], kept: Converted, batch: int) -> Iterator[LogTask]:
+def _tasks(
+    given: EnsembleInput, logs: Sequence[_Log], kept: manifest.Converted, batch: int
+) -> Iterator[LogTask]:
     before = {log.start: log for log in kept.logs}
     for found in logs:
-        log = before.get(found.start) or ConvertedLog(found.start, (), False, found.start - 1, 0, 0, ())
+        log = before.get(found.start) or manifest.ConvertedLog(
+            found.start, (), False, found.start - 1, 0, 0, ()
+        )
         if _is_done(found, log):
             continue
         from_zxid, offset = 0 if found is logs[0] else found.start, None
@@ -130,34 +143,31 @@ def _tasks(given: EnsembleInput, logs: Sequence[_Log], kept: Converted, batch: i
         )
 
 
-def _results_of(spark: SparkSession, output: OutputFolder, tasks: Sequence[LogTask]) -> Iterator[DecodedLog]:
-    to = reached_by_tasks(output.folder)
-    step = _TASKS_AT_ONCE if to is None else max(len(tasks), 1)
-    for start in range(0, len(tasks), step):
-        yield from in_tasks(spark, tasks[start : start + step], partial(decode, to))
-
-
-def _seeds(output: OutputFolder, name: str, kept: Converted, seen: SeenTree) -> Iterator[StoredFile]:
+def _seeds(
+    output: manifest.OutputFolder, name: str, kept: manifest.Converted, seen: SeenTree
+) -> Iterator[manifest.StoredFile]:
     """Writes the tree before the first operation, by bucket, and the rows of facts in it."""
-    columns = columns_of(seeds_of(seen.tree))
+    columns = rows.columns_of(seeds_of(seen.tree))
     names = names_of(kept.buckets)
     of_rows = numbers_of(pa.array(columns.paths, pa.string()), kept.buckets, kept.chroot)[columns.path]
     parts = [
-        (SEEDS, names[number], columns.take(np.flatnonzero(of_rows == number)))
+        (manifest.SEEDS, names[number], columns.take(np.flatnonzero(of_rows == number)))
         for number in np.unique(of_rows).tolist()
     ]
-    inner = inside(columns, kept.chroot)
+    inner = rows.inside(columns, kept.chroot)
     facts = inner.take(known_rows(inner))
     if len(facts):
-        parts.append((FACTS, "", facts))
-    for table, bucket, rows in parts:
+        parts.append((manifest.FACTS, "", facts))
+    for table, bucket, some in parts:
         folder = f"{table}/batch={output.number + 1}/ensemble={name}"
         place = f"{folder}/bucket={bucket}/seeds.parquet" if bucket else f"{folder}/seeds.parquet"
-        output.folder.write(place, parquet_of(table_of(rows)))
-        yield StoredFile(place, table, name, bucket, -1, len(rows), -1, kept.base_zxid)
+        output.folder.write(place, parquet_of(rows.table_of(some)))
+        yield manifest.StoredFile(place, table, name, bucket, -1, len(some), -1, kept.base_zxid)
 
 
-def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[_Log], newest_snapshot: int) -> bool:
+def _still_holds(
+    known: manifest.Converted, given: EnsembleInput, found: Sequence[_Log], newest_snapshot: int
+) -> bool:
     """True if the folders still have all that was converted."""
     if known.servers != len(given.folders) or not (found or known.newest_snapshot == newest_snapshot):
         return False
@@ -173,11 +183,11 @@ def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[_Log], 
     return True
 
 
-def _is_done(found: _Log, known: ConvertedLog) -> bool:
+def _is_done(found: _Log, known: manifest.ConvertedLog) -> bool:
     return known.is_closed and known.sizes == found.sizes
 
 
-def _is_same(found: _Log, known: ConvertedLog, given: EnsembleInput) -> bool:
+def _is_same(found: _Log, known: manifest.ConvertedLog, given: EnsembleInput) -> bool:
     """True if a log still has the record that was its last; with several servers sizes are compared."""
     if not given.is_local or len(given.folders) > 1:
         return not known.is_closed and all(
@@ -249,3 +259,150 @@ def _seen(spark: SparkSession, given: EnsembleInput, servers: Sequence[_Files]) 
             if not found[0].is_damaged:
                 return found
         return seen(logs[:1])
+
+
+_DAY_US: Final = 86_400_000_000
+_LOG: Final = pa.field("log", pa.int64(), nullable=False)
+"""The last column, behind those of LOG: the zxid in the name of the log that has the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """The records of one ensemble from one log's name to the next, or the new ones of them."""
+
+    ensemble: str
+    folders: tuple[str, ...]
+    place: str
+    """The URI of the folder; empty for files by their paths."""
+    names: tuple[str, ...]
+    """The files of the log, one of each server that has it."""
+    log: manifest.ConvertedLog
+    """The sizes of the log now, with the last record that was converted."""
+    from_zxid: int
+    to_zxid: int
+    """The last zxid that the log can have."""
+    offset: int | None
+    """The place of a record at or before `from_zxid`, in the only file."""
+    batch: int
+    converted: manifest.Converted
+    """The ensemble, whose base, buckets and chroot are those of the rows."""
+
+    @property
+    def cost(self) -> int:
+        return max(self.log.sizes, default=0)
+
+
+DecodedLog = tuple[str, manifest.ConvertedLog, list[TaskFile]]
+"""The result of a task: the ensemble, the log after it, and the files that it made."""
+
+
+def decode(output: manifest.Folder | None, task: LogTask, source: OpenFile) -> DecodedLog:
+    """Reads a log, or its new records, and writes its rows; skips what is damaged."""
+    if not task.place:
+        return _decode_log(task, output, None)
+    (name,) = task.names
+    with TemporaryDirectory(prefix="zkgroup-") as place:
+        path = Path(place, Path(name).name)
+        path.write_bytes(source(name).read_buffer())
+        here = replace(task, folders=(place,), names=(str(path),))
+        return _decode_log(here, output, f"{task.place}/{name}")
+
+
+def _decode_log(task: LogTask, output: manifest.Folder | None, named: str | None) -> DecodedLog:
+    """Decodes files on paths. `named` is the file in the rows, where that is not its path here."""
+    log, files = task.log, list[TaskFile]()
+    for number, table in enumerate(_tables(task, named)):
+        paths = table["path"].combine_chunks().dictionary_encode()
+        log = replace(
+            log,
+            rows=log.rows + table.num_rows,
+            first_ms=log.first_ms if log.rows else table["time"][0].cast(pa.int64()).as_py() // 1000,
+            last_zxid=table["zxid"][-1].as_py(),
+            last_offset=table["offset"][-1].as_py(),
+        )
+        files += _operations(table, paths, number, task, output)
+        facts = _facts(table, paths, task.converted)
+        if len(facts):
+            file = _file(facts.zxid, manifest.FACTS, task, f"{task.from_zxid:x}-{number}")
+            files.append(written(rows.table_of(facts), file, output))
+    if log.rows > task.log.rows:
+        log = replace(log, batches=(*log.batches, task.batch))
+    return task.ensemble, log, files
+
+
+def _tables(task: LogTask, named: str | None) -> Iterator[Any]:
+    """Yields the rows as pyarrow.Tables of bounded size; each begins with a transaction."""
+    some: list[Any] = []
+    for batch in batches_of(task):
+        some.append(arrow.record_batch(batch))
+        if sum(each.num_rows for each in some) >= rows.ROWS_PER_PART:
+            yield _table(some, task, named)
+            some = []
+    if some:
+        yield _table(some, task, named)
+
+
+def _table(batches: list[Any], task: LogTask, named: str | None) -> Any:
+    table = pa.Table.from_batches(batches)
+    if named is not None:
+        at = table.column_names.index("file")
+        table = table.set_column(at, table.field(at), pa.repeat(pa.scalar(named), table.num_rows))
+    return table.append_column(_LOG, pa.repeat(pa.scalar(task.log.start, pa.int64()), table.num_rows))
+
+
+def batches_of(task: LogTask) -> Iterator[arrow.Batch]:
+    """Yields the rows of LOG of a task whose files are on paths."""
+    if len(task.folders) > 1:
+        wanted = Wanted(arrow.LOG, ", ".join(task.names))
+        for piece in pieces(History(*task.folders).ensemble, task.from_zxid, task.to_zxid):
+            yield from piece.batches(wanted)
+        return
+    (file,) = task.names
+    try:
+        yield from log_columns(
+            Path(file), from_zxid=task.from_zxid, to_zxid=task.to_zxid, start_offset=task.offset, resync=True
+        )
+    except DamagedFileError:
+        return
+    except NotZooKeeperFileError as error:
+        if error.__cause__ is not None:
+            raise
+
+
+def _facts(table: Any, paths: Any, converted: manifest.Converted) -> rows.Columns:
+    operations = table.select(rows.OPERATION_COLUMNS)
+    operations = operations.set_column(operations.column_names.index("path"), "path", paths)
+    columns = rows.inside(rows.columns_of_operations(operations), converted.chroot)
+    columns = rows.between(columns, converted.base_zxid, None)
+    return columns.take(known_rows(columns))
+
+
+def _operations(
+    table: Any, paths: Any, number: int, task: LogTask, output: manifest.Folder | None
+) -> Iterator[TaskFile]:
+    days, of_day = np.unique(table["time"].cast(pa.int64()).to_numpy() // _DAY_US, return_inverse=True)
+    names = names_of(task.converted.buckets)
+    of_paths = numbers_of(paths.dictionary, task.converted.buckets, task.converted.chroot)
+    of_paths = np.append(of_paths, 0)  # a row without a path belongs to no group
+    buckets = of_paths[paths.indices.fill_null(len(of_paths) - 1).to_numpy()]
+    codes = np.asarray(of_day).reshape(-1) * len(names) + buckets
+    for code, some in by_code(table, codes):
+        day, bucket = divmod(code, len(names))
+        place = f"day={_date(int(days[day]))}/bucket={names[bucket]}"
+        zxids = some["zxid"].to_numpy()
+        file = _file(zxids, manifest.OPERATIONS, task, f"{place}/{task.from_zxid:x}-{number}", names[bucket])
+        yield written(some, file, output)
+
+
+def _file(zxids: rows.Numbers, table: str, task: LogTask, name: str, bucket: str = "") -> manifest.StoredFile:
+    place = f"{table}/batch={task.batch}/ensemble={task.ensemble}/{name}.parquet"
+    ends = int(zxids.min()), int(zxids.max())
+    return manifest.StoredFile(place, table, task.ensemble, bucket, task.log.start, len(zxids), *ends)
+
+
+def _date(day: int) -> str:
+    """A date in ISO 8601; the number of the day where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return str(day)
