@@ -114,7 +114,7 @@ def places(draw: random.Random) -> str:
     """Looks for records in bytes that were changed."""
     from tests.pure.zkfiles.test_kernel import ENTRIES
     from tests.worlds import zkfiles_writer as writer
-    from zkgroup.zkfiles.frames import find, whole_records
+    from zkgroup.zkfiles.jute import find, whole_records
 
     data = changed(b"".join(writer.record(draw.choice(ENTRIES)) for _ in range(draw.randrange(6))), draw)
     at = draw.randrange(len(data) + 1) if draw.random() < 0.2 else 0

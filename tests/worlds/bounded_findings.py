@@ -12,7 +12,7 @@ from tests.worlds.history_files import consistent, write_history
 from tests.worlds.random_histories import history_of
 from tests.worlds.record_by_record import groups_of, rows_by_partition, sessions_of
 from tests.worlds.screened_findings import whole_columns
-from zkgroup.audit.answers.reading import partition_rows, session_views
+from zkgroup.audit.answers.snapshots import partition_rows, session_views
 from zkgroup.audit.findings.buckets import AuditedRows, RowLimits
 from zkgroup.audit.findings.engine import RULES
 from zkgroup.audit.findings.rules import Bounds

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from zkgroup.errors import CorruptZnodeError, DamagedFileError, NotFoundError, NotZooKeeperFileError
-from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.jute import OVERWRITTEN
 from zkgroup.zkfiles.records import (
     CREATES,
@@ -23,6 +22,7 @@ from zkgroup.zkfiles.records import (
     TransactionType,
     hole_between,
 )
+from zkgroup.zkfiles.servers import EnsembleFiles
 
 Action = Literal["create", "set", "delete", "check"]
 ValueT = TypeVar("ValueT")

@@ -15,13 +15,11 @@ import numpy as np
 
 from zkgroup.zkfiles.arrow import Batch, Numbers
 from zkgroup.zkfiles.columns import PIECE_BYTES, Wanted, batch_of, batches_of
-from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.files import ServerFile
-from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk
-from zkgroup.zkfiles.jute import JuteError, transaction_of
+from zkgroup.zkfiles.jute import FRAME, ZXID, ZXID_AT, JuteError, LogChunk, transaction_of
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Hole, Transaction, hole_between
-from zkgroup.zkfiles.servers import LogOrder, Server
+from zkgroup.zkfiles.servers import EnsembleFiles, LogOrder, Server
 
 _FEW: Final = 16
 """The length below which a run of records that servers agree on is decoded, too."""

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from zkgroup.zkfiles.arrow import Batch, Flags, Numbers, acls_of
-from zkgroup.zkfiles.frames import kernel
+from zkgroup.zkfiles.jute import kernel
 from zkgroup.zkfiles.records import DELETES, Acl, TransactionType, lifetime_of
 from zkgroup.zkfiles.tree import Compared, Node, Tree
 

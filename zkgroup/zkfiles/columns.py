@@ -17,8 +17,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from zkgroup.zkfiles import arrow
-from zkgroup.zkfiles.frames import FRAME, ZXID, ZXID_AT, LogChunk, kernel
-from zkgroup.zkfiles.jute import OPEN_ACL, JuteError, acl_at, transaction_of
+from zkgroup.zkfiles.jute import (
+    FRAME,
+    OPEN_ACL,
+    ZXID,
+    ZXID_AT,
+    JuteError,
+    LogChunk,
+    acl_at,
+    kernel,
+    transaction_of,
+)
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import CREATES, Operation, Transaction, TransactionType
 

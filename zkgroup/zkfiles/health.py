@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from zkgroup.errors import NotZooKeeperFileError
 from zkgroup.zkfiles.files import LOG, FileBytes, ServerFile
-from zkgroup.zkfiles.frames import ZXID, Damage, LogChunk, Oversized, RecordsEnd, kernel
+from zkgroup.zkfiles.jute import ZXID, Damage, LogChunk, Oversized, RecordsEnd, kernel
 from zkgroup.zkfiles.logs import LogReader
 
 _NAMED: Final = 3

@@ -13,8 +13,8 @@ from zkgroup.errors import DamagedFileError, NotFoundError, NotZooKeeperFileErro
 from zkgroup.model.requests import Znode, ZnodeStat
 from zkgroup.model.text import time_text
 from zkgroup.zkfiles import records, replay
-from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.replay import Base, SnapshotCandidate, begins_with_nothing, candidates, empty_base
+from zkgroup.zkfiles.servers import EnsembleFiles
 from zkgroup.zkfiles.tree import Compared, Tree
 from zkgroup.zkfiles.verification import HistoryVerification, verify
 

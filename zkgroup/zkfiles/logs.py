@@ -19,8 +19,18 @@ from zlib import adler32
 
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.files import FILE_HEADER, MAX_RECORD_BYTES, PIECE_BYTES, Window
-from zkgroup.zkfiles.frames import END_MARK, FRAME, Damage, LogChunk, Oversized, RecordsEnd, find
-from zkgroup.zkfiles.jute import HEADER, JuteError, transaction_of
+from zkgroup.zkfiles.jute import (
+    END_MARK,
+    FRAME,
+    HEADER,
+    Damage,
+    JuteError,
+    LogChunk,
+    Oversized,
+    RecordsEnd,
+    find,
+    transaction_of,
+)
 from zkgroup.zkfiles.records import Transaction
 
 MAGIC: Final = b"ZKLG"

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.files import ServerFile, with_following
-from zkgroup.zkfiles.frames import kernel
-from zkgroup.zkfiles.jute import DIGEST_VERSION
+from zkgroup.zkfiles.jute import DIGEST_VERSION, kernel
 from zkgroup.zkfiles.records import FIRST_ZXIDS, Transaction, TreeDigest
+from zkgroup.zkfiles.servers import EnsembleFiles
 from zkgroup.zkfiles.snapshots import SnapshotEnd, likely_end, open_snapshot
 from zkgroup.zkfiles.tree import Compared, Tree
 

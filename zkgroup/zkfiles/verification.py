@@ -17,9 +17,8 @@ from typing import Final, NamedTuple
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles import records, replay
-from zkgroup.zkfiles.ensemble import EnsembleFiles
 from zkgroup.zkfiles.records import Hole
-from zkgroup.zkfiles.servers import LogDamage
+from zkgroup.zkfiles.servers import EnsembleFiles, LogDamage
 from zkgroup.zkfiles.tree import Compared, Tree, next_version
 
 _KEPT: Final = 100

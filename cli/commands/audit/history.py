@@ -316,8 +316,7 @@ def sessions(inputs: Inputs, group: str | None, start: PointInTime | None, end: 
     """
     out = output()
     with opened(inputs) as (source, _report):
-        from zkgroup.audit.answers.reading import session_views
-        from zkgroup.audit.answers.snapshots import parts_of, sessions_in
+        from zkgroup.audit.answers.snapshots import parts_of, session_views, sessions_in
 
         zxids = source.zxids(start, end)
         facts, all_sessions, groups = sessions_in(parts_of(source), lambda: session_views(source.rows()))

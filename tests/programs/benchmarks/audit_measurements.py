@@ -27,7 +27,7 @@ from typing import NamedTuple
 from tests.programs.benchmarks.calls import calls_of
 from tests.programs.benchmarks.group_days import write_logs
 from tests.programs.benchmarks.report import Line, Plan, Report
-from zkgroup.audit.answers.reading import partition_rows, session_views
+from zkgroup.audit.answers.snapshots import partition_rows, session_views
 from zkgroup.audit.findings.engine import ALL_RULES
 from zkgroup.audit.findings.engine import audit as audited
 from zkgroup.audit.inputs.opening import open_source

@@ -38,7 +38,7 @@ from tests.worlds.plain_findings import find
 from tests.worlds.record_by_record import rows_by_partition
 from tests.worlds.screened_findings import rows_of_events
 from zkgroup.audit.answers.partitions import GroupPartition, offsets_of, owners_of
-from zkgroup.audit.answers.reading import session_views
+from zkgroup.audit.answers.snapshots import session_views
 from zkgroup.audit.findings.engine import KNOWN_RULES, RULES
 from zkgroup.audit.findings.rules import Finding, Interval
 from zkgroup.audit.inputs.events import Event

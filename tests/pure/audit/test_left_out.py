@@ -13,7 +13,7 @@ from tests.worlds.record_by_record import groups_of, rows_by_partition, sessions
 from tests.worlds.screened_findings import events_in, whole_columns
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import counted_reads
-from zkgroup.audit.answers.reading import partition_rows, session_views
+from zkgroup.audit.answers.snapshots import partition_rows, session_views
 from zkgroup.audit.inputs.facts import facts_of
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.rows import joined, transactions_of

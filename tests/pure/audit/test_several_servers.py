@@ -19,7 +19,7 @@ from tests.worlds.random_histories import history_of
 from tests.worlds.record_by_record import checks_of, exact_rows, groups_of, rows_by_partition, sessions_of
 from tests.worlds.screened_findings import whole_columns
 from tests.worlds.zkfiles_tables import needs_kernel
-from zkgroup.audit.answers.reading import partition_rows, session_views
+from zkgroup.audit.answers.snapshots import partition_rows, session_views
 from zkgroup.audit.findings.files import record_checks_of
 from zkgroup.audit.inputs.events import Event
 from zkgroup.audit.inputs.facts import facts_of

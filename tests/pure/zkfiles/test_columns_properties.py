@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import WAYS, log_rows, rows_of, use_way
 from zkgroup.zkfiles.columns import log_columns
-from zkgroup.zkfiles.frames import find, whole_records
+from zkgroup.zkfiles.jute import find, whole_records
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType
 

@@ -15,7 +15,7 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import Row, everything, needs_kernel, rows_of
 from zkgroup.zkfiles.arrow import LOG, Batch, LeftOutWrites
 from zkgroup.zkfiles.columns import Taken, Wanted, take_by_kernel, take_plainly
-from zkgroup.zkfiles.frames import LogChunk, kernel, whole_records
+from zkgroup.zkfiles.jute import LogChunk, kernel, whole_records
 from zkgroup.zkfiles.records import Operation, Transaction
 from zkgroup.zkfiles.records import TransactionType as T
 

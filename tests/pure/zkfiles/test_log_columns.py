@@ -12,7 +12,7 @@ from tests.worlds.zkfiles_tables import IS_BUILT, everything, log_rows, rows_of,
 from zkgroup.zkfiles import columns
 from zkgroup.zkfiles.arrow import LOG
 from zkgroup.zkfiles.columns import Taken, Wanted, log_columns
-from zkgroup.zkfiles.frames import LogChunk
+from zkgroup.zkfiles.jute import LogChunk
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import TransactionType
 

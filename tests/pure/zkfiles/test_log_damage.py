@@ -16,8 +16,8 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.files import MAX_RECORD_BYTES
-from zkgroup.zkfiles.frames import RecordsEnd
 from zkgroup.zkfiles.health import inspect_log
+from zkgroup.zkfiles.jute import RecordsEnd
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
 
@@ -227,7 +227,7 @@ def test_a_file_of_candidates_is_left_in_time(tmp_path: Path) -> None:
         return zlib.adler32(data, value)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zkgroup.zkfiles.frames.adler32", counting)
+        patch.setattr("zkgroup.zkfiles.jute.adler32", counting)
         health = inspect_log(path)
     assert not health.is_healthy
     assert health.good_until_zxid == RECORDS - 1

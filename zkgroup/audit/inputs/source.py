@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zkgroup.audit.inputs.manifest import Converted
     from zkgroup.audit.inputs.rows import Columns
     from zkgroup.audit.inputs.snapshots import Series
-    from zkgroup.zkfiles.ensemble import EnsembleFiles
+    from zkgroup.zkfiles.servers import EnsembleFiles
     from zkgroup.zkfiles.snapshots import TreeSnapshot
 
 

@@ -21,9 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from zkgroup.audit.answers.partitions import thread_of
-from zkgroup.audit.answers.reading import SessionsBuilder
 from zkgroup.audit.answers.sessions import SessionRow
-from zkgroup.audit.answers.snapshots import offsets_seen, partitions_in, sessions_in
+from zkgroup.audit.answers.snapshots import SessionsBuilder, offsets_seen, partitions_in, sessions_in
 from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits, TemporaryTables, by_code
 from zkgroup.audit.findings.cluster import partition_stretches
 from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, Found
@@ -41,8 +40,8 @@ from zkgroup.audit.inputs.snapshots import Series
 from zkgroup.audit.inputs.source import Rows
 from zkgroup.audit.report import timelines
 from zkgroup.audit.report.keeping import Names, ReportLimits, shown, weightiest
-from zkgroup.audit.report.offsets import AllOffsets
 from zkgroup.audit.report.tables import ORDER, TABLES, Give, Partition, rebalance_table, session_table
+from zkgroup.audit.report.timelines import AllOffsets
 from zkgroup.model.text import counted, hex_session, hex_zxid
 from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.health import FileHealth
