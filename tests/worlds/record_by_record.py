@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from zkgroup.audit.answers.partitions import GroupPartition
-from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
+from zkgroup.audit.answers.partitions import GroupPartition, SessionRow, by_beginning, session_row
 from zkgroup.audit.findings.files import KEPT, RecordChecks, Step
 from zkgroup.audit.inputs.events import SINGLE, Event, Lifetime, Op, is_of_groups, seed_of
 from zkgroup.audit.inputs.facts import Facts, SessionLife

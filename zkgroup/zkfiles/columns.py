@@ -16,18 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from zkgroup.zkfiles import arrow
-from zkgroup.zkfiles.jute import (
-    FRAME,
-    OPEN_ACL,
-    ZXID,
-    ZXID_AT,
-    JuteError,
-    LogChunk,
-    acl_at,
-    kernel,
-    transaction_of,
-)
+from zkgroup.zkfiles import arrow, jute
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import CREATES, Operation, Transaction, TransactionType
 
@@ -58,7 +47,7 @@ class Taken(NamedTuple):
     batch: arrow.Batch | None
     is_past: bool = False
     """True if that record lies behind the wanted zxids."""
-    error: JuteError | None = None
+    error: jute.JuteError | None = None
     """The reason why that record cannot be read."""
 
 
@@ -111,13 +100,13 @@ def _batches(reader: LogReader, wanted: Wanted) -> Iterator[arrow.Batch]:
 
 
 def batches_of(
-    chunk: LogChunk, wanted: Wanted, unreadable: Callable[[LogChunk, int, JuteError], None]
+    chunk: jute.LogChunk, wanted: Wanted, unreadable: Callable[[jute.LogChunk, int, jute.JuteError], None]
 ) -> Generator[arrow.Batch, None, bool]:
     """Yields the records of a chunk as batches; returns whether one lies behind the wanted zxids.
 
     `unreadable` gets the number and error of each record that no server writes, and that is skipped.
     """
-    first, by_kernel = 0, kernel() is not None
+    first, by_kernel = 0, jute.kernel() is not None
     while first < len(chunk.starts):
         taken = take_by_kernel(chunk, first, wanted) if by_kernel else take_plainly(chunk, first, wanted)
         if taken is None:
@@ -134,7 +123,7 @@ def batches_of(
     return False
 
 
-def take_plainly(chunk: LogChunk, first: int, wanted: Wanted) -> Taken:
+def take_plainly(chunk: jute.LogChunk, first: int, wanted: Wanted) -> Taken:
     """The next batch of records of a chunk, from the number `first` on; no row is left out."""
     transactions: list[Transaction] = []
     rows = 0
@@ -142,14 +131,14 @@ def take_plainly(chunk: LogChunk, first: int, wanted: Wanted) -> Taken:
         if rows >= wanted.rows:
             return Taken(until, batch_of(transactions, wanted))
         start, end = int(chunk.starts[until]), int(chunk.ends[until])
-        (zxid,) = ZXID.unpack_from(chunk.data, start + ZXID_AT)
+        (zxid,) = jute.ZXID.unpack_from(chunk.data, start + jute.ZXID_AT)
         if zxid > wanted.to_zxid:
             return Taken(until, batch_of(transactions, wanted), is_past=True)
         if zxid < wanted.from_zxid:
             continue
         try:
-            transaction = transaction_of(chunk.data, start + FRAME.size, end, chunk.base + start)
-        except JuteError as error:
+            transaction = jute.transaction_of(chunk.data, start + jute.FRAME.size, end, chunk.base + start)
+        except jute.JuteError as error:
             return Taken(until, batch_of(transactions, wanted), error=error)
         transactions.append(transaction)
         rows += len(transaction.operations)
@@ -257,9 +246,9 @@ _NULLABLE: Final = ("digest", "ttl_ms", "version", "error", "timeout_ms", "paren
 _OF_RECORDS: Final = (np.int64, np.int64, np.int64, np.int32)
 
 
-def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
+def take_by_kernel(chunk: jute.LogChunk, first: int, wanted: Wanted) -> Taken | None:
     """The batch of `take_plainly`, without rows that are left out; None for odd records."""
-    compiled = kernel()
+    compiled = jute.kernel()
     assert compiled is not None
     starts, ends = np.ascontiguousarray(chunk.starts, np.int64), np.ascontiguousarray(chunk.ends, np.int64)
     low, high, left_out = wanted.from_zxid, wanted.to_zxid, wanted.left_out
@@ -296,7 +285,9 @@ def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
     return Taken(until, arrow.Batch(wanted.columns, arrays, of_all, is_plain=True), bool(is_past))
 
 
-def _filled(chunk: LogChunk, column: arrow.Column, values: Any, present: Any, count: int, acls: bytes) -> Any:
+def _filled(
+    chunk: jute.LogChunk, column: arrow.Column, values: Any, present: Any, count: int, acls: bytes
+) -> Any:
     """The first rows of a column. `acls` has the places of the ACLs with the codes from 2 on."""
     is_there = None if present is None or present[:count].all() else present[:count]
     if column.name in _PIECES:
@@ -308,6 +299,6 @@ def _filled(chunk: LogChunk, column: arrow.Column, values: Any, present: Any, co
         return arrow.coded(values, _LIFETIMES, column.type)
     if column.name == "acl":
         bounds = np.frombuffer(acls, np.int32).reshape(-1, 2).tolist()
-        known = [acl_at(chunk.data, start, end)[0] for start, end in bounds]
-        return arrow.coded(values, [None, OPEN_ACL, *known], column.type)
+        known = [jute.acl_at(chunk.data, start, end)[0] for start, end in bounds]
+        return arrow.coded(values, [None, jute.OPEN_ACL, *known], column.type)
     return arrow.numbers(values + chunk.base if column.name == "offset" else values, column.type, is_there)

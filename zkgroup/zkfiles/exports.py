@@ -28,7 +28,7 @@ from typing import IO, Any, Final, NamedTuple
 from zkgroup.errors import ConfigError, DamagedFileError, NotZooKeeperFileError, RefusedError
 from zkgroup.model.requests import STAT_NAMES, ZnodeStat
 from zkgroup.zkfiles.files import open_regular
-from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.logs import FileHealth
 from zkgroup.zkfiles.records import Acl, AclEntry, StoredStat, StoredZnode
 
 LINE_LIMIT: Final = 128 << 20

@@ -1,4 +1,4 @@
-"""Reads a transaction log, whole or from an offset on.
+"""Reads a transaction log, whole or from an offset on, and tells its health.
 
 Source: FileTxnLog.java and FilePadding.java of ZooKeeper 3.4 to 3.9. A file grows by zeros ahead of its
 records, so zeros are its end. Anything else is a write that was cut off, or damage. A
@@ -11,26 +11,16 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_left
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from operator import lt
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import adler32
 
-from zkgroup.errors import DamagedFileError
-from zkgroup.zkfiles.files import FILE_HEADER, MAX_RECORD_BYTES, PIECE_BYTES, Window
-from zkgroup.zkfiles.jute import (
-    END_MARK,
-    FRAME,
-    HEADER,
-    Damage,
-    JuteError,
-    LogChunk,
-    Oversized,
-    RecordsEnd,
-    find,
-    transaction_of,
-)
+from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
+from zkgroup.zkfiles import files, jute
 from zkgroup.zkfiles.records import Transaction
 
 MAGIC: Final = b"ZKLG"
@@ -48,7 +38,7 @@ _NEXT_RECORD: Final = re.compile(
 """The bytes that can be the front of a record."""
 _PEEK_BYTES: Final = 64 * 1024
 """So many zeros are the end; no more of them are read."""
-_SEARCH_BYTES: Final = 4 * MAX_RECORD_BYTES
+_SEARCH_BYTES: Final = 4 * files.MAX_RECORD_BYTES
 """The bytes behind damages that are searched in one file, and those that are summed."""
 _TYPES: Final = range(-11, 64)
 _MOST_DAMAGES: Final = 1000
@@ -79,23 +69,23 @@ class LogReader:
         from_offset: int | None = None,
         to_offset: int | None = None,
         resync: bool = False,
-        piece_bytes: int = PIECE_BYTES,
-        oversized: dict[int, Oversized] | None = None,
+        piece_bytes: int = files.PIECE_BYTES,
+        oversized: dict[int, jute.Oversized] | None = None,
     ) -> None:
         self.path = path
         self._from_offset = from_offset
         self._to_offset = to_offset
         self._resync = resync
         self._piece_bytes = piece_bytes
-        self.end: RecordsEnd | None = None
+        self.end: jute.RecordsEnd | None = None
         """The end of the records, once they were all read."""
-        self.damages: list[Damage] = []
+        self.damages: list[jute.Damage] = []
         """The damages that were skipped so far."""
-        self.oversized: dict[int, Oversized] = {} if oversized is None else oversized
+        self.oversized: dict[int, jute.Oversized] = {} if oversized is None else oversized
         self._last_zxid = 0
         self._search_left = 0
 
-    def chunks(self) -> Generator[LogChunk]:
+    def chunks(self) -> Generator[jute.LogChunk]:
         """Yields the records in pieces of the file, not decoded.
 
         A record that is still being written is left out; `end` shows it. Raises DamagedFileError, without
@@ -103,11 +93,11 @@ class LogReader:
         """
         self.end, self.damages = None, []
         self._last_zxid, self._search_left = 0, _SEARCH_BYTES
-        with Window(self.path, piece_bytes=self._piece_bytes) as window:
+        with files.Window(self.path, piece_bytes=self._piece_bytes) as window:
             try:
                 if self._has_header(window):
                     if self._from_offset is not None:
-                        window.jump(max(self._from_offset, FILE_HEADER.size))
+                        window.jump(max(self._from_offset, files.FILE_HEADER.size))
                     for chunk in self._chunks_of(window):
                         self.oversized.update((each.zxid, each) for each in chunk.oversized())
                         yield chunk
@@ -115,50 +105,50 @@ class LogReader:
                 if not self._resync:
                     raise
                 # Behind a damage of its compression a file cannot be read.
-                self.damages.append(Damage(error.offset, None, error.expected, error.found))
+                self.damages.append(jute.Damage(error.offset, None, error.expected, error.found))
 
     def __iter__(self) -> Iterator[Transaction]:
         """Yields the transactions; raises as `chunks`, and for a record that no server writes."""
         for chunk in self.chunks():
             yield from self.transactions_of(chunk)
 
-    def transactions_of(self, chunk: LogChunk) -> Iterator[Transaction]:
+    def transactions_of(self, chunk: jute.LogChunk) -> Iterator[Transaction]:
         """Yields the transactions of one chunk."""
         data, base = chunk.data, chunk.base
         for number, (start, end) in enumerate(zip(chunk.starts, chunk.ends, strict=True)):
             try:
-                transaction = transaction_of(data, start + FRAME.size, end, base + start)
-            except JuteError as error:
+                transaction = jute.transaction_of(data, start + jute.FRAME.size, end, base + start)
+            except jute.JuteError as error:
                 self.unreadable(chunk, number, error)
             else:
                 yield transaction
 
-    def unreadable(self, chunk: LogChunk, number: int, error: JuteError) -> None:
+    def unreadable(self, chunk: jute.LogChunk, number: int, error: jute.JuteError) -> None:
         """Notes, with `resync`, a record of a chunk that no server writes; raises otherwise."""
         if not self._resync:
             offset = chunk.base + error.offset
             raise DamagedFileError(str(self.path), offset, error.expected, error.found) from error
         start, end = chunk.base + chunk.starts[number], chunk.base + chunk.ends[number] + 1
-        self.damages.append(Damage(start, end, error.expected, error.found))
+        self.damages.append(jute.Damage(start, end, error.expected, error.found))
 
-    def _has_header(self, window: Window) -> bool:
+    def _has_header(self, window: files.Window) -> bool:
         """False where the server was stopped before it wrote the header."""
-        is_there = window.ensure(FILE_HEADER.size)
-        front = window.data[: FILE_HEADER.size]
+        is_there = window.ensure(files.FILE_HEADER.size)
+        front = window.data[: files.FILE_HEADER.size]
         if not front.strip(b"\0") or (not is_there and MAGIC.startswith(front[: len(MAGIC)])):
-            self.end = RecordsEnd(0, is_torn=bool(front))
+            self.end = jute.RecordsEnd(0, is_torn=bool(front))
             return False
         window.pass_header("a transaction log", MAGIC)
         return True
 
-    def _chunks_of(self, window: Window) -> Iterator[LogChunk]:
+    def _chunks_of(self, window: files.Window) -> Iterator[jute.LogChunk]:
         to_offset, is_new = self._to_offset, False
         while to_offset is None or window.offset < to_offset:
-            starts, ends, needed = find(window.data, window.at)
+            starts, ends, needed = jute.find(window.data, window.at)
             if len(starts):
                 is_new = False
                 window.at = ends[-1] + 1
-                chunk = LogChunk(window.data, window.base, starts, ends)
+                chunk = jute.LogChunk(window.data, window.base, starts, ends)
                 if to_offset is not None and window.base + starts[-1] >= to_offset:
                     until = bisect_left(starts, to_offset - window.base)
                     yield chunk._replace(starts=starts[:until], ends=ends[:until])
@@ -172,13 +162,13 @@ class LogReader:
             elif not self._goes_on_behind(window):
                 return
 
-    def _goes_on_behind(self, window: Window) -> bool:
+    def _goes_on_behind(self, window: files.Window) -> bool:
         """False at the end; otherwise it notes the damage, and moves the window behind it."""
         offset = window.offset
         window.ensure(_PEEK_BYTES)
         seen = window.data[window.at : window.at + _PEEK_BYTES]
         if not seen.strip(b"\0"):
-            self.end = RecordsEnd(offset, is_torn=False)
+            self.end = jute.RecordsEnd(offset, is_torn=False)
             return False
         problem = _problem(window)
         if problem is None:
@@ -190,18 +180,18 @@ class LogReader:
         if not problem.is_certain and not is_there and self._search_left > 0:
             whole = _length_that_fits(seen)
             if whole is None:
-                self.end = RecordsEnd(offset, is_torn=True)
+                self.end = jute.RecordsEnd(offset, is_torn=True)
                 return False
             problem = _Problem(f"a length of {whole}, to which checksum and end mark fit", "another", True)
         if not self._resync:
             raise window.damage(problem.expected, problem.found, offset)
         resumed_at = window.offset if is_there and may_go_on else None
-        self.damages.append(Damage(offset, resumed_at, problem.expected, problem.found))
+        self.damages.append(jute.Damage(offset, resumed_at, problem.expected, problem.found))
         if resumed_at is None:
-            self.end = RecordsEnd(offset, is_torn=False)
+            self.end = jute.RecordsEnd(offset, is_torn=False)
         return resumed_at is not None
 
-    def _search(self, window: Window) -> bool:
+    def _search(self, window: files.Window) -> bool:
         """Moves the window to the next whole record behind `at`; False where there is none."""
         begun_at, size = window.offset, _claimed_size(window)
         if size and self._is_record(window, size):  # only the end mark is wrong
@@ -224,27 +214,27 @@ class LogReader:
         self._search_left = 0
         return False
 
-    def _is_record(self, window: Window, ahead: int = 0) -> bool:
+    def _is_record(self, window: files.Window, ahead: int = 0) -> bool:
         """True if a possible next record stands so far ahead: header, end mark and checksum are right."""
         if not window.ensure(ahead + _FRONT.size):
             return False
         checksum, length, _, _, zxid, _, kind = _FRONT.unpack_from(window.data, window.at + ahead)
         is_plausible = (
             0 <= checksum < 1 << 32
-            and HEADER.size <= length <= MAX_RECORD_BYTES
+            and jute.HEADER.size <= length <= files.MAX_RECORD_BYTES
             and kind in _TYPES
             and zxid > self._last_zxid
         )
         if not is_plausible:
             return False
-        size = FRAME.size + length
+        size = jute.FRAME.size + length
         self._search_left -= size
         needed = ahead + size + 1
         if self._search_left <= 0 or not window.fits(window.offset + needed) or not window.ensure(needed):
             return False
         start = window.at + ahead
         data, end = window.data, start + size
-        return data[end] == END_MARK and bool(adler32(data[start + FRAME.size : end]) == checksum)
+        return data[end] == jute.END_MARK and bool(adler32(data[start + jute.FRAME.size : end]) == checksum)
 
 
 class Hop(NamedTuple):
@@ -293,36 +283,40 @@ def has_hop(path: Path, hop: Hop) -> bool:
         return False
 
 
-def _problem(window: Window) -> _Problem | None:
+def _problem(window: files.Window) -> _Problem | None:
     """The reason why there is no record at `at`; None where there is one by now."""
     data, at = window.data, window.at
-    if len(data) - at < FRAME.size:
+    if len(data) - at < jute.FRAME.size:
         return _Problem("a record", f"{len(data) - at} bytes, and the end of the file", False)
-    checksum, length = FRAME.unpack_from(data, at)
+    checksum, length = jute.FRAME.unpack_from(data, at)
     if not 0 <= checksum < 1 << 32:
         return _Problem("an Adler-32", f"{checksum:#x}", True)
-    if length and not HEADER.size <= length <= MAX_RECORD_BYTES:
-        return _Problem(f"a length of {HEADER.size} to {MAX_RECORD_BYTES}", str(length), True)
+    if length and not jute.HEADER.size <= length <= files.MAX_RECORD_BYTES:
+        return _Problem(f"a length of {jute.HEADER.size} to {files.MAX_RECORD_BYTES}", str(length), True)
     if not length:
         return _Problem("a record, or zeros up to the end", "zeros, and more behind them", False)
-    end = at + FRAME.size + length
+    end = at + jute.FRAME.size + length
     if end >= len(data):
         return _Problem(f"an end mark after a length of {length}", "the end of the file", False)
-    if data[end] == END_MARK:
-        actual = adler32(data[at + FRAME.size : end])
+    if data[end] == jute.END_MARK:
+        actual = adler32(data[at + jute.FRAME.size : end])
         if actual == checksum:
             return None
         return _Problem(f"the checksum {checksum:#010x}", f"{actual:#010x}", True)
     return _Problem("the end mark 0x42", f"{data[end]:#04x}", data[end] != 0)
 
 
-def _claimed_size(window: Window) -> int:
+def _claimed_size(window: files.Window) -> int:
     """The size of the record at `at` by its length; 0 where the length is impossible."""
-    if not window.ensure(FRAME.size):
+    if not window.ensure(jute.FRAME.size):
         return 0
-    _, length = FRAME.unpack_from(window.data, window.at)
-    size = FRAME.size + int(length) + 1
-    return size if HEADER.size <= length <= MAX_RECORD_BYTES and window.fits(window.offset + size) else 0
+    _, length = jute.FRAME.unpack_from(window.data, window.at)
+    size = jute.FRAME.size + int(length) + 1
+    return (
+        size
+        if jute.HEADER.size <= length <= files.MAX_RECORD_BYTES and window.fits(window.offset + size)
+        else 0
+    )
 
 
 class _Problem(NamedTuple):
@@ -337,15 +331,148 @@ def _length_that_fits(data: bytes) -> int | None:
 
     A record that was cut off has no such length; a record with a damaged length has one.
     """
-    if len(data) < FRAME.size:
+    if len(data) < jute.FRAME.size:
         return None
-    checksum, _ = FRAME.unpack_from(data)
-    actual, summed = 1, FRAME.size
-    mark = data.find(END_MARK, summed)
+    checksum, _ = jute.FRAME.unpack_from(data)
+    actual, summed = 1, jute.FRAME.size
+    mark = data.find(jute.END_MARK, summed)
     while mark >= 0:
         actual = adler32(data[summed:mark], actual)
-        if actual == checksum and mark - FRAME.size >= HEADER.size:
-            return mark - FRAME.size
+        if actual == checksum and mark - jute.FRAME.size >= jute.HEADER.size:
+            return mark - jute.FRAME.size
         summed = mark
-        mark = data.find(END_MARK, mark + 1)
+        mark = data.find(jute.END_MARK, mark + 1)
     return None
+
+
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FileHealth:
+    """The findings of one pass over a file; the values of `zkgroup audit inspect`."""
+
+    path: Path
+    kind: str
+    """`snapshot` or `log`."""
+    first_zxid: int | None
+    """The zxid of the first record of a log, or the last one applied when a snapshot began."""
+    last_zxid: int | None
+    """The zxid of the last record of a log, or the last one of which a snapshot can have changes, if known.
+
+    None for a damaged snapshot, whose zxids may be wrong.
+    """
+    records: int
+    """The transactions or znodes that could be read, with those behind a damage."""
+    is_healthy: bool
+    """True if no seal, checksum or length is wrong. A last write that is not whole is no damage."""
+    good_until_zxid: int | None
+    """The zxid up to which nothing is missing or wrong; None where there is none."""
+    is_exact: bool
+    """True for a log that ends with a whole record, and a snapshot known to be the tree at one zxid."""
+    detail: str = ""
+    """Text about the damage; empty for none."""
+    oversized: tuple[jute.Oversized, ...] = ()
+    """The records or znodes with which no server loads the file by default, by zxid."""
+
+
+def oversized_notes(oversized: Sequence[jute.Oversized]) -> list[str]:
+    """A text for each of the first ones, and one about the number of others."""
+    more = [f"{len(oversized) - _NAMED} more that are too large"] if len(oversized) > _NAMED else []
+    return [*(one.text for one in oversized[:_NAMED]), *more]
+
+
+def inspect_log(path: Path) -> FileHealth:
+    """The health of a log: every checksum is compared and every record decoded.
+
+    Raises NotZooKeeperFileError where the file cannot be read, or neither its name nor its front is a log's.
+    """
+    files.FileBytes(path).close()  # raises for a file that may not be read, and for a link
+    named = files.ServerFile.of(path)
+    named = named if named is not None and named.kind == files.LOG else None
+    reader = LogReader(path, resync=True)
+    first, last, records, good_until, notes = _read(reader, is_named=named is not None)
+    damages, end, oversized = reader.damages, reader.end, tuple(reader.oversized.values())
+    if named is not None and first is not None and named.zxid != first:
+        notes.append(f"the name says {named.zxid:#x}, the first record is {first:#x}")
+    return FileHealth(
+        path=path,
+        kind=files.LOG,
+        first_zxid=first,
+        last_zxid=last,
+        records=records,
+        is_healthy=not damages,
+        good_until_zxid=good_until,
+        is_exact=not damages and end is not None and not end.is_torn,
+        detail="; ".join(
+            [*_damages(damages), *oversized_notes(oversized), *_end(end, records), *notes[:_NAMED]]
+        ),
+        oversized=oversized,
+    )
+
+
+def _read(reader: LogReader, *, is_named: bool) -> tuple[int | None, int | None, int, int | None, list[str]]:
+    """The first and the last zxid, the number of records, the zxid up to which all is well, and notes."""
+    first = last = good_until = None
+    records = 0
+    notes: list[str] = []
+    try:
+        for chunk in reader.chunks():
+            zxids = _rising_zxids(chunk)
+            if zxids and (last is None or zxids[0] > last):
+                records += len(zxids)
+                first = zxids[0] if first is None else first
+                last = zxids[-1]
+                good_until = good_until if reader.damages else last
+                continue
+            for transaction in reader.transactions_of(chunk):
+                records += 1
+                if last is not None and transaction.zxid <= last:
+                    notes.append(f"zxid {transaction.zxid:#x} behind {last:#x} at byte {transaction.offset}")
+                first = transaction.zxid if first is None else first
+                last = transaction.zxid
+                good_until = good_until if reader.damages else last
+    except NotZooKeeperFileError as error:
+        if not is_named:
+            raise
+        reader.damages.append(jute.Damage(0, None, error.expected, error.found))
+    return first, last, records, good_until, notes
+
+
+_COLUMNS, _ZXID_OF_RECORD = 34, 30
+"""The number of columns of the kernel's `fill`, and the place of the records' zxids."""
+
+
+def _rising_zxids(chunk: jute.LogChunk) -> Sequence[int]:
+    """The zxids of a chunk that the kernel decodes, if they rise; else None."""
+    compiled = jute.kernel()
+    if compiled is None:
+        return ()
+    records = chunk.data, chunk.starts, chunk.ends, 0, len(chunk.starts), -(1 << 63), (1 << 63) - 1
+    measured = compiled.measure(*records, 1 << 62)
+    if measured is None:
+        return ()
+    columns: list[Any] = [None] * _COLUMNS
+    found = memoryview(bytearray(jute.ZXID.size * measured[1])).cast("q")
+    columns[_ZXID_OF_RECORD] = found
+    filled = compiled.fill(*records, measured[1], None, None, tuple(columns))
+    if filled is None or filled[1] != len(chunk.starts):
+        return ()
+    zxids: list[int] = found[: filled[1]].tolist()
+    return zxids if all(map(lt, zxids, zxids[1:])) else ()
+
+
+def _damages(damages: Sequence[jute.Damage]) -> Iterator[str]:
+    for damage in damages[:_NAMED]:
+        at = damage.resumed_at
+        goes_on = "nothing whole behind it" if at is None else f"whole again from byte {at}"
+        yield f"byte {damage.offset}: expected {damage.expected}, found {damage.found} ({goes_on})"
+    if len(damages) > _NAMED:
+        yield f"{len(damages) - _NAMED} more damages"
+
+
+def _end(end: jute.RecordsEnd | None, records: int) -> Iterator[str]:
+    if end is not None and end.is_torn:
+        yield f"the last write is not whole, from byte {end.offset}: it is being written, or was cut off"
+    elif end is not None and not records:
+        yield "no record"

@@ -19,8 +19,8 @@ from zlib import adler32
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles import files
 from zkgroup.zkfiles.exports import ExportHeader
-from zkgroup.zkfiles.health import FileHealth, oversized_notes
 from zkgroup.zkfiles.jute import DIGEST, INT, LONG, OPEN_ACL, JuteError, Oversized, acl_at, text_at, text_of
+from zkgroup.zkfiles.logs import FileHealth, oversized_notes
 from zkgroup.zkfiles.records import Acl, StoredStat, StoredZnode, TreeDigest
 
 _SEAL: Final = rb"\0{4}.{4}\0{3}\x01/"

@@ -10,7 +10,7 @@ import click
 
 from zkgroup.audit.findings.engine import ALL_RULES, KNOWN_RULES, Found, Skipped, audit
 from zkgroup.audit.findings.rules import SEVERITIES, AnyRule, Finding, Severity
-from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
+from zkgroup.audit.incidents.attribution import called, numbered, only_of, with_causes
 from zkgroup.audit.incidents.incident import (
     FoundIncidents,
     Incident,
@@ -22,7 +22,6 @@ from zkgroup.audit.incidents.incident import (
     damage_text,
     findings_document,
 )
-from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.model.text import counted, escaped, hex_zxid, iso_time
 

@@ -11,8 +11,8 @@ from zkgroup.audit.answers.partitions import (
     GroupPartition,
     OffsetRow,
     OwnerLife,
+    SessionRow,
 )
-from zkgroup.audit.answers.sessions import SessionRow
 from zkgroup.audit.inputs.events import require_group
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.found_files import SkippedFile

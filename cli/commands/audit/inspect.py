@@ -14,8 +14,8 @@ from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileE
 from zkgroup.model.text import counted, hex_zxid
 from zkgroup.zkfiles.exports import EXPORT, begins_as_export
 from zkgroup.zkfiles.files import LOG, SNAPSHOT, FileBytes, ServerFile, bytes_text
-from zkgroup.zkfiles.health import FileHealth
 from zkgroup.zkfiles.jute import Oversized
+from zkgroup.zkfiles.logs import FileHealth
 from zkgroup.zkfiles.records import Hole
 
 from ...app import command, fail_check, output

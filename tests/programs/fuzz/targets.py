@@ -23,8 +23,7 @@ from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
 from zkgroup.zkfiles.exports import ExportHeader, ExportReader, exported, inspect_export, write_export
 from zkgroup.zkfiles.files import MAX_BLOCK_BYTES, SnappyError, decompressed, list_files
-from zkgroup.zkfiles.health import inspect_log
-from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.logs import LogReader, inspect_log
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snapshots import inspect_snapshot, likely_end, open_snapshot
 from zkgroup.zkfiles.tree import Tree

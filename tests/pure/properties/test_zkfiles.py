@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
-from zkgroup.zkfiles.health import inspect_log
-from zkgroup.zkfiles.logs import LogReader, splits_of
+from zkgroup.zkfiles.logs import LogReader, inspect_log, splits_of
 from zkgroup.zkfiles.records import (
     AclEntry,
     Operation,

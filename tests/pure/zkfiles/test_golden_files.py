@@ -17,8 +17,7 @@ import pytest
 
 from tests.worlds.golden_data import FOLDER
 from zkgroup.zkfiles.files import FileBytes, list_files
-from zkgroup.zkfiles.health import inspect_log
-from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.logs import LogReader, inspect_log
 from zkgroup.zkfiles.records import StoredZnode, Transaction, TransactionType, TreeDigest
 from zkgroup.zkfiles.snapshots import inspect_snapshot, open_snapshot
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.worlds.server_history import ServerHistory
 from tests.worlds.zkfiles_tables import needs_kernel
-from zkgroup.zkfiles.health import FileHealth, inspect_log
+from zkgroup.zkfiles.logs import FileHealth, inspect_log
 
 pytestmark = needs_kernel
 

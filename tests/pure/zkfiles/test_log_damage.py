@@ -16,9 +16,8 @@ import pytest
 from tests.worlds import zkfiles_writer as writer
 from zkgroup.errors import DamagedFileError
 from zkgroup.zkfiles.files import MAX_RECORD_BYTES
-from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.jute import RecordsEnd
-from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.logs import LogReader, inspect_log
 from zkgroup.zkfiles.records import Operation, Transaction, TransactionType, TreeDigest
 
 DATA = b"B\0\0\0\0 like a record's front " * 3

@@ -12,9 +12,8 @@ from tests.worlds import zkfiles_writer as writer
 from tests.worlds.zkfiles_tables import values_of
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles.columns import log_columns
-from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.jute import RecordsEnd
-from zkgroup.zkfiles.logs import LogReader
+from zkgroup.zkfiles.logs import LogReader, inspect_log
 from zkgroup.zkfiles.records import AclEntry, Operation, Transaction, TransactionType, TreeDigest
 
 T = TransactionType

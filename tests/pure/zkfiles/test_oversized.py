@@ -12,8 +12,8 @@ from zkgroup.audit.findings.files import oversized_transaction
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.zkfiles.files import MAX_LOADED_BYTES
-from zkgroup.zkfiles.health import inspect_log
 from zkgroup.zkfiles.history import History
+from zkgroup.zkfiles.logs import inspect_log
 from zkgroup.zkfiles.snapshots import inspect_snapshot
 
 LIMIT = 2 * 1_048_575

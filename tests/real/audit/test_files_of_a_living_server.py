@@ -11,8 +11,7 @@ import pytest
 from tests.waiting import eventually, joined
 from tests.worlds.other_clients import kazoo_on
 from zkgroup.zkfiles.files import ServerFile, list_files
-from zkgroup.zkfiles.health import inspect_log
-from zkgroup.zkfiles.logs import Hop, LogReader, has_hop, last_record
+from zkgroup.zkfiles.logs import Hop, LogReader, has_hop, inspect_log, last_record
 from zkgroup.zkfiles.records import Transaction, TransactionType
 from zkgroup.zkfiles.snapshots import inspect_snapshot
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper

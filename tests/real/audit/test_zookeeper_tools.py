@@ -12,7 +12,7 @@ import pytest
 from tests.long.interop.formatted import formatted
 from tests.long.interop.jars import MissingToolError
 from tests.worlds.golden_data import FOLDER
-from zkgroup.zkfiles.health import inspect_log
+from zkgroup.zkfiles.logs import inspect_log
 
 
 @pytest.fixture(scope="module")

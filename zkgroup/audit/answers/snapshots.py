@@ -15,19 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zkgroup.audit.answers import partitions
-from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife, offset_of, thread_of
-from zkgroup.audit.answers.sessions import SessionRow, by_beginning, session_row
 from zkgroup.audit.inputs import events, rows
-from zkgroup.audit.inputs.events import (
-    CLOSE_SESSION,
-    CREATE,
-    DELETE,
-    OF_SESSION,
-    Event,
-    Seen,
-    States,
-    require_group,
-)
 from zkgroup.audit.inputs.facts import Facts, SessionLife, facts_of
 from zkgroup.audit.inputs.logs import Ends
 from zkgroup.audit.inputs.snapshots import Series
@@ -47,7 +35,7 @@ SeenLife = tuple[StoredZnode, TreeSnapshot, TreeSnapshot | None]
 without it."""
 
 
-def lives_in(of_paths: Iterable[Iterable[Seen]], series: Series) -> Iterator[SeenLife]:
+def lives_in(of_paths: Iterable[Iterable[events.Seen]], series: Series) -> Iterator[SeenLife]:
     """The existences of znodes, those of one in order; each has a czxid of its own."""
     for of_path in of_paths:
         of_czxid = groupby(of_path, lambda seen: seen.state and seen.state.stat.czxid)
@@ -75,10 +63,13 @@ def groups_in(series: Series) -> set[str]:
     return {place.name for place in map(path_kind, series.paths) if events.is_of_groups(place)}
 
 
-def partitions_in(series: Series, group: str | None) -> dict[GroupPartition, States]:
+def partitions_in(series: Series, group: str | None) -> dict[partitions.GroupPartition, events.States]:
     """The states of owners and offsets of a group, or of all, by partition."""
     keyed = series.keyed(events.BY_GROUP_PARTITION, lambda key: group in (None, key[0]))
-    return {GroupPartition(of, TopicPartition(topic, int(n))): states for (of, topic, n), states in keyed}
+    return {
+        partitions.GroupPartition(of, TopicPartition(topic, int(n))): states
+        for (of, topic, n), states in keyed
+    }
 
 
 def parts_of(source: Source) -> Sequence[Series | None]:
@@ -131,7 +122,7 @@ class OfPartitions(NamedTuple):
         group, partition = self.group, self.partition
 
         def part(series: Series | None) -> _Part:
-            found: Mapping[GroupPartition, Any]
+            found: Mapping[partitions.GroupPartition, Any]
             if series is None:
                 facts, found = partition_rows(source.rows(self.start, until), group)
                 of: Any = facts
@@ -147,7 +138,9 @@ class OfPartitions(NamedTuple):
         return _parts(parts_of(source), part)
 
 
-def owners_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[GroupPartition, OwnerLife]]]:
+def owners_in(
+    source: Source, asked: OfPartitions
+) -> tuple[Facts, list[tuple[partitions.GroupPartition, partitions.OwnerLife]]]:
     """The ownerships within a range, and the facts of what was read. Raises NotFoundError."""
     zxids, known = source.zxids(asked.start, asked.end), []
     facts, parts = asked.within(source, None)
@@ -159,20 +152,24 @@ def owners_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[Gr
     return facts, [each for each in in_order if is_within(each[1].from_zxid, each[1].to_zxid, zxids)]
 
 
-def _owners_of(states: States, series: Series) -> Iterator[OwnerLife]:
+def _owners_of(states: events.States, series: Series) -> Iterator[partitions.OwnerLife]:
     for of_path in (runs for path, runs in states.items() if path_kind(path).kind == "owner"):
         for state, last, end in lives_in([of_path], series):
             owner, stat = state.stat.ephemeral_owner, state.stat
             is_of_session = lifetime_of(owner) == "session"
             to = (None, None) if end is None else (end.end_zxid, end.time_ms)
-            life = OwnerLife(thread_of(state), owner if is_of_session else 0, stat.czxid, stat.ctime, *to)
+            life = partitions.OwnerLife(
+                partitions.thread_of(state), owner if is_of_session else 0, stat.czxid, stat.ctime, *to
+            )
             is_open = end is None and series.ends and last is series.snapshots[-1]
             yield life._replace(ended_by="open" if is_open else None, is_ephemeral=is_of_session)
 
 
-def offsets_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
+def offsets_in(
+    source: Source, asked: OfPartitions
+) -> tuple[Facts, list[tuple[partitions.GroupPartition, partitions.OffsetRow]]]:
     """The writes of offsets within a range, and the facts of what was read. Raises NotFoundError."""
-    zxids, found, shown = source.zxids(asked.start, asked.end), [], set[GroupPartition]()
+    zxids, found, shown = source.zxids(asked.start, asked.end), [], set[partitions.GroupPartition]()
     facts, parts = asked.within(source, asked.end)
     for part, of, states in sorted(parts, key=lambda each: each[0].start_zxid):
         is_log, rows_of = part is of, partitions.offsets_of if part is of else offsets_seen
@@ -185,14 +182,14 @@ def offsets_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[G
     return facts, sorted(found, key=lambda each: each[1].zxid)
 
 
-def offsets_seen(states: States, series: Series, _group: str = "") -> Iterator[OffsetRow]:
+def offsets_seen(states: events.States, series: Series, _group: str = "") -> Iterator[partitions.OffsetRow]:
     """What changed in the offset of a partition from one snapshot to the next that tells of it."""
     runs = [each for path, seen in states.items() if path_kind(path).kind == "offset" for each in seen]
-    before: Seen | None = None
+    before: events.Seen | None = None
     value: int | None = None
     for now in runs:
         old, new, at = before and before.state, now.state, series.snapshots[now.first]
-        previous, value = value, None if new is None else offset_of(new.path, new.data)
+        previous, value = value, None if new is None else partitions.offset_of(new.path, new.data)
         if new is not None:
             stat, same = new.stat, old if old is not None and old.stat.czxid == new.stat.czxid else None
             if same is None or stat.mzxid != same.stat.mzxid:
@@ -201,9 +198,9 @@ def offsets_seen(states: States, series: Series, _group: str = "") -> Iterator[O
                 kind: partitions.OffsetKind = "write" if before else "snapshot"
                 writes = stat.version - (same.stat.version if same else -1) if before else None
                 known = stat.mzxid, stat.mtime, 0, (), kind, value, previous, None, None, falls, writes
-                yield OffsetRow(*known, series.snapshots[now.last])
+                yield partitions.OffsetRow(*known, series.snapshots[now.last])
         elif old is not None:
-            yield OffsetRow(
+            yield partitions.OffsetRow(
                 *(at.end_zxid, at.time_ms, 0, ()), "deletion", None, previous, None, None, False, None
             )
         before = now
@@ -211,7 +208,7 @@ def offsets_seen(states: States, series: Series, _group: str = "") -> Iterator[O
 
 def sessions_in(
     parts: Sequence[Series | None], logged: Callable[[], _Part]
-) -> tuple[Facts, list[SessionRow], set[str]]:
+) -> tuple[Facts, list[partitions.SessionRow], set[str]]:
     """The facts, every session, and the names of all groups; `logged` gives those of the log."""
 
     def part(series: Series | None) -> _Part:
@@ -222,10 +219,10 @@ def sessions_in(
 
     facts, found = _parts(parts, part)
     rows = _joined([(of, {row.session: row for row in rows}) for of, rows, _ in found], "ended")
-    return facts, by_beginning(rows.values()), {group for *_, groups in found for group in groups}
+    return facts, partitions.by_beginning(rows.values()), {group for *_, groups in found for group in groups}
 
 
-def _sessions(series: Series, facts: Facts) -> Iterator[SessionRow]:
+def _sessions(series: Series, facts: Facts) -> Iterator[partitions.SessionRow]:
     """The sessions that servers' snapshots list: from the first list with it to the first one without it."""
     lists = [each for each in series.snapshots if each.sessions is not None]
     moments = [(None, None), *((each.zxid, each.time_ms) for each in lists[1:]), (None, None)]
@@ -237,7 +234,7 @@ def _sessions(series: Series, facts: Facts) -> Iterator[SessionRow]:
         moment, end = moments[within[0]], moments[within[-1] + 1]
         life = SessionLife(session, series.timeouts.get(session), *moment, *end)
         count = series.ephemerals(lists[within[-1]].number).get(session, 0)
-        row = session_row(life, facts, writes=0, last_ms=None, created=0, ephemerals=count)
+        row = partitions.session_row(life, facts, writes=0, last_ms=None, created=0, ephemerals=count)
         is_open = end[0] is None and series.ends and lists[-1] is series.snapshots[-1]
         yield row._replace(ended="open" if is_open else None, writes=None, created=None)
 
@@ -265,12 +262,17 @@ class SessionsBuilder:
     def add(self, columns: rows.Columns) -> None:
         """Adds one part; the seeds are the first one."""
         self._ephemerals.added(columns)
-        closes = np.unique(columns.zxid[columns.op == CLOSE_SESSION])
+        closes = np.unique(columns.zxid[columns.op == events.CLOSE_SESSION])
         has_session, is_end = columns.session != 0, np.isin(columns.zxid, closes)
-        makes = (columns.op == CREATE) & columns.applied & (columns.ephemeral == OF_SESSION) & has_session
+        makes = (
+            (columns.op == events.CREATE)
+            & columns.applied
+            & (columns.ephemeral == events.OF_SESSION)
+            & has_session
+        )
         self._created.update(_counted(columns.session[makes]))
         self._created_at.update(_counted_at(columns, makes & is_end))
-        self._lost_at.update(_counted_at(columns, (columns.op == DELETE) & has_session & is_end))
+        self._lost_at.update(_counted_at(columns, (columns.op == events.DELETE) & has_session & is_end))
         all_ = rows.transactions_of(columns)
         is_end = np.isin(all_.zxid, closes)
         self._writes.update(_counted(all_.session[~is_end & ~all_.opens]))
@@ -283,14 +285,14 @@ class SessionsBuilder:
             of_session = self._ends[int(all_.session[place])]
             of_session[int(all_.zxid[place])] = int(all_.time_ms[place]), int(not all_.opens[place])
 
-    def rows(self, facts: Facts) -> list[SessionRow]:
+    def rows(self, facts: Facts) -> list[partitions.SessionRow]:
         """Every session of the history, by its beginning."""
         living = self._ephemerals.living
-        return by_beginning(
+        return partitions.by_beginning(
             self._row(life, facts, living.get(session, 0)) for session, life in facts.sessions.items()
         )
 
-    def _row(self, life: SessionLife, facts: Facts, living: int) -> SessionRow:
+    def _row(self, life: SessionLife, facts: Facts, living: int) -> partitions.SessionRow:
         session, end = life.session, life.to_zxid
         at = session, -1 if end is None else end
         writes, last = self._writes[session], self._last.get(session)
@@ -298,7 +300,7 @@ class SessionsBuilder:
             if zxid != end:
                 writes += is_write
                 last = max(last or (zxid, time_ms), (zxid, time_ms))
-        return session_row(
+        return partitions.session_row(
             life,
             facts,
             writes=writes,
@@ -319,7 +321,7 @@ def _counted_at(columns: rows.Columns, mask: rows.Flags) -> Counter[_At]:
 
 def session_views(
     history: Rows, rows_per_part: int = rows.ROWS_PER_PART
-) -> tuple[Facts, list[SessionRow], set[str]]:
+) -> tuple[Facts, list[partitions.SessionRow], set[str]]:
     """The facts, every session, and the names of all groups. Memory: the sessions, and a part of the rows."""
     builder, groups = SessionsBuilder(), set[str]()
     known: list[rows.Columns] = []
@@ -333,28 +335,28 @@ def session_views(
 
 def partition_rows(
     history: Rows, group: str | None, rows_per_part: int = rows.ROWS_PER_PART
-) -> tuple[Facts, Mapping[GroupPartition, list[Event]]]:
+) -> tuple[Facts, Mapping[partitions.GroupPartition, list[events.Event]]]:
     """The facts, and the rows of owners and offsets of a group, or of all, each partition's in order.
 
     Memory: these rows, and a part of the others. Raises NotFoundError where there never was such a group.
     """
     known: list[rows.Columns] = []
-    found: dict[GroupPartition, list[Event]] = {}
+    found: dict[partitions.GroupPartition, list[events.Event]] = {}
     names = set[str]()
     for part in history.parts(rows_per_part, None if group is None else (group,)):
         known.append(rows.compact(part.take(rows.fact_rows(part))))
         groups, codes = rows.groups_of_paths(part.paths)
         names.update(groups)
         is_asked = np.array([*(group in (None, name) for name in groups), False])[codes]
-        of_path: dict[str, list[Event]] = {}
+        of_path: dict[str, list[events.Event]] = {}
         for place in np.flatnonzero(is_asked).tolist():
             kind, of, topic, number, _ = path_kind(part.paths[place])
             is_asked[place] = kind in ("owner", "offset")
             if is_asked[place]:
-                at = GroupPartition(of, TopicPartition(topic, number))
+                at = partitions.GroupPartition(of, TopicPartition(topic, number))
                 of_path[part.paths[place]] = found.setdefault(at, [])
         for event in part.events(np.flatnonzero(is_asked[part.path])):
             of_path[event.path].append(event)
-    require_group(group, names)
+    events.require_group(group, names)
     of_partitions = {at: some for at, some in sorted(found.items()) if some}
     return history.ended(rows.facts_in(rows.joined(known))), of_partitions

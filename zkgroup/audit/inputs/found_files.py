@@ -18,7 +18,7 @@ from zkgroup.errors import DamagedFileError, MissingFileError, NotZooKeeperFileE
 from zkgroup.model.text import named
 from zkgroup.zkfiles.exports import EXPORT, ExportHeader, ExportReader, begins_as_export, inspect_export
 from zkgroup.zkfiles.files import LOG, SNAPSHOT, ServerFile, ServerFiles, list_files
-from zkgroup.zkfiles.health import FileHealth, inspect_log
+from zkgroup.zkfiles.logs import FileHealth, inspect_log
 from zkgroup.zkfiles.records import Hole, hole_between
 from zkgroup.zkfiles.snapshots import TreeSnapshot, inspect_snapshot
 

@@ -20,8 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.answers.partitions import thread_of
-from zkgroup.audit.answers.sessions import SessionRow
+from zkgroup.audit.answers.partitions import SessionRow, thread_of
 from zkgroup.audit.answers.snapshots import SessionsBuilder, offsets_seen, partitions_in, sessions_in
 from zkgroup.audit.findings.buckets import LIMITS, AuditedRows, RowLimits, TemporaryTables, by_code
 from zkgroup.audit.findings.cluster import partition_stretches
@@ -31,8 +30,8 @@ from zkgroup.audit.findings.load import BY_AREA
 from zkgroup.audit.findings.rules import SEVERITIES, TimeRange, merged
 from zkgroup.audit.findings.tables import ScreenTables
 from zkgroup.audit.incidents import incident
+from zkgroup.audit.incidents.attribution import called
 from zkgroup.audit.incidents.incident import FoundIncidents, cause_text, counts_of, damage_text
-from zkgroup.audit.incidents.titles import called
 from zkgroup.audit.inputs.events import BY_MEMBERSHIP, BY_TOPIC
 from zkgroup.audit.inputs.facts import Facts
 from zkgroup.audit.inputs.rows import Columns, Flags, first_places
@@ -44,7 +43,7 @@ from zkgroup.audit.report.tables import ORDER, TABLES, Give, Partition, rebalanc
 from zkgroup.audit.report.timelines import AllOffsets
 from zkgroup.model.text import counted, hex_session, hex_zxid
 from zkgroup.zkfiles.arrow import schema
-from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.logs import FileHealth
 from zkgroup.znodes.consumers import Owner
 from zkgroup.znodes.paths import path_kind
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from zkgroup.audit.answers.sessions import SessionRow
+from zkgroup.audit.answers.partitions import SessionRow
 from zkgroup.audit.findings.group_rebalances import Rebalance
 from zkgroup.audit.findings.tables import PartitionTable
 from zkgroup.audit.incidents.incident import Incident, NumberedFinding

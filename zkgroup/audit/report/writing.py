@@ -28,7 +28,7 @@ from zkgroup.audit.report.sections import ColumnsDrawing
 from zkgroup.audit.report.tables import ENSEMBLE, TABLES, Give, finding_table, incident_table, nowhere
 from zkgroup.errors import ConfigError, RefusedError
 from zkgroup.zkfiles.arrow import schema
-from zkgroup.zkfiles.health import FileHealth
+from zkgroup.zkfiles.logs import FileHealth
 
 SCRIPTS: Final = (
     *("base.js", "time_axis.js", "timeline.js", "spans.js", "chart.js"),
