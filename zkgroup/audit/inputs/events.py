@@ -150,10 +150,6 @@ def _partition(place: PathKind) -> Key:
     return place.name, place.topic, str(place.partition)
 
 
-def _decision(place: PathKind) -> Key:
-    return ("topic", place.name) if place.kind in ("topic", "partition_state") else (place.kind,)
-
-
 def _topic(event: Event) -> Key | None:
     place = path_kind(event.path)
     is_of_topic = place.kind in ("topic", "partition_state") or (
@@ -165,10 +161,6 @@ def _topic(event: Event) -> Key | None:
 def _replication(event: Event) -> Key | None:
     is_broker = event.applied and path_kind(event.path).kind == "broker" and event.path.count("/") == 3
     return ("replication",) if is_broker or _topic(event) is not None else None
-
-
-def _subtree(event: Event) -> Key | None:
-    return (event.path.split("/", 2)[1],) if event.path and event.applied else None
 
 
 def partition_of(key: Key) -> tuple[str, str, int]:
@@ -190,12 +182,16 @@ BY_TOPIC = Keys("topic", _topic, frozenset(("topic", "partition_state", "admin")
 """Applied rows at and below `/brokers/topics/<topic>`, and requests to delete it; key: the topic."""
 REPLICATION = Keys("replication", _replication, frozenset(("topic", "partition_state", "admin", "broker")))
 """The rows of BY_TOPIC of all topics, and applied rows of `/brokers/ids/<id>`; one key."""
-BY_DECISION = _applied("decision", ("topic", "partition_state", "admin", "controller_epoch"), _decision)
+BY_DECISION = _applied(
+    "decision",
+    ("topic", "partition_state", "admin", "controller_epoch"),
+    lambda place: ("topic", place.name) if place.kind in ("topic", "partition_state") else (place.kind,),
+)
 """The rows of znodes that only a controller may write: replica lists and states of a topic; those below
 `/admin`; the epoch."""
 BY_SESSION = Keys("session", lambda event: (str(event.session),) if event.session else None)
 """All rows of a session, failed ones too; key: the session in decimal."""
-BY_SUBTREE = Keys("subtree", _subtree)
+BY_SUBTREE = Keys("subtree", lambda of: (of.path.split("/", 2)[1],) if of.path and of.applied else None)
 """All applied rows; key: the first name of the path."""
 CONTROLLER = _applied("controller", ("controller", "controller_epoch"), lambda place: ("controller",))
 """The rows of `/controller` and `/controller_epoch`; one key."""

@@ -31,15 +31,8 @@ from zkgroup.zkfiles.records import Hole, hole_between
 
 MANIFESTS: Final = "manifest"
 """The folder below an output of `audit run` whose newest file says which files count."""
-OPERATIONS: Final = "operations"
-FACTS: Final = "facts"
-SEEDS: Final = "seeds"
-STATES: Final = "states"
-ZNODES: Final = "znodes"
-ZNODE_FACTS: Final = "znode_facts"
-SNAPSHOTS: Final = "snapshots"
-TREES: Final = "trees"
-OF_SERIES: Final = (ZNODES, ZNODE_FACTS, SNAPSHOTS, TREES)
+OPERATIONS, FACTS, SEEDS, STATES = OF_LOGS = ("operations", "facts", "seeds", "states")
+ZNODES, ZNODE_FACTS, SNAPSHOTS, TREES = OF_SERIES = ("znodes", "znode_facts", "snapshots", "trees")
 _VERSION: Final = 4
 _ANEW: Final = "convert the folders again, into another output"
 
@@ -242,16 +235,16 @@ class OutputFolder:
     def enter(self, ensembles: Mapping[str, Converted], files: Iterable[StoredFile]) -> None:
         """Writes a new manifest, with the files of a batch; deletes manifests before the last one."""
         self.number += 1
-        self._write(_list_name(self.number), {"files": [asdict(each) for each in files]})
+        self._write(f"batches/{self.number:010}.json", {"files": [asdict(each) for each in files]})
         self.ensembles = dict(ensembles)
         known = {name: asdict(each) for name, each in ensembles.items()}
         fields = {"version": _VERSION, "number": self.number, "ensembles": known}
-        self._write(_manifest_name(self.number), fields)
-        self.folder.delete(_manifest_name(self.number - 2))
+        self._write(f"{MANIFESTS}/{self.number:010}.json", fields)
+        self.folder.delete(f"{MANIFESTS}/{self.number - 2:010}.json")
 
     def clear(self) -> None:
         """Deletes the files that a killed job left of the next batch."""
-        for table in (OPERATIONS, FACTS, SEEDS, STATES, *OF_SERIES):
+        for table in (*OF_LOGS, *OF_SERIES):
             self.folder.delete(f"{table}/batch={self.number + 1}")
 
     def _write(self, name: str, fields: Mapping[str, Any]) -> None:
@@ -259,7 +252,7 @@ class OutputFolder:
 
     def _of_batch(self, batch: int) -> list[StoredFile]:
         if batch not in self._batches:
-            name = _list_name(batch)
+            name = f"batches/{batch:010}.json"
             place, content = self.folder.path(name), self.folder.read(name)
             try:
                 self._batches[batch] = [StoredFile(**each) for each in json.loads(content)["files"]]
@@ -280,14 +273,6 @@ def newest_manifest(folder: Folder) -> str | None:
     """The name of the newest manifest; None where nothing was converted to the folder."""
     names = [name for name in folder.sizes(MANIFESTS) if name.endswith(".json")]
     return f"{MANIFESTS}/{max(names)}" if names else None
-
-
-def _manifest_name(number: int) -> str:
-    return f"{MANIFESTS}/{number:010}.json"
-
-
-def _list_name(batch: int) -> str:
-    return f"batches/{batch:010}.json"
 
 
 def _read_manifest(place: str, content: bytes) -> tuple[int, dict[str, Converted]]:

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from zkgroup.audit.inputs.converted import ConvertedSource, OpenFile, table_in
 from zkgroup.audit.inputs.found_files import SkippedFile, Stamp
@@ -140,11 +139,6 @@ def rows_from(rows: Any, zxid: int) -> Any:
     codes, zxids = codes[order], np.maximum(zxids[order], zxid)
     is_last = np.append((codes[1:] != codes[:-1]) | (zxids[1:] != zxids[:-1]), np.True_)[: len(order)]
     return rows.take(pa.array(order[is_last])).set_column(0, _ZNODES.field(0), pa.array(zxids[is_last]))
-
-
-def tree_in(rows: Any, zxid: int) -> Any:
-    """The rows of the znodes that are there at a zxid, each at that zxid."""
-    return rows_from(rows.filter(pc.field("snapshot_zxid") <= zxid), zxid).filter(pc.field("is_there"))
 
 
 def read_stored(snapshot: TreeSnapshot, rows: Any, reader: StatesReader) -> tuple[TreeSnapshot, Numbers]:

@@ -19,6 +19,7 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, by_code, count_for, names_of, numbers_of
@@ -154,9 +155,6 @@ def _file(table: str, bucket: str, rows: Any, ensemble: str, batch: int, output:
     return written(rows, StoredFile(name, table, ensemble, bucket, batch, len(rows), first, last), output)
 
 
-_StampOf = Callable[[Path], Stamp]
-
-
 class Files(NamedTuple):
     """The files of an ensemble that are there still."""
 
@@ -164,7 +162,7 @@ class Files(NamedTuple):
     logs: EnsembleInput | None
     """The folders with logs; None where there are none."""
     found: FoundFiles
-    stamp: _StampOf
+    stamp: Callable[[Path], Stamp]
     place: str
     """The URI of the folder of tree snapshots; empty for files by their paths."""
     stored: Mapping[int, StoredSnapshot]
@@ -203,11 +201,7 @@ def files_of(spark: SparkSession, output: OutputFolder, given: EnsembleInput) ->
 
 
 def convert_series(
-    spark: SparkSession,
-    output: OutputFolder,
-    files: Files,
-    chroot: str = "",
-    progress: Progress = quiet,
+    spark: SparkSession, output: OutputFolder, files: Files, chroot: str = "", progress: Progress = quiet
 ) -> Sequence[SkippedFile]:
     """Brings the tree snapshots of one ensemble up to date; returns the files that cannot be read.
 
@@ -368,7 +362,9 @@ class _Conversion:
         files = self.output.files(manifest.TREES, self.name)[-1:]
         if files[0].last_zxid != zxid:
             files = self.output.files(manifest.ZNODES, self.name)
-        return stored_series.tree_in(znodes_in(files, self.output.folder.source), zxid)
+        rows = znodes_in(files, self.output.folder.source)
+        until = rows.filter(pc.field("snapshot_zxid") <= zxid)
+        return rows_from(until, zxid).filter(pc.field("is_there"))
 
 
 def tidy(output: OutputFolder, name: str, since_ms: int | None) -> None:

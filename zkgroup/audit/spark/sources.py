@@ -510,24 +510,18 @@ class _Filtering(_TableReader):
         return left
 
 
-class _FilteringLogReader(_Filtering, _LogReader):
-    pass
-
-
-class _FilteringSnapshotReader(_Filtering, _SnapshotReader):
-    pass
-
-
 class FilteringLogSource(LogSource):
     """The source of logs for sessions that push filters down."""
 
-    readers = _FilteringLogReader
+    class readers(_Filtering, _LogReader):  # noqa: N801
+        pass
 
 
 class FilteringSnapshotSource(SnapshotSource):
     """The source of snapshots for sessions that push filters down."""
 
-    readers = _FilteringSnapshotReader
+    class readers(_Filtering, _SnapshotReader):  # noqa: N801
+        pass
 
 
 def register(spark: SparkSession) -> None:
