@@ -154,13 +154,17 @@ def _refuse_offsets_of_members(plan: OffsetPlan) -> None:
 def check_untouched(ensemble: Ensemble, record: UndoRecord) -> None:
     """Raises ConflictError where what the change left has been changed since.
 
-    What it left is compared byte by byte. Partitions that it moved have to be where it asked them to be;
-    while a reassignment runs, that cannot be said yet.
+    What it left is compared byte by byte. ACLs may also be as they were before: the command was killed before
+    it wrote them. Partitions that it moved have to be where it asked them to be; while a reassignment runs,
+    that cannot be said yet.
     """
     ensemble.zk.sync("/")
     found = ensemble.zk.read_many([path for path, _ in record.left])
+    before = dict(record.znodes)
     for path, data in record.left:
-        if not _is_as_left(found[path], data, record.made_at):
+        znode = found[path]
+        is_unwritten = record.is_of_acls and (znode and znode.data) == before.get(path)
+        if not is_unwritten and not _is_as_left(znode, data, record.made_at):
             raise ConflictError(f"{path}: has changed since {record.undo_id}; --force undoes it all the same")
     if not record.targets or ensemble.zk.exists(Reassignment.path()) is not None:
         return

@@ -24,6 +24,7 @@ from zkgroup.admin.change import UndoRecorder
 from zkgroup.admin.undo import undo_change
 from zkgroup.admin.undo_records import UndoFolder
 from zkgroup.errors import ConfigError, ConflictError, CorruptZnodeError, PartlyDoneError
+from zkgroup.model.requests import Operation
 from zkgroup.security.acls import (
     AccessControlEntry,
     AclBinding,
@@ -161,6 +162,29 @@ def test_changes_are_undone_and_what_others_did_since_stays(
 
     assert _listed(world) == {OF_BOB}
     assert recorder.folder.load(str(added)).summary == f"ACLs in {PLAIN}, /kafka-acl/Group/g"
+
+
+def test_a_change_that_was_killed_in_its_midst_is_undone(world: MemoryGroups, recorder: UndoRecorder) -> None:
+    """What it did not come to is as it was, and no change of somebody else."""
+    _add(world, recorder, OF_BOB)
+    bindings = [_acl("g", GROUP), OF_ALICE, _acl("never")]
+    change = acl_change(world.ensemble, plan_additions(world.ensemble, bindings), "add")
+    multi, left = world.ensemble.zk.multi, iter([True])
+
+    def killed(*operations: Operation) -> object:
+        if next(left, False):
+            return multi(*operations)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.ensemble.zk, "multi", killed)
+        with pytest.raises(KeyboardInterrupt):
+            change.apply(recorder)
+    assert len(_listed(world)) == 2
+
+    (record, *_) = recorder.folder.latest_first()
+    undo_change(world.ensemble, record).apply(recorder)
+    assert _listed(world) == {OF_BOB}
 
 
 def test_a_change_that_meets_another_is_refused_whole_or_named_in_part(
