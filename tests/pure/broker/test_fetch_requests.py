@@ -10,7 +10,7 @@ from tests.worlds.batches import batches_in, records_of
 from tests.worlds.replica_managers import in_memory
 from zkgroup.broker.replicas import replica
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.server.fetch_requests import DelayedFetch, KnownOffsets, refused, topics_of
+from zkgroup.broker.server.fetch_requests import DelayedFetch, KnownOffsets, refused, size_of, topics_of
 from zkgroup.model import TopicPartition
 from zkgroup.wire.messages import ErrorCode
 from zkgroup.wire.records import (
@@ -18,8 +18,11 @@ from zkgroup.wire.records import (
     OBSERVER_REPLICA,
     READ_COMMITTED,
     EpochEnd,
+    FetchedPartition,
+    FetchedTopic,
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
 )
 
@@ -310,3 +313,12 @@ def test_an_answer_is_by_topic_and_has_kafkas_fields() -> None:
     assert [(each.topic, [(p.partition, p.error) for p in each.partitions]) for each in answer.topics] == [
         ("u", [(4, 77)])
     ]
+
+
+@pytest.mark.parametrize(("version", "sizes"), [(4, (12, 54)), (11, (18, 72)), (12, (16, 62))])
+def test_the_size_of_an_answer_is_what_kafka_counts(version: int, sizes: tuple[int, int]) -> None:
+    """Numbers of `FetchResponse.sizeOf` of 2.8.2: without a partition, and with one that has no records."""
+    one = FetchedPartition(0, 0, 0, b"", last_stable_offset=0, log_start_offset=0, aborted_transactions=())
+    answers = (FetchResponse(()), FetchResponse((FetchedTopic("orders", (one,)),)))
+
+    assert tuple(size_of(each, version) for each in answers) == sizes
