@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import Final, get_args
 
 from zkgroup.admin.change import AdminChange, ChangePlan, as_they_are, undo_record
 from zkgroup.admin.cluster.controller import (
@@ -37,6 +37,17 @@ from zkgroup.znodes.config_settings import (
 from zkgroup.znodes.notifications import ConfigChange, NotifyFormat, config_changes_path, notify_format
 
 HIDDEN = "[hidden]"
+_SECRETS: Final = (
+    "password",
+    "jaas.config",
+    "secret",
+    "secret.key",
+    "master.key",
+    "keystore.key",
+    "keystore.certificate.chain",
+    "truststore.certificates",
+)
+"""How names end whose values are hidden (`Type.PASSWORD` in KafkaConfig.scala and SslConfigs.java@2.8.2)."""
 """Shown in place of a secret."""
 
 
@@ -117,8 +128,11 @@ def shown(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_secret(name: str) -> bool:
-    """Returns whether the value is a password, or made from one (`SCRAM-SHA-256`)."""
-    return name.startswith("SCRAM-") or name.endswith(("password", "jaas.config"))
+    """Returns whether the value is a secret, as Kafka's type PASSWORD, or made from one (`SCRAM-SHA-256`).
+
+    With a prefix, too: `listener.name.outside.ssl.keystore.key`.
+    """
+    return name.startswith("SCRAM-") or name.endswith(_SECRETS)
 
 
 def plan_config(

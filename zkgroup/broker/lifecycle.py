@@ -18,6 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from zkgroup.admin.configs import shown
 from zkgroup.broker.admin.rows import AdminRows
 from zkgroup.broker.authorizer.authorizer import Authorizer
 from zkgroup.broker.controlled_shutdown import ZooKeeperAbsence, run_controlled_shutdown
@@ -325,7 +326,7 @@ class BrokerLifecycle:
             case AclsChanged():
                 self.thread.call(self._acls_changed, effect)
             case ConfigChanged(entity, overrides):
-                self._listener.on_config(entity, overrides)
+                self._listener.on_config(entity, shown(overrides))
                 self.thread.call(self._apply, effect)
 
     def _acls_changed(self, effect: AclsChanged) -> None:

@@ -57,7 +57,7 @@ class BrokerListener:
     def on_config(self, entity: ConfigEntity, overrides: Mapping[str, str]) -> None:
         """The configuration of a topic, broker, client, user or address has changed to `overrides`.
 
-        Those of a user come without its credentials.
+        Those of a user come without its credentials, and passwords and keys as `[hidden]`.
         """
 
     def on_controller(self, epoch: int, partitions: int, load_ms: int) -> None:

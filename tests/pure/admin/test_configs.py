@@ -11,7 +11,7 @@ from zkgroup.admin.configs import HIDDEN, alter_config, describe_configs, plan_c
 from zkgroup.admin.topics.creation import plan_topic
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError
 from zkgroup.model.requests import SetData
-from zkgroup.znodes.config import TopicConfig
+from zkgroup.znodes.config import BrokerConfig, TopicConfig
 from zkgroup.znodes.notifications import config_changes_path
 
 ORDERS = ConfigEntity.topic("orders")
@@ -242,11 +242,15 @@ def test_clients_of_users_get_their_parents(world: MemoryGroups) -> None:
 
 
 def test_passwords_are_hidden_and_unreadable_ones_named(world: MemoryGroups) -> None:
-    """The data that proves a password is not shown."""
+    """The data that proves a password is not shown, nor are keys of brokers."""
     world.server.put("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x","a":"1"}}')
+    key = "listener.name.outside.ssl.keystore.key"
+    world.server.put("/config/brokers/1", BrokerConfig({key: "-----BEGIN", "a.secret": "x"}).encode())
     world.server.put("/config/users/bob", b"{")
 
     _, (alice,), unreadable = describe_configs(world.ensemble, [], "users")
 
     assert alice.configs == {"SCRAM-SHA-256": HIDDEN, "a": "1"}
+    _, (broker,), _ = describe_configs(world.ensemble, [], "brokers")
+    assert broker.configs == {key: HIDDEN, "a.secret": HIDDEN}
     assert "/config/users/bob" in unreadable[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.worlds.running_brokers import ask
+from tests.worlds.running_brokers import MemoryBrokers, ask
 from tests.worlds.unhurried import unhurried
 from zkgroup.testing import KafkaCluster
 from zkgroup.wire.admin_apis import (
@@ -16,6 +16,7 @@ from zkgroup.wire.admin_apis import (
     DescribeConfigsResponse,
     DescribedConfig,
 )
+from zkgroup.znodes.config import BrokerConfig, ConfigEntity
 
 
 def _described(cluster: KafkaCluster, kind: int, name: str) -> dict[str, DescribedConfig]:
@@ -52,3 +53,15 @@ def test_what_a_broker_knows_is_told(
     expected = {"compression.type": "producer", "flush.messages": never, "flush.ms": never}
     expected["segment.jitter.ms"] = "5"
     assert {name: of_topic[name].value for name in expected} == expected
+
+
+def test_what_a_listener_is_told_has_no_secrets(world: MemoryBrokers) -> None:
+    """`broker run` prints it."""
+    jaas = "listener.name.outside.plain.sasl.jaas.config"
+    overrides = {jaas: 'password="canary";', "ssl.key.password": "canary", "max.connections": "9"}
+    world.server.put(ConfigEntity.broker(1).config_path, BrokerConfig(overrides).encode())
+    world.add(1)
+
+    world.becomes(lambda: len(world.running.told[1].of("config")), 1)
+    told = str(world.running.told[1].of("config"))
+    assert ("canary" in told, "max.connections" in told) == (False, True)
