@@ -176,10 +176,10 @@ def exporter(
 ) -> None:
     """Serve lag, groups and brokers to Prometheus.
 
-    It serves until Ctrl-C or SIGTERM. /metrics has the metrics, /api/snapshot the same as JSON (with ?group=G all of a group), /healthz whether
-    it works. It reads the ensemble once an interval, however often it is asked. Where ZooKeeper or a broker
-    is away, what they know is absent until they are back. Needs the extra `metrics`: pip install
-    'zkgroup[metrics]'.
+    It serves until Ctrl-C or SIGTERM. /metrics has the metrics, /api/snapshot the same as JSON (with
+    ?group=G all of a group), /healthz whether it works. It reads the ensemble once an interval, however often
+    it is asked. Where ZooKeeper or a broker is away, what they know is absent until they are back. Needs the
+    extra `metrics`: pip install 'zkgroup[metrics]'.
 
     \b
     Example:

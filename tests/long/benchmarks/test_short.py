@@ -15,6 +15,7 @@ from tests.programs.benchmarks import (
     broker_sides,
     cluster_measurements,
     commits,
+    exporter_measurements,
     file_measurements,
     kafka_cluster_measurements,
     reads,
@@ -58,6 +59,13 @@ def test_a_commit_of_many_partitions_is_a_few_packets() -> None:
     assert all(result["partitions"] == count for result in ours)
     assert min(result["packets"] for result in ours) <= 10
     assert min(cost.packets for cost in sets) >= count
+
+
+def test_a_read_of_the_exporter_is_a_few_packets() -> None:
+    """Also where the leader of all partitions is dead."""
+    report = Report()
+    exporter_measurements.exporter(Plan(repeats=1, short=True), report)
+    assert missed(report) == []
 
 
 def test_a_group_starts_is_joined_and_is_restarted() -> None:
