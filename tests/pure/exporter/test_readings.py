@@ -19,10 +19,10 @@ from zkgroup.exporter.reading import Reader, ReadingSettings, Windows, group_pat
 from zkgroup.groups import reads
 from zkgroup.groups.descriptions import GroupState, ProblemKind
 from zkgroup.groups.lag_verdict import LagVerdict
-from zkgroup.model import TopicPartition, Whitelist
+from zkgroup.model import StaticSubscription, TopicPartition, Whitelist
 from zkgroup.model.requests import Delete, ListMany, ReadMany
 from zkgroup.znodes.brokers import NO_LEADER, Topic
-from zkgroup.znodes.consumers import Offset, Owner, group_path
+from zkgroup.znodes.consumers import Offset, Owner, Registration, group_path
 
 REST = (GroupState.EMPTY, GroupState.STABLE)
 """States that a read of a fresh process shows too; the others depend on what was read before."""
@@ -42,8 +42,8 @@ def told(group: GroupReading) -> tuple[Any, ...]:
 
 
 def test_a_kept_group_is_shown_as_a_fresh_read_shows_it(world: MemoryGroups) -> None:
-    """After each of many random changes: members come and go, claim, release and commit, topics are made and
-    grow, offsets are deleted or become unreadable, clients of a coordinator join and leave."""
+    """After each of many random changes: members come and go, claim, release, commit and subscribe to others,
+    topics are made and grow, offsets go or become unreadable, clients of a coordinator join and leave."""
     clients = CoordinatedGroups(world)
     clients.lead(1)
     for number in range(3):
@@ -53,7 +53,7 @@ def test_a_kept_group_is_shown_as_a_fresh_read_shows_it(world: MemoryGroups) -> 
 
     def join() -> None:
         name, group = f"m{len(world.server.clients)}", draw.choice(("a", "b"))
-        wanted: Any = Whitelist("t.*") if draw.random() < 0.3 else {draw.choice(("t0", "t1", "t9")): 1}
+        wanted: Any = Whitelist("t.*") if draw.random() < 0.6 else {draw.choice(("t0", "t1", "t9")): 1}
         world.member(group, name, wanted)
         members[name] = group
 
@@ -82,9 +82,15 @@ def test_a_kept_group_is_shown_as_a_fresh_read_shows_it(world: MemoryGroups) -> 
             world.write(Delete(Offset.path("a", tp), -1))
 
     def grow() -> None:
-        name = draw.choice(("t0", "t1", "t9"))
-        size = draw.randrange(1, 4)
+        name, size = f"t{draw.randrange(40)}", draw.randrange(1, 4)
         world.server.put(Topic.path(name), Topic(dict.fromkeys(range(size), (0,))).encode())
+
+    def subscribe() -> None:
+        if members:
+            name = draw.choice(sorted(members))
+            path = Registration.path(members[name], f"{members[name]}_{name}")
+            wanted = StaticSubscription({draw.choice(("t0", "t1")): 1})
+            world.server.put(path, Registration.of(wanted, 0).encode())
 
     def serve() -> None:
         some = [stored_member(f"c{n}", TopicPartition("t0", n)) for n in range(draw.randrange(3))]
@@ -94,8 +100,10 @@ def test_a_kept_group_is_shown_as_a_fresh_read_shows_it(world: MemoryGroups) -> 
         snapshot = reads.read_permitted_snapshots(world.ensemble, [group])[0][group]
         return snapshot or type("Nothing", (), {"owners": {}, "offsets": {}})
 
-    for step in range(120):
-        happening = draw.choice((join, leave, claim, release, commit, commit, uncommit, grow, serve))
+    for step in range(200):
+        happening = draw.choice(
+            (join, leave, claim, release, subscribe, commit, commit, uncommit, grow, serve)
+        )
         happening()
         world.clock.advance(draw.choice((0, 11_000)))
         ours, fresh = kept.read(), reader(world).read()

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from zkgroup_cli.commands.exporter import LIVE, live
@@ -17,10 +18,12 @@ from tests.waiting import PATIENCE_S, eventually, happened
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.processes import violations
 from tests.worlds.stores import ServerlessStore
+from tests.worlds.unhurried import unhurried
 from zkgroup.exporter.exporter import EnsembleConnection, Exporter, ExporterSettings
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
-from zkgroup.testing import KafkaCluster, MemoryZooKeeper
+from zkgroup.security.client import BrokerAccess
+from zkgroup.testing import ClusterSecurity, KafkaCluster, MemoryZooKeeper
 from zkgroup.znodes.consumers import Offset
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.client import SystemClock
@@ -203,3 +206,30 @@ def test_a_read_that_hangs_is_not_healthy() -> None:
         later.late_ms = 61_000
         status, body = get(exporter, "/healthz")
         assert (status, json.loads(body)["ok"]) == (503, False)
+
+
+def test_brokers_that_demand_tls_and_a_login_are_asked(
+    kafka_cluster_factory: Callable[..., KafkaCluster],
+) -> None:
+    """With the user of `--command-config`; a refused login costs the log ends alone, and is told."""
+    security = ClusterSecurity(users={"alice": "canary"}, mechanism="SCRAM-SHA-512")
+    cluster = kafka_cluster_factory(1, security=security, settings=unhurried())
+    cluster.create_topic("orders")
+    commit(cluster, "g", "orders", 0, 0)
+    lag = ("zkgroup_group_lag", ("g", "orders", "0"))
+    reached = opening(cluster.zookeeper)
+
+    def connect(password: str | None = None) -> EnsembleConnection:
+        access = BrokerAccess(security=cluster.client_security("alice", password=password))
+        opened = reached()
+        return opened._replace(ensemble=replace(opened.ensemble, access=access))
+
+    with exporting(connect) as exporter:
+        eventually(lambda: metrics(exporter).get(lag) == 0)
+    with exporting(lambda: connect("guessed")) as exporter:
+        assert exporter.wait_for_reads(1, PATIENCE_S)
+        found = metrics(exporter)
+        document = json.loads(get(exporter, "/api/snapshot")[1])
+    assert lag not in found
+    assert found["zkgroup_group_committed_offset", lag[1]] == 0
+    assert any("alice" in reason for reason in document["unknown"])
