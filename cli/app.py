@@ -402,6 +402,7 @@ _COMMANDS = {
         ".commands.coordinator:coordinator",
         "Show the group coordinator; give groups back to ZooKeeper",
     ),
+    "session": (".commands.session:session", "Show which client is behind SESSION"),
     "elect": (".commands.elect:elect", "Elect leaders: preferred replicas, or any live one"),
     "reassign": (".commands.reassign:reassign", "Move replicas between brokers, with Kafka's files"),
     "plan": (".commands.plan:plan", "Plan moves of replicas: decommission, replace, balance"),

@@ -33,13 +33,13 @@ class LastTransaction:
         return cls(max(zxid or 0, 0), time_ms)
 
 
-_LAST_TRANSACTION = Shape(LastTransaction)
+LAST_TRANSACTION = Shape(LastTransaction)
 SKIPPED_FILE = Shape(SkippedFile)
 
 
 def document(name: str, shape: Shape[T], *, rows: str | None = None) -> Document[T]:
     """A document of the audit: of the last transaction that was read."""
-    return Document(f"audit_{name}", shape, _LAST_TRANSACTION, rows=rows)
+    return Document(f"audit_{name}", shape, LAST_TRANSACTION, rows=rows)
 
 
 def session_text(session: int | None) -> str | None:

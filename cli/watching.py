@@ -60,7 +60,7 @@ class Reading:
     """Why it failed or is not whole."""
 
 
-class View(Protocol):
+class ReadingView(Protocol):
     """Where readings are shown."""
 
     def show(self, reading: Reading) -> None: ...
@@ -100,7 +100,7 @@ def watch(read: Callable[[], object], pause_ms: int, pause: Callable[[float], ob
     with suppress(KeyboardInterrupt), _terminable(), keeping_connection(), ExitStack() as stack:
         with connected():
             pass  # so that the wait for it is said before the screen is taken
-        view: View = _Lines() if as_lines else stack.enter_context(_screen(pause_ms))
+        view: ReadingView = _JsonLines() if as_lines else stack.enter_context(_screen(pause_ms))
         has_read = False
         while True:
             _read_once(read, view, has_read=has_read)
@@ -108,7 +108,7 @@ def watch(read: Callable[[], object], pause_ms: int, pause: Callable[[float], ob
             pause(pause_ms / 1000)
 
 
-def _read_once(read: Callable[[], object], view: View, *, has_read: bool) -> None:
+def _read_once(read: Callable[[], object], view: ReadingView, *, has_read: bool) -> None:
     begun_ms, text, notes = time.time_ns() // 1_000_000, _Captured(sys.stdout.isatty()), io.StringIO()
     failure: ZkGroupError | None = None
     leaving: click.exceptions.Exit | None = None
@@ -155,7 +155,7 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, former)
 
 
-class _Lines:
+class _JsonLines:
     """One line of JSON for each reading; messages to stderr where they are not those of the former one."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class _Lines:
 
 
 @contextmanager
-def _screen(pause_ms: int) -> Iterator[View]:
+def _screen(pause_ms: int) -> Iterator[ReadingView]:
     """A part of the terminal, redrawn in place; the last reading stays, whole, when the block ends."""
     from rich.console import Console
     from rich.live import Live

@@ -13,6 +13,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 ADMIN_PORT = 8080
 """The port of an AdminServer unless `admin.serverPort` sets another."""
@@ -58,7 +59,7 @@ def ask_server(
         admin_port: None to leave the AdminServer out.
         words: whether the client port speaks plain text; no word is sent to a port with TLS.
     """
-    server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    server = server_name(host, port)
     reasons = []
     if not words:
         reasons.append("four-letter words are not sent to a port that speaks TLS")
@@ -66,31 +67,36 @@ def ask_server(
         try:
             return _by_mntr(server, host, port, timeout_s)
         except (OSError, ValueError) as error:
-            reasons.append(f"mntr: {_why(error)}")
+            reasons.append(f"mntr: {why(error)}")
     if admin_port is not None:
         try:
             return _by_admin_server(server, host, admin_port, timeout_s)
         except (OSError, ValueError, http.client.HTTPException) as error:
-            reasons.append(f"AdminServer at port {admin_port}: {_why(error)}")
+            reasons.append(f"AdminServer at port {admin_port}: {why(error)}")
     watches = None
     if words:
         try:
             watches = read_wchs(send_word(host, port, "wchs", timeout_s))
         except OSError as error:
-            reasons.append(f"wchs: {_why(error)}")
+            reasons.append(f"wchs: {why(error)}")
     by = None if watches is None else "wchs"
     return ServerStatus(server=server, by=by, watches=watches, reason="; ".join(reasons))
 
 
-def send_word(host: str, port: int, word: str, timeout_s: float) -> str:
+def server_name(host: str, port: int) -> str:
+    """`HOST:PORT`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def send_word(host: str, port: int, word: str, timeout_s: float, *, most: int = _ANSWER_MAX) -> str:
     """The reply to a four-letter word, such as `srvr`, `conf` or `mntr`. Raises OSError if there is none.
 
-    `timeout_s` bounds the connecting, and each wait for a part of the reply.
+    `timeout_s` bounds the connecting, and each wait for a part of the reply, of which `most` bytes are read.
     """
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.sendall(word.encode("ascii"))
         parts = bytearray()
-        while len(parts) < _ANSWER_MAX and (part := connection.recv(65536)):
+        while len(parts) < most and (part := connection.recv(65536)):
             parts += part
     return parts.decode("utf-8", "replace")
 
@@ -126,11 +132,22 @@ def _by_mntr(server: str, host: str, port: int, timeout_s: float) -> ServerStatu
 
 
 def _by_admin_server(server: str, host: str, port: int, timeout_s: float) -> ServerStatus:
+    fields = ask_admin_server(host, port, "monitor", timeout_s)
+    return _figures(server, "AdminServer", {name: str(value) for name, value in fields.items()})
+
+
+def ask_admin_server(
+    host: str, port: int, command: str, timeout_s: float, *, most: int = _ANSWER_MAX
+) -> dict[str, Any]:
+    """The reply of an AdminServer to a command such as `monitor`.
+
+    Raises OSError, HTTPException, or ValueError where there is none, or it is an error or no object.
+    """
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
-        connection.request("GET", "/commands/monitor")
+        connection.request("GET", f"/commands/{command}")
         response = connection.getresponse()
-        body = response.read(_ANSWER_MAX)
+        body = response.read(most)
     finally:
         connection.close()
     if response.status != http.client.OK:
@@ -138,7 +155,7 @@ def _by_admin_server(server: str, host: str, port: int, timeout_s: float) -> Ser
     fields = json.loads(body)
     if not isinstance(fields, dict) or fields.get("error") is not None:
         raise ValueError(str(fields.get("error")) if isinstance(fields, dict) else "no object")
-    return _figures(server, "AdminServer", {str(name): str(value) for name, value in fields.items()})
+    return fields
 
 
 def _figures(server: str, by: str, fields: Mapping[str, str]) -> ServerStatus:
@@ -161,5 +178,6 @@ def _figures(server: str, by: str, fields: Mapping[str, str]) -> ServerStatus:
     )
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
+    """The text of an error, else its kind."""
     return str(error) or type(error).__name__

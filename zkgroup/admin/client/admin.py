@@ -193,6 +193,7 @@ class AsyncAdmin:
     cluster_status = _OffLoop(Admin.cluster_status)
     cluster_problems = _OffLoop(Admin.cluster_problems)
     cluster_usage = _OffLoop(Admin.cluster_usage)
+    describe_session = _OffLoop(Admin.describe_session)
     list_brokers = _OffLoop(Admin.list_brokers)
     describe_broker = _OffLoop(Admin.describe_broker)
     forget_broker = _OffLoop(Admin.forget_broker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkgroup.admin import status, undo, znodes
+from zkgroup.admin import sessions, status, undo, znodes
 from zkgroup.admin.access import AccessPlan, access_change, plan_access
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.client.base import AdminBase, Listing, listing_of
@@ -66,12 +66,35 @@ class ClusterMethods(AdminBase):
         Raises:
             ConfigError: an open client without an address.
         """
+        return usage.read_usage(self._ensemble, self._servers, admin_port=admin_port, words=four_letter_words)
+
+    def describe_session(
+        self, session_id: int, *, four_letter_words: bool = True, admin_port: int | None = ADMIN_PORT
+    ) -> sessions.SessionDescription:
+        """Returns the client behind a session: its connection, and the znodes that it holds.
+
+        Asks every server that the address names.
+
+        Args:
+            session_id: the session, as a whole number: `0x1a1fb66fa0f0008`.
+            four_letter_words: whether the servers are asked by `cons`.
+            admin_port: port of the servers' AdminServers, asked where `cons` is not allowed; None asks none.
+
+        Raises:
+            ConfigError: an open client without an address.
+            NotFoundError: there is no such session.
+        """
+        return sessions.describe_session(
+            self._ensemble, session_id, self._servers, admin_port=admin_port, words=four_letter_words
+        )
+
+    @property
+    def _servers(self) -> tuple[tuple[str, int], ...]:
         if self._address is None:
             raise ConfigError(
                 "the servers of an open client without an address are not known: give `address`"
             )
-        servers = Address.parse(self._address).hosts
-        return usage.read_usage(self._ensemble, servers, admin_port=admin_port, words=four_letter_words)
+        return Address.parse(self._address).hosts
 
     def list_brokers(self) -> Listing[brokers.BrokerSummary]:
         """Every registered broker."""

@@ -113,9 +113,9 @@ def marked_offset(path: str) -> str | None:
 @Rule(
     severity="error",
     question="Which commits came from a session that did not own the partition at that moment?",
-    act="An error: another member owned it, or the offset fell. Find the process behind the session and stop"
-    " it; members of zkgroup cannot do this, JVM members and other clients can. A warning: no member owned"
-    " it, as when a JVM member commits just after its own release.",
+    act="An error: another member owned it, or the offset fell. Find the process behind the session"
+    " (`zkgroup session`) and stop it; members of zkgroup cannot do this, JVM members and other clients can."
+    " A warning: no member owned it, as when a JVM member commits just after its own release.",
     keys=events.BY_GROUP_PARTITION,
     screen=partitions_with(lambda p: p.is_commit & p.holder_known & ~p.by_holder),
 )

@@ -55,7 +55,7 @@ def _registrations(facts: Facts, group: str, session: int, thread: str) -> Seque
     question="Is there an owner whose member is not registered?",
     needs=("tree",),
     act="Nobody consumes the partition, and no other member can claim it. Find out who holds that session"
-    " (`audit sessions`) and end that process; the znode is deleted with its session.",
+    " (`zkgroup session`) and end that process; the znode is deleted with its session.",
     keys=BY_OWNED_PARTITION,
     bounds={"grace_ms": 10_000},
 )
@@ -114,7 +114,8 @@ def orphan_owner_interval(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds)
     question="Was a partition claimed by a session that its member is not registered in?",
     needs=("tree",),
     act="A JVM member takes an owner with its own name for its own, whatever session holds it, and consumes"
-    " unowned once that session ends. Find the client behind the session, and restart the member.",
+    " unowned once that session ends. Find the client behind the session (`zkgroup session`), and restart the"
+    " member.",
     keys=BY_OWNED_PARTITION,
 )
 def owner_session_mismatch(rows: KeyRows, key: Key, facts: Facts, bounds: Bounds) -> Iterator[Finding]:

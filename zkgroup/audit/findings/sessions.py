@@ -93,7 +93,7 @@ def _back_after_ms(facts: Facts, close: events.Event) -> int | None:
     question="Which sessions are kept alive for days without an ephemeral and without a write?",
     needs=("tree", "log"),
     act="A client that only reads has such a session and is fine. Many of them are clients that open sessions"
-    " and never close them: `cons` of each server's four-letter commands names their addresses.",
+    " and never close them: `zkgroup session` names the address of each.",
     keys=events.BY_SESSION,
     bounds={"idle_ms": 3 * 86_400_000},
     screen=_sessions(events.CLOSE_SESSION, are_without=True),

@@ -22,8 +22,9 @@ APART_MS = 600_000
 REBALANCE_MS = 30_000
 """A restart or change of the membership is a note if no partition is longer without an owner."""
 _ACTS: dict[incident.CauseKind, str] = {
-    "foreign write": "Find the client behind the session and stop it. Then restart the members that went on"
-    " without their partitions, and set offsets with `zkgroup offsets`, which leaves a marker.",
+    "foreign write": "Find the client behind the session (`zkgroup session`) and stop it. Then restart the"
+    " members that went on without their partitions, and set offsets with `zkgroup offsets`, which leaves a"
+    " marker.",
     "session end": "Members of the JVM do not notice that an owner is gone: restart them, or change the"
     " group's membership, so that they rebalance.",
     "expiry": "The process was killed, paused (garbage collection, a stopped machine) or cut off for as"
@@ -43,8 +44,9 @@ _ACTS: dict[incident.CauseKind, str] = {
     "operator reset": "Nothing: an operator set offsets, with a marker.",
 }
 _CONTROLLER_ACT = (
-    "Find the client behind the session. A controller that is deleted by hand is elected again at once; one"
-    " that another session replaced does not notice: stop that session, and delete /controller."
+    "Find the client behind the session (`zkgroup session`). A controller that is deleted by hand is elected"
+    " again at once; one that another session replaced does not notice: stop that session, and delete"
+    " /controller."
 )
 _MEMBER_ACT = (
     "The writer is a member of the group: it committed what it did not own. Restart it, and set offsets with"
