@@ -13,7 +13,7 @@ from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.coordinated import CoordinatedView
 from zkgroup.groups.descriptions import GroupDescription, GroupState, GroupSummary, Problem
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.membership import LiveReader
+from zkgroup.groups.membership import LiveGroup, LiveReader
 from zkgroup.groups.reader import read_permitted_snapshots
 from zkgroup.groups.reads import (
     LogEnds,
@@ -97,7 +97,7 @@ class GroupCache:
         views = coordinated_views(ensemble, snapshots.values(), live)
         now_ms = ensemble.clock.wall_ms()
         self._known = {
-            name: _judge_view(views[name], now_ms)
+            name: _judge_view(views[name], self._known.get(name), now_ms, is_same=name in same)
             if name in views
             else _judge(snapshots[name], self._known.get(name), now_ms, is_same=name in same)
             for name in names
@@ -159,7 +159,14 @@ def _faults(snapshot: GroupSnapshot) -> list[TopicPartition]:
     return [tp for tp, entry in snapshot.offsets.items() if entry.error]
 
 
-def _judge_view(view: CoordinatedView, now_ms: int) -> GroupReading:
+def _judge_view(
+    view: CoordinatedView, before: GroupReading | None, now_ms: int, *, is_same: bool
+) -> GroupReading:
+    """Judges a group of Kafka's protocol; see `_judge`."""
+    if before is not None and is_same and before.state in _AT_REST:
+        judged = before.judged
+        if isinstance(judged, CoordinatedView) and _says_the_same(view, judged):
+            return replace(before, snapshot=view.snapshot, judged=judged.with_offsets(view.snapshot))
     return GroupReading(
         snapshot=view.snapshot,
         state=view.state(now_ms),
@@ -167,3 +174,21 @@ def _judge_view(view: CoordinatedView, now_ms: int) -> GroupReading:
         unowned=len(view.wanted - view.membership.owners.keys()),
         judged=view,
     )
+
+
+def _says_the_same(view: CoordinatedView, before: CoordinatedView) -> bool:
+    """Returns whether slot and coordinator say the same, but for timers, and as many offsets are readable."""
+    is_same_slot = (view.slot, view.was_asked) == (before.slot, before.was_asked)
+    is_same_answer = _answer(view.live) == _answer(before.live)
+    return is_same_slot and is_same_answer and _faults(view.snapshot) == _faults(before.snapshot)
+
+
+def _answer(live: LiveGroup | None) -> tuple[object, ...] | None:
+    """Everything in the answer of a coordinator but how long its timers still run."""
+    if live is None:
+        return None
+    members = [
+        (one.member_id, one.instance_id, one.client_id, one.host, one.metadata, one.assignment)
+        for one in live.members
+    ]
+    return live.state, live.protocol_type, live.protocol, live.phase, live.generation, live.leader, members

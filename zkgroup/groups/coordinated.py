@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from zkgroup.groups.descriptions import GroupState, MemberDescription, Problem, ProblemKind
@@ -35,6 +35,13 @@ class CoordinatedView:
     live: LiveGroup | None
     was_asked: bool
     """True if the coordinator was asked, so that no answer is one."""
+
+    def with_offsets(self, snapshot: GroupSnapshot) -> CoordinatedView:
+        """The same with other offsets, of which as many cannot be read: what was found out is kept."""
+        made = replace(self, snapshot=snapshot)
+        found = ("membership", "wanted", "problems")
+        made.__dict__.update({name: self.__dict__[name] for name in found if name in self.__dict__})
+        return made
 
     @property
     def stored(self) -> CoordinatedGroup:

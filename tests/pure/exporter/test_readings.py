@@ -14,11 +14,12 @@ from tests.worlds.coordinated_groups import CoordinatedGroups, stored_member
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.errors import SourceUnavailableError, StoreUnavailableError
-from zkgroup.exporter.group_cache import GroupReading
+from zkgroup.exporter.group_cache import GroupCache, GroupReading
 from zkgroup.exporter.reading import Reader, ReadingSettings, Windows, group_pattern
 from zkgroup.groups import reads
 from zkgroup.groups.descriptions import GroupState, ProblemKind
 from zkgroup.groups.lag_verdict import LagVerdict
+from zkgroup.groups.membership import LiveGroup, LiveMember
 from zkgroup.model import StaticSubscription, TopicPartition, Whitelist
 from zkgroup.model.requests import Delete, ListMany, ReadMany
 from zkgroup.znodes.brokers import NO_LEADER, Topic
@@ -149,6 +150,44 @@ def watched(world: MemoryGroups, asked: list[str]) -> Any:
 
     client.submit = noted  # type: ignore[method-assign]
     return world.operator(client)
+
+
+def test_a_group_is_judged_again_when_its_coordinator_says_something_else(world: MemoryGroups) -> None:
+    """Not for its timers; offsets are those of now all the same."""
+    clients = CoordinatedGroups(world)
+    clients.broker(1)
+    clients.lead(1)
+    world.topic("orders", 1)
+    clients.store("g", ada := stored_member("ada", TopicPartition("orders", 0)), generation=7)
+    world.commit("g", "orders", 0, 5)
+    one = LiveMember(
+        member_id="ada",
+        instance_id=None,
+        client_id="c",
+        host="h",
+        metadata=ada.protocols[0][1],
+        assignment=ada.assignment,
+    )
+    answer = LiveGroup(
+        state="Stable", protocol_type="consumer", protocol="range", generation=7, members=(one,)
+    )
+    kept = GroupCache()
+
+    def read() -> GroupReading:
+        return kept.read(world.ensemble, ["g"], lambda groups: dict.fromkeys(groups, answer))[0]["g"]
+
+    first = read()
+    assert (first.state, first.problems, first.members) == (GroupState.STABLE, (), 1)
+    answer = replace(answer, members=(replace(one, session_expires_in_ms=900),))
+    world.commit("g", "orders", 0, 6)
+    second = read()
+    assert second.problems is first.problems
+    assert [row.offset for row in second.description(0, {}).partitions] == [6]
+    answer = replace(answer, generation=8)
+    kinds = [problem.kind for problem in read().problems]
+    assert kinds == [ProblemKind.STORED_GROUP_DIFFERS]
+    answer = replace(answer, generation=7)
+    assert read().problems == ()
 
 
 def test_a_group_that_stays_wrong_is_inconsistent_at_the_next_read(world: MemoryGroups) -> None:
