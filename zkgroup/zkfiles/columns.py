@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from zkgroup.zkfiles import arrow, jute
+from zkgroup.zkfiles.jute import JuteError, LogChunk
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import CREATES, Operation, Transaction, TransactionType
 
@@ -47,7 +48,7 @@ class Taken(NamedTuple):
     batch: arrow.Batch | None
     is_past: bool = False
     """True if that record lies behind the wanted zxids."""
-    error: jute.JuteError | None = None
+    error: JuteError | None = None
     """The reason why that record cannot be read."""
 
 
@@ -100,7 +101,7 @@ def _batches(reader: LogReader, wanted: Wanted) -> Iterator[arrow.Batch]:
 
 
 def batches_of(
-    chunk: jute.LogChunk, wanted: Wanted, unreadable: Callable[[jute.LogChunk, int, jute.JuteError], None]
+    chunk: LogChunk, wanted: Wanted, unreadable: Callable[[LogChunk, int, JuteError], None]
 ) -> Generator[arrow.Batch, None, bool]:
     """Yields the records of a chunk as batches; returns whether one lies behind the wanted zxids.
 
@@ -123,7 +124,7 @@ def batches_of(
     return False
 
 
-def take_plainly(chunk: jute.LogChunk, first: int, wanted: Wanted) -> Taken:
+def take_plainly(chunk: LogChunk, first: int, wanted: Wanted) -> Taken:
     """The next batch of records of a chunk, from the number `first` on; no row is left out."""
     transactions: list[Transaction] = []
     rows = 0
@@ -138,7 +139,7 @@ def take_plainly(chunk: jute.LogChunk, first: int, wanted: Wanted) -> Taken:
             continue
         try:
             transaction = jute.transaction_of(chunk.data, start + jute.FRAME.size, end, chunk.base + start)
-        except jute.JuteError as error:
+        except JuteError as error:
             return Taken(until, batch_of(transactions, wanted), error=error)
         transactions.append(transaction)
         rows += len(transaction.operations)
@@ -246,7 +247,7 @@ _NULLABLE: Final = ("digest", "ttl_ms", "version", "error", "timeout_ms", "paren
 _OF_RECORDS: Final = (np.int64, np.int64, np.int64, np.int32)
 
 
-def take_by_kernel(chunk: jute.LogChunk, first: int, wanted: Wanted) -> Taken | None:
+def take_by_kernel(chunk: LogChunk, first: int, wanted: Wanted) -> Taken | None:
     """The batch of `take_plainly`, without rows that are left out; None for odd records."""
     compiled = jute.kernel()
     assert compiled is not None
@@ -285,9 +286,7 @@ def take_by_kernel(chunk: jute.LogChunk, first: int, wanted: Wanted) -> Taken | 
     return Taken(until, arrow.Batch(wanted.columns, arrays, of_all, is_plain=True), bool(is_past))
 
 
-def _filled(
-    chunk: jute.LogChunk, column: arrow.Column, values: Any, present: Any, count: int, acls: bytes
-) -> Any:
+def _filled(chunk: LogChunk, column: arrow.Column, values: Any, present: Any, count: int, acls: bytes) -> Any:
     """The first rows of a column. `acls` has the places of the ACLs with the codes from 2 on."""
     is_there = None if present is None or present[:count].all() else present[:count]
     if column.name in _PIECES:

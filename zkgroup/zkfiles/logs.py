@@ -21,6 +21,7 @@ from zlib import adler32
 
 from zkgroup.errors import DamagedFileError, NotZooKeeperFileError
 from zkgroup.zkfiles import files, jute
+from zkgroup.zkfiles.jute import FRAME, HEADER, Damage, LogChunk
 from zkgroup.zkfiles.records import Transaction
 
 MAGIC: Final = b"ZKLG"
@@ -79,13 +80,13 @@ class LogReader:
         self._piece_bytes = piece_bytes
         self.end: jute.RecordsEnd | None = None
         """The end of the records, once they were all read."""
-        self.damages: list[jute.Damage] = []
+        self.damages: list[Damage] = []
         """The damages that were skipped so far."""
         self.oversized: dict[int, jute.Oversized] = {} if oversized is None else oversized
         self._last_zxid = 0
         self._search_left = 0
 
-    def chunks(self) -> Generator[jute.LogChunk]:
+    def chunks(self) -> Generator[LogChunk]:
         """Yields the records in pieces of the file, not decoded.
 
         A record that is still being written is left out; `end` shows it. Raises DamagedFileError, without
@@ -105,31 +106,31 @@ class LogReader:
                 if not self._resync:
                     raise
                 # Behind a damage of its compression a file cannot be read.
-                self.damages.append(jute.Damage(error.offset, None, error.expected, error.found))
+                self.damages.append(Damage(error.offset, None, error.expected, error.found))
 
     def __iter__(self) -> Iterator[Transaction]:
         """Yields the transactions; raises as `chunks`, and for a record that no server writes."""
         for chunk in self.chunks():
             yield from self.transactions_of(chunk)
 
-    def transactions_of(self, chunk: jute.LogChunk) -> Iterator[Transaction]:
+    def transactions_of(self, chunk: LogChunk) -> Iterator[Transaction]:
         """Yields the transactions of one chunk."""
         data, base = chunk.data, chunk.base
         for number, (start, end) in enumerate(zip(chunk.starts, chunk.ends, strict=True)):
             try:
-                transaction = jute.transaction_of(data, start + jute.FRAME.size, end, base + start)
+                transaction = jute.transaction_of(data, start + FRAME.size, end, base + start)
             except jute.JuteError as error:
                 self.unreadable(chunk, number, error)
             else:
                 yield transaction
 
-    def unreadable(self, chunk: jute.LogChunk, number: int, error: jute.JuteError) -> None:
+    def unreadable(self, chunk: LogChunk, number: int, error: jute.JuteError) -> None:
         """Notes, with `resync`, a record of a chunk that no server writes; raises otherwise."""
         if not self._resync:
             offset = chunk.base + error.offset
             raise DamagedFileError(str(self.path), offset, error.expected, error.found) from error
         start, end = chunk.base + chunk.starts[number], chunk.base + chunk.ends[number] + 1
-        self.damages.append(jute.Damage(start, end, error.expected, error.found))
+        self.damages.append(Damage(start, end, error.expected, error.found))
 
     def _has_header(self, window: files.Window) -> bool:
         """False where the server was stopped before it wrote the header."""
@@ -141,14 +142,14 @@ class LogReader:
         window.pass_header("a transaction log", MAGIC)
         return True
 
-    def _chunks_of(self, window: files.Window) -> Iterator[jute.LogChunk]:
+    def _chunks_of(self, window: files.Window) -> Iterator[LogChunk]:
         to_offset, is_new = self._to_offset, False
         while to_offset is None or window.offset < to_offset:
             starts, ends, needed = jute.find(window.data, window.at)
             if len(starts):
                 is_new = False
                 window.at = ends[-1] + 1
-                chunk = jute.LogChunk(window.data, window.base, starts, ends)
+                chunk = LogChunk(window.data, window.base, starts, ends)
                 if to_offset is not None and window.base + starts[-1] >= to_offset:
                     until = bisect_left(starts, to_offset - window.base)
                     yield chunk._replace(starts=starts[:until], ends=ends[:until])
@@ -186,7 +187,7 @@ class LogReader:
         if not self._resync:
             raise window.damage(problem.expected, problem.found, offset)
         resumed_at = window.offset if is_there and may_go_on else None
-        self.damages.append(jute.Damage(offset, resumed_at, problem.expected, problem.found))
+        self.damages.append(Damage(offset, resumed_at, problem.expected, problem.found))
         if resumed_at is None:
             self.end = jute.RecordsEnd(offset, is_torn=False)
         return resumed_at is not None
@@ -221,20 +222,20 @@ class LogReader:
         checksum, length, _, _, zxid, _, kind = _FRONT.unpack_from(window.data, window.at + ahead)
         is_plausible = (
             0 <= checksum < 1 << 32
-            and jute.HEADER.size <= length <= files.MAX_RECORD_BYTES
+            and HEADER.size <= length <= files.MAX_RECORD_BYTES
             and kind in _TYPES
             and zxid > self._last_zxid
         )
         if not is_plausible:
             return False
-        size = jute.FRAME.size + length
+        size = FRAME.size + length
         self._search_left -= size
         needed = ahead + size + 1
         if self._search_left <= 0 or not window.fits(window.offset + needed) or not window.ensure(needed):
             return False
         start = window.at + ahead
         data, end = window.data, start + size
-        return data[end] == jute.END_MARK and bool(adler32(data[start + jute.FRAME.size : end]) == checksum)
+        return data[end] == jute.END_MARK and bool(adler32(data[start + FRAME.size : end]) == checksum)
 
 
 class Hop(NamedTuple):
@@ -286,20 +287,20 @@ def has_hop(path: Path, hop: Hop) -> bool:
 def _problem(window: files.Window) -> _Problem | None:
     """The reason why there is no record at `at`; None where there is one by now."""
     data, at = window.data, window.at
-    if len(data) - at < jute.FRAME.size:
+    if len(data) - at < FRAME.size:
         return _Problem("a record", f"{len(data) - at} bytes, and the end of the file", False)
-    checksum, length = jute.FRAME.unpack_from(data, at)
+    checksum, length = FRAME.unpack_from(data, at)
     if not 0 <= checksum < 1 << 32:
         return _Problem("an Adler-32", f"{checksum:#x}", True)
-    if length and not jute.HEADER.size <= length <= files.MAX_RECORD_BYTES:
-        return _Problem(f"a length of {jute.HEADER.size} to {files.MAX_RECORD_BYTES}", str(length), True)
+    if length and not HEADER.size <= length <= files.MAX_RECORD_BYTES:
+        return _Problem(f"a length of {HEADER.size} to {files.MAX_RECORD_BYTES}", str(length), True)
     if not length:
         return _Problem("a record, or zeros up to the end", "zeros, and more behind them", False)
-    end = at + jute.FRAME.size + length
+    end = at + FRAME.size + length
     if end >= len(data):
         return _Problem(f"an end mark after a length of {length}", "the end of the file", False)
     if data[end] == jute.END_MARK:
-        actual = adler32(data[at + jute.FRAME.size : end])
+        actual = adler32(data[at + FRAME.size : end])
         if actual == checksum:
             return None
         return _Problem(f"the checksum {checksum:#010x}", f"{actual:#010x}", True)
@@ -308,14 +309,12 @@ def _problem(window: files.Window) -> _Problem | None:
 
 def _claimed_size(window: files.Window) -> int:
     """The size of the record at `at` by its length; 0 where the length is impossible."""
-    if not window.ensure(jute.FRAME.size):
+    if not window.ensure(FRAME.size):
         return 0
-    _, length = jute.FRAME.unpack_from(window.data, window.at)
-    size = jute.FRAME.size + int(length) + 1
+    _, length = FRAME.unpack_from(window.data, window.at)
+    size = FRAME.size + int(length) + 1
     return (
-        size
-        if jute.HEADER.size <= length <= files.MAX_RECORD_BYTES and window.fits(window.offset + size)
-        else 0
+        size if HEADER.size <= length <= files.MAX_RECORD_BYTES and window.fits(window.offset + size) else 0
     )
 
 
@@ -331,15 +330,15 @@ def _length_that_fits(data: bytes) -> int | None:
 
     A record that was cut off has no such length; a record with a damaged length has one.
     """
-    if len(data) < jute.FRAME.size:
+    if len(data) < FRAME.size:
         return None
-    checksum, _ = jute.FRAME.unpack_from(data)
-    actual, summed = 1, jute.FRAME.size
+    checksum, _ = FRAME.unpack_from(data)
+    actual, summed = 1, FRAME.size
     mark = data.find(jute.END_MARK, summed)
     while mark >= 0:
         actual = adler32(data[summed:mark], actual)
-        if actual == checksum and mark - jute.FRAME.size >= jute.HEADER.size:
-            return mark - jute.FRAME.size
+        if actual == checksum and mark - FRAME.size >= HEADER.size:
+            return mark - FRAME.size
         summed = mark
         mark = data.find(jute.END_MARK, mark + 1)
     return None
@@ -435,7 +434,7 @@ def _read(reader: LogReader, *, is_named: bool) -> tuple[int | None, int | None,
     except NotZooKeeperFileError as error:
         if not is_named:
             raise
-        reader.damages.append(jute.Damage(0, None, error.expected, error.found))
+        reader.damages.append(Damage(0, None, error.expected, error.found))
     return first, last, records, good_until, notes
 
 
@@ -443,7 +442,7 @@ _COLUMNS, _ZXID_OF_RECORD = 34, 30
 """The number of columns of the kernel's `fill`, and the place of the records' zxids."""
 
 
-def _rising_zxids(chunk: jute.LogChunk) -> Sequence[int]:
+def _rising_zxids(chunk: LogChunk) -> Sequence[int]:
     """The zxids of a chunk that the kernel decodes, if they rise; else None."""
     compiled = jute.kernel()
     if compiled is None:
@@ -462,7 +461,7 @@ def _rising_zxids(chunk: jute.LogChunk) -> Sequence[int]:
     return zxids if all(map(lt, zxids, zxids[1:])) else ()
 
 
-def _damages(damages: Sequence[jute.Damage]) -> Iterator[str]:
+def _damages(damages: Sequence[Damage]) -> Iterator[str]:
     for damage in damages[:_NAMED]:
         at = damage.resumed_at
         goes_on = "nothing whole behind it" if at is None else f"whole again from byte {at}"

@@ -95,7 +95,7 @@ class Server:
     def has_readable_front(self) -> bool:
         """True if a record of the first log can be read, or the log has neither records nor damage."""
         first = self.files.logs[0]
-        return self._first_in(first) is not None or not self.has_damage(first.path)
+        return self._first_in(first) is not None or all(path != first.path for path, _ in self.damages)
 
     @property
     def newest_snapshot(self) -> int | None:
@@ -258,9 +258,6 @@ class Server:
             for transaction in reader:
                 return transaction
         return None
-
-    def has_damage(self, log: Path) -> bool:
-        return any(path == log for path, _ in self.damages)
 
     def note_unreadable(self, path: Path, base: int, start: int, error: JuteError) -> None:
         """Notes a record of a chunk that no server writes."""

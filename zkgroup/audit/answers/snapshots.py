@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zkgroup.audit.answers import partitions
+from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife, offset_of, thread_of
 from zkgroup.audit.inputs import events, rows
 from zkgroup.audit.inputs.facts import Facts, SessionLife, facts_of
 from zkgroup.audit.inputs.logs import Ends
@@ -63,13 +64,10 @@ def groups_in(series: Series) -> set[str]:
     return {place.name for place in map(path_kind, series.paths) if events.is_of_groups(place)}
 
 
-def partitions_in(series: Series, group: str | None) -> dict[partitions.GroupPartition, events.States]:
+def partitions_in(series: Series, group: str | None) -> dict[GroupPartition, events.States]:
     """The states of owners and offsets of a group, or of all, by partition."""
     keyed = series.keyed(events.BY_GROUP_PARTITION, lambda key: group in (None, key[0]))
-    return {
-        partitions.GroupPartition(of, TopicPartition(topic, int(n))): states
-        for (of, topic, n), states in keyed
-    }
+    return {GroupPartition(of, TopicPartition(topic, int(n))): states for (of, topic, n), states in keyed}
 
 
 def parts_of(source: Source) -> Sequence[Series | None]:
@@ -122,7 +120,7 @@ class OfPartitions(NamedTuple):
         group, partition = self.group, self.partition
 
         def part(series: Series | None) -> _Part:
-            found: Mapping[partitions.GroupPartition, Any]
+            found: Mapping[GroupPartition, Any]
             if series is None:
                 facts, found = partition_rows(source.rows(self.start, until), group)
                 of: Any = facts
@@ -138,9 +136,7 @@ class OfPartitions(NamedTuple):
         return _parts(parts_of(source), part)
 
 
-def owners_in(
-    source: Source, asked: OfPartitions
-) -> tuple[Facts, list[tuple[partitions.GroupPartition, partitions.OwnerLife]]]:
+def owners_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[GroupPartition, OwnerLife]]]:
     """The ownerships within a range, and the facts of what was read. Raises NotFoundError."""
     zxids, known = source.zxids(asked.start, asked.end), []
     facts, parts = asked.within(source, None)
@@ -152,24 +148,20 @@ def owners_in(
     return facts, [each for each in in_order if is_within(each[1].from_zxid, each[1].to_zxid, zxids)]
 
 
-def _owners_of(states: events.States, series: Series) -> Iterator[partitions.OwnerLife]:
+def _owners_of(states: events.States, series: Series) -> Iterator[OwnerLife]:
     for of_path in (runs for path, runs in states.items() if path_kind(path).kind == "owner"):
         for state, last, end in lives_in([of_path], series):
             owner, stat = state.stat.ephemeral_owner, state.stat
             is_of_session = lifetime_of(owner) == "session"
             to = (None, None) if end is None else (end.end_zxid, end.time_ms)
-            life = partitions.OwnerLife(
-                partitions.thread_of(state), owner if is_of_session else 0, stat.czxid, stat.ctime, *to
-            )
+            life = OwnerLife(thread_of(state), owner if is_of_session else 0, stat.czxid, stat.ctime, *to)
             is_open = end is None and series.ends and last is series.snapshots[-1]
             yield life._replace(ended_by="open" if is_open else None, is_ephemeral=is_of_session)
 
 
-def offsets_in(
-    source: Source, asked: OfPartitions
-) -> tuple[Facts, list[tuple[partitions.GroupPartition, partitions.OffsetRow]]]:
+def offsets_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[GroupPartition, OffsetRow]]]:
     """The writes of offsets within a range, and the facts of what was read. Raises NotFoundError."""
-    zxids, found, shown = source.zxids(asked.start, asked.end), [], set[partitions.GroupPartition]()
+    zxids, found, shown = source.zxids(asked.start, asked.end), [], set[GroupPartition]()
     facts, parts = asked.within(source, asked.end)
     for part, of, states in sorted(parts, key=lambda each: each[0].start_zxid):
         is_log, rows_of = part is of, partitions.offsets_of if part is of else offsets_seen
@@ -182,14 +174,14 @@ def offsets_in(
     return facts, sorted(found, key=lambda each: each[1].zxid)
 
 
-def offsets_seen(states: events.States, series: Series, _group: str = "") -> Iterator[partitions.OffsetRow]:
+def offsets_seen(states: events.States, series: Series, _group: str = "") -> Iterator[OffsetRow]:
     """What changed in the offset of a partition from one snapshot to the next that tells of it."""
     runs = [each for path, seen in states.items() if path_kind(path).kind == "offset" for each in seen]
     before: events.Seen | None = None
     value: int | None = None
     for now in runs:
         old, new, at = before and before.state, now.state, series.snapshots[now.first]
-        previous, value = value, None if new is None else partitions.offset_of(new.path, new.data)
+        previous, value = value, None if new is None else offset_of(new.path, new.data)
         if new is not None:
             stat, same = new.stat, old if old is not None and old.stat.czxid == new.stat.czxid else None
             if same is None or stat.mzxid != same.stat.mzxid:
@@ -198,9 +190,9 @@ def offsets_seen(states: events.States, series: Series, _group: str = "") -> Ite
                 kind: partitions.OffsetKind = "write" if before else "snapshot"
                 writes = stat.version - (same.stat.version if same else -1) if before else None
                 known = stat.mzxid, stat.mtime, 0, (), kind, value, previous, None, None, falls, writes
-                yield partitions.OffsetRow(*known, series.snapshots[now.last])
+                yield OffsetRow(*known, series.snapshots[now.last])
         elif old is not None:
-            yield partitions.OffsetRow(
+            yield OffsetRow(
                 *(at.end_zxid, at.time_ms, 0, ()), "deletion", None, previous, None, None, False, None
             )
         before = now
@@ -335,13 +327,13 @@ def session_views(
 
 def partition_rows(
     history: Rows, group: str | None, rows_per_part: int = rows.ROWS_PER_PART
-) -> tuple[Facts, Mapping[partitions.GroupPartition, list[events.Event]]]:
+) -> tuple[Facts, Mapping[GroupPartition, list[events.Event]]]:
     """The facts, and the rows of owners and offsets of a group, or of all, each partition's in order.
 
     Memory: these rows, and a part of the others. Raises NotFoundError where there never was such a group.
     """
     known: list[rows.Columns] = []
-    found: dict[partitions.GroupPartition, list[events.Event]] = {}
+    found: dict[GroupPartition, list[events.Event]] = {}
     names = set[str]()
     for part in history.parts(rows_per_part, None if group is None else (group,)):
         known.append(rows.compact(part.take(rows.fact_rows(part))))
@@ -353,7 +345,7 @@ def partition_rows(
             kind, of, topic, number, _ = path_kind(part.paths[place])
             is_asked[place] = kind in ("owner", "offset")
             if is_asked[place]:
-                at = partitions.GroupPartition(of, TopicPartition(topic, number))
+                at = GroupPartition(of, TopicPartition(topic, number))
                 of_path[part.paths[place]] = found.setdefault(at, [])
         for event in part.events(np.flatnonzero(is_asked[part.path])):
             of_path[event.path].append(event)

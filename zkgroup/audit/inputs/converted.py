@@ -149,11 +149,9 @@ def operations_in(
 ) -> Columns:
     """The operations behind one zxid up to another, in the order of the files. Raises as `table_in`."""
     table = table_in(files, source, rows.OPERATION_COLUMNS, rows.AS_CODES)
-    return (
-        rows.columns_of(())
-        if table is None
-        else rows.between(rows.columns_of_operations(table), after_zxid, to_zxid)
-    )
+    if table is None:
+        return rows.columns_of(())
+    return rows.between(rows.columns_of_operations(table), after_zxid, to_zxid)
 
 
 def rows_in(files: Iterable[StoredFile], source: OpenFile) -> Columns:

@@ -177,16 +177,6 @@ def series_in(rows: Any, snapshots: Sequence[TreeSnapshot]) -> Series:
     return Series(snapshots, table, trees)
 
 
-def snapshots_of(output: OutputFolder, name: str) -> list[StoredSnapshot]:
-    """Those that count: the tree at the end of logs does while they end there, and others are behind it."""
-    stored, last = snapshots_in(output, name), output.ensembles[name].last_record
-    return [
-        each
-        for each in stored
-        if [*each.contents] != [TAIL] or last == each.snapshot.zxid < stored[-1].snapshot.zxid
-    ]
-
-
 def stored_series(logs: ConvertedSource, *, is_read: bool = True) -> SeriesSource:
     """The tree snapshots of an ensemble that `audit run` converted, beside its logs where it has some.
 
@@ -197,7 +187,10 @@ def stored_series(logs: ConvertedSource, *, is_read: bool = True) -> SeriesSourc
     """
     output, name = logs.output, logs.ensemble
     require_chroot(output, name, logs.chroot)
-    stored = snapshots_of(output, name)
+    every, last = snapshots_in(output, name), logs.converted.last_record
+    # The tree at the end of logs counts while they end there, and other snapshots are behind it.
+    counts = last is not None and any(each.snapshot.zxid > last for each in every)
+    stored = [each for each in every if [*each.contents] != [TAIL] or (counts and each.snapshot.zxid == last)]
     snapshots = [each.snapshot for each in stored]
     series = Series(snapshots, States(), [np.empty(0, np.int32)] * len(snapshots))
     if is_read:

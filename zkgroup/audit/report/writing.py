@@ -269,13 +269,10 @@ def write_results(folder: Folder, audited: Sequence[Audited]) -> None:
 
     OUTPUT/findings.json, OUTPUT/findings/findings.parquet, OUTPUT/incidents/incidents.parquet
     """
-    findings = [(each.ensemble, one) for each in audited for one in each.incidents.findings]
-    incidents = [(each.ensemble, one) for each in audited for one in each.incidents.incidents]
-    for name, rows, table in (
-        ("findings", findings, finding_table([one for _, one in findings])),
-        ("incidents", incidents, incident_table([one for _, one in incidents])),
-    ):
+    tables: dict[str, Callable[..., Any]] = {"findings": finding_table, "incidents": incident_table}
+    for name, table_of in tables.items():
+        rows = [(each.ensemble, one) for each in audited for one in getattr(each.incidents, name)]
         ensembles = pa.array([ensemble for ensemble, _ in rows], pa.string())
-        whole = table.add_column(0, schema((ENSEMBLE,)).field(0), ensembles)
+        whole = table_of([one for _, one in rows]).add_column(0, schema((ENSEMBLE,)).field(0), ensembles)
         folder.write(f"{name}/{name}.parquet", parquet_of(whole))
     folder.write(JSON, json_text(document(audited), " ").encode())

@@ -28,6 +28,7 @@ from zkgroup.audit.findings.tables import known_rows
 from zkgroup.audit.inputs import manifest, rows
 from zkgroup.audit.inputs.converted import OpenFile, parquet_of
 from zkgroup.audit.inputs.events import seeds_of
+from zkgroup.audit.inputs.manifest import Converted, ConvertedLog, Folder, OutputFolder, StoredFile
 from zkgroup.audit.inputs.opening import Folders
 from zkgroup.audit.inputs.source import Progress, SeenTree, quiet
 from zkgroup.audit.spark.session import EnsembleInput
@@ -60,7 +61,7 @@ class _Log(NamedTuple):
 
 def convert(
     spark: SparkSession,
-    output: manifest.OutputFolder,
+    output: OutputFolder,
     inputs: Sequence[EnsembleInput],
     chroot: str = "",
     progress: Progress = quiet,
@@ -81,7 +82,7 @@ def convert(
             tree, first_zxid = _seen(spark, given, servers)
             seen[given.name], size = tree, sum(max(each.sizes, default=0) for each in logs)
             if kept is None or not kept.series:
-                kept = manifest.Converted(0, 0, buckets=count_for(size), chroot=chroot)
+                kept = Converted(0, 0, buckets=count_for(size), chroot=chroot)
             kept = replace(
                 kept,
                 base_zxid=tree.zxid,
@@ -98,7 +99,7 @@ def convert(
         return 0
     output.clear()
     progress("converting logs", len(tasks))
-    files: list[manifest.StoredFile] = []
+    files: list[StoredFile] = []
     to = reached_by_tasks(output.folder)
     step = _TASKS_AT_ONCE if to is None else max(len(tasks), 1)
     for start in range(0, len(tasks), step):
@@ -115,14 +116,10 @@ def convert(
     return len(tasks)
 
 
-def _tasks(
-    given: EnsembleInput, logs: Sequence[_Log], kept: manifest.Converted, batch: int
-) -> Iterator[LogTask]:
+def _tasks(given: EnsembleInput, logs: Sequence[_Log], kept: Converted, batch: int) -> Iterator[LogTask]:
     before = {log.start: log for log in kept.logs}
     for found in logs:
-        log = before.get(found.start) or manifest.ConvertedLog(
-            found.start, (), False, found.start - 1, 0, 0, ()
-        )
+        log = before.get(found.start) or ConvertedLog(found.start, (), False, found.start - 1, 0, 0, ())
         if _is_done(found, log):
             continue
         from_zxid, offset = 0 if found is logs[0] else found.start, None
@@ -143,9 +140,7 @@ def _tasks(
         )
 
 
-def _seeds(
-    output: manifest.OutputFolder, name: str, kept: manifest.Converted, seen: SeenTree
-) -> Iterator[manifest.StoredFile]:
+def _seeds(output: OutputFolder, name: str, kept: Converted, seen: SeenTree) -> Iterator[StoredFile]:
     """Writes the tree before the first operation, by bucket, and the rows of facts in it."""
     columns = rows.columns_of(seeds_of(seen.tree))
     names = names_of(kept.buckets)
@@ -162,12 +157,10 @@ def _seeds(
         folder = f"{table}/batch={output.number + 1}/ensemble={name}"
         place = f"{folder}/bucket={bucket}/seeds.parquet" if bucket else f"{folder}/seeds.parquet"
         output.folder.write(place, parquet_of(rows.table_of(some)))
-        yield manifest.StoredFile(place, table, name, bucket, -1, len(some), -1, kept.base_zxid)
+        yield StoredFile(place, table, name, bucket, -1, len(some), -1, kept.base_zxid)
 
 
-def _still_holds(
-    known: manifest.Converted, given: EnsembleInput, found: Sequence[_Log], newest_snapshot: int
-) -> bool:
+def _still_holds(known: Converted, given: EnsembleInput, found: Sequence[_Log], newest_snapshot: int) -> bool:
     """True if the folders still have all that was converted."""
     if known.servers != len(given.folders) or not (found or known.newest_snapshot == newest_snapshot):
         return False
@@ -183,11 +176,11 @@ def _still_holds(
     return True
 
 
-def _is_done(found: _Log, known: manifest.ConvertedLog) -> bool:
+def _is_done(found: _Log, known: ConvertedLog) -> bool:
     return known.is_closed and known.sizes == found.sizes
 
 
-def _is_same(found: _Log, known: manifest.ConvertedLog, given: EnsembleInput) -> bool:
+def _is_same(found: _Log, known: ConvertedLog, given: EnsembleInput) -> bool:
     """True if a log still has the record that was its last; with several servers sizes are compared."""
     if not given.is_local or len(given.folders) > 1:
         return not known.is_closed and all(
@@ -276,7 +269,7 @@ class LogTask:
     """The URI of the folder; empty for files by their paths."""
     names: tuple[str, ...]
     """The files of the log, one of each server that has it."""
-    log: manifest.ConvertedLog
+    log: ConvertedLog
     """The sizes of the log now, with the last record that was converted."""
     from_zxid: int
     to_zxid: int
@@ -284,7 +277,7 @@ class LogTask:
     offset: int | None
     """The place of a record at or before `from_zxid`, in the only file."""
     batch: int
-    converted: manifest.Converted
+    converted: Converted
     """The ensemble, whose base, buckets and chroot are those of the rows."""
 
     @property
@@ -292,11 +285,11 @@ class LogTask:
         return max(self.log.sizes, default=0)
 
 
-DecodedLog = tuple[str, manifest.ConvertedLog, list[TaskFile]]
+DecodedLog = tuple[str, ConvertedLog, list[TaskFile]]
 """The result of a task: the ensemble, the log after it, and the files that it made."""
 
 
-def decode(output: manifest.Folder | None, task: LogTask, source: OpenFile) -> DecodedLog:
+def decode(output: Folder | None, task: LogTask, source: OpenFile) -> DecodedLog:
     """Reads a log, or its new records, and writes its rows; skips what is damaged."""
     if not task.place:
         return _decode_log(task, output, None)
@@ -308,7 +301,7 @@ def decode(output: manifest.Folder | None, task: LogTask, source: OpenFile) -> D
         return _decode_log(here, output, f"{task.place}/{name}")
 
 
-def _decode_log(task: LogTask, output: manifest.Folder | None, named: str | None) -> DecodedLog:
+def _decode_log(task: LogTask, output: Folder | None, named: str | None) -> DecodedLog:
     """Decodes files on paths. `named` is the file in the rows, where that is not its path here."""
     log, files = task.log, list[TaskFile]()
     for number, table in enumerate(_tables(task, named)):
@@ -369,7 +362,7 @@ def batches_of(task: LogTask) -> Iterator[arrow.Batch]:
             raise
 
 
-def _facts(table: Any, paths: Any, converted: manifest.Converted) -> rows.Columns:
+def _facts(table: Any, paths: Any, converted: Converted) -> rows.Columns:
     operations = table.select(rows.OPERATION_COLUMNS)
     operations = operations.set_column(operations.column_names.index("path"), "path", paths)
     columns = rows.inside(rows.columns_of_operations(operations), converted.chroot)
@@ -378,7 +371,7 @@ def _facts(table: Any, paths: Any, converted: manifest.Converted) -> rows.Column
 
 
 def _operations(
-    table: Any, paths: Any, number: int, task: LogTask, output: manifest.Folder | None
+    table: Any, paths: Any, number: int, task: LogTask, output: Folder | None
 ) -> Iterator[TaskFile]:
     days, of_day = np.unique(table["time"].cast(pa.int64()).to_numpy() // _DAY_US, return_inverse=True)
     names = names_of(task.converted.buckets)
@@ -394,10 +387,10 @@ def _operations(
         yield written(some, file, output)
 
 
-def _file(zxids: rows.Numbers, table: str, task: LogTask, name: str, bucket: str = "") -> manifest.StoredFile:
+def _file(zxids: rows.Numbers, table: str, task: LogTask, name: str, bucket: str = "") -> StoredFile:
     place = f"{table}/batch={task.batch}/ensemble={task.ensemble}/{name}.parquet"
     ends = int(zxids.min()), int(zxids.max())
-    return manifest.StoredFile(place, table, task.ensemble, bucket, task.log.start, len(zxids), *ends)
+    return StoredFile(place, table, task.ensemble, bucket, task.log.start, len(zxids), *ends)
 
 
 def _date(day: int) -> str:

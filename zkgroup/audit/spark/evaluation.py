@@ -277,10 +277,8 @@ def state_before(shared: Any, task: BucketTask, source: OpenFile) -> tuple[str, 
     files: list[TaskFile] = []
     if len(seeds) and asked.batch is not None:
         folder = f"{manifest.STATES}/batch={asked.batch}/ensemble={task.ensemble}/bucket={task.bucket}"
-        name = f"{folder}/state.parquet"
-        file = manifest.StoredFile(
-            name, manifest.STATES, task.ensemble, task.bucket, -1, len(seeds), zxid, zxid
-        )
+        of, name = (task.ensemble, task.bucket), f"{folder}/state.parquet"
+        file = manifest.StoredFile(name, manifest.STATES, *of, -1, len(seeds), zxid, zxid)
         files.append(written(rows.table_of(seeds), file, asked.output))
     seen = rows.inside(seeds, asked.chroot)
     return task.ensemble, files, rows.table_of(seen.take(known_rows(seen)))

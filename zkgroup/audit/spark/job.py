@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from zkgroup.audit.findings import engine
 from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, find_in_sessions, find_in_tree
+from zkgroup.audit.findings.engine import KNOWN_RULES, Found, Skipped, order
 from zkgroup.audit.findings.rules import AnyRule, WholeRule
 from zkgroup.audit.incidents.attribution import numbered, only_of, with_causes
 from zkgroup.audit.inputs import manifest, rows
@@ -78,7 +79,7 @@ def run(
         audited = []
         for each in ensembles:
             found = each.found
-            shown = only_of(engine.KNOWN_RULES if is_all else rules, found, numbered(found))
+            shown = only_of(KNOWN_RULES if is_all else rules, found, numbered(found))
             audited.append(Audited(each.name, *shown, tuple(each.damages(end))))
     progress("writing incidents", len(audited))
     write_results(folder, audited)
@@ -116,22 +117,19 @@ class _Ensemble:
             self.audit.groups |= self._series[0].groups if self._series else set()
 
     @property
-    def found(self) -> engine.Found:
-        """The findings, in order, as `engine.audit_rows` joins them."""
-        if self.audit is None:
-            assert self._series is not None
-            (findings, left, facts, _), rules = (
-                self._series[0],
-                {rule.name: rule for rule in engine.KNOWN_RULES},
-            )
-            found = engine.Found(
-                findings, [engine.Skipped(rules[rule], reason) for rule, reason in left], facts
-            )
-        else:
+    def found(self) -> Found:
+        """The findings, in order, as `engine.audit` joins them."""
+        shown = self._series and self._series[0]
+        if self.audit is not None:
             found = self.audit.found
-        if self.audit is not None and self._series is not None:
-            both = engine.joined(found.findings, self._series[0].findings, found.facts)
-            found = found._replace(findings=sorted(both, key=engine.order))
+            if shown is not None:
+                both = engine.joined(found.findings, shown.findings, found.facts)
+                found = found._replace(findings=sorted(both, key=order))
+        else:
+            assert shown is not None
+            rules = {rule.name: rule for rule in KNOWN_RULES}
+            left = [Skipped(rules[name], reason) for name, reason in shown.skipped]
+            found = Found(shown.findings, left, shown.facts)
         return found._replace(files=self.skipped)
 
     def damages(self, end: PointInTime | None) -> list[str]:

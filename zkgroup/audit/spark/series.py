@@ -26,32 +26,17 @@ from zkgroup.audit.findings.buckets import CLUSTER, bucket_of_group, by_code, co
 from zkgroup.audit.findings.engine import KNOWN_RULES, audit, order, series_of, state_rules_of
 from zkgroup.audit.findings.rules import Bounds, Finding, StateRule
 from zkgroup.audit.findings.states import find_states
-from zkgroup.audit.inputs import manifest, stored_series
+from zkgroup.audit.inputs import found_files, manifest, stored_series
 from zkgroup.audit.inputs.converted import ConvertedSource, OpenFile
 from zkgroup.audit.inputs.events import is_of_groups
 from zkgroup.audit.inputs.facts import Facts
-from zkgroup.audit.inputs.found_files import (
-    OF_EXPORTS,
-    FoundFiles,
-    SkippedFile,
-    SnapshotFile,
-    Stamp,
-    find_files,
-    stamp_of,
-)
+from zkgroup.audit.inputs.found_files import FoundFiles, SkippedFile, SnapshotFile, Stamp, find_files
 from zkgroup.audit.inputs.manifest import Converted, Folder, OutputFolder, StoredFile
 from zkgroup.audit.inputs.opening import Folders, end_logs
 from zkgroup.audit.inputs.series_source import SeriesSource
 from zkgroup.audit.inputs.snapshots import Series, SeriesReader, chroot_of, is_fact
 from zkgroup.audit.inputs.source import PointInTime, Progress, quiet
-from zkgroup.audit.inputs.stored_series import (
-    TAIL,
-    StoredSnapshot,
-    read_stored,
-    rows_from,
-    snapshots_in,
-    znodes_in,
-)
+from zkgroup.audit.inputs.stored_series import StoredSnapshot, read_stored, rows_from, snapshots_in, znodes_in
 from zkgroup.audit.spark.evaluation import FilesTask, Question
 from zkgroup.audit.spark.session import EnsembleInput
 from zkgroup.audit.spark.storage import HadoopFolder, TaskFile, in_tasks, reached_by_tasks, written
@@ -183,7 +168,7 @@ def files_of(spark: SparkSession, output: OutputFolder, given: EnsembleInput) ->
         for stamp in contents.values()
     }
     with TemporaryDirectory(prefix="zkgroup-") as temporary:
-        paths, place, stamp, logs = given.paths, "", stamp_of, None
+        paths, place, stamp, logs = given.paths, "", found_files.stamp_of, None
         if not given.is_local:
             folder, stamps = snapshots_at(spark, given.folders[0])
             paths, place, stamp = (Path(temporary),), folder.place, lambda path: stamps[path.name]
@@ -252,7 +237,7 @@ def snapshots_at(spark: SparkSession, place: str) -> tuple[HadoopFolder, Mapping
     kinds = {name: ServerFile.of(Path(name)) for name in stamps}
     if not any(each is not None and each.kind == LOG for each in kinds.values()):
         return folder, stamps
-    exports = [name for name, kind in kinds.items() if kind is None and name.endswith(OF_EXPORTS)]
+    exports = [name for name, kind in kinds.items() if kind is None and name.endswith(found_files.OF_EXPORTS)]
     if exports:
         raise ConfigError(
             f"{place}: expected logs or exports behind a URI, found both, also {exports[0]}: audit them on"
@@ -279,14 +264,15 @@ class _Conversion:
 
     def __post_init__(self) -> None:
         self.name, self.stored, self.place = self.given.given.name, self.given.stored, self.given.place
+        self._known = {zxid: each.contents for zxid, each in self.stored.items()}
         self.files: dict[int, dict[str, SnapshotFile]] = {}
         """Those that are not converted yet, by zxid and content."""
         for file in self.given.found.read:
-            known = self._known(file.zxid)
+            known = self._known.get(file.zxid, {})
             is_new = (
                 file.zxid >= self.converted.from_zxid and self.given.stamp(file.path) not in known.values()
             )
-            content = TAIL if file.read else _content_of(file.path) if is_new else ""
+            content = stored_series.TAIL if file.read else _content_of(file.path) if is_new else ""
             if is_new and content not in known:
                 self.files.setdefault(file.zxid, {})[content] = self._for_task(file)
         self._zxids = sorted({*self.stored, *self.files})
@@ -300,9 +286,6 @@ class _Conversion:
         rows = stored_series.last_tree(Series([snapshot], reader.states, [states]))
         return file._replace(read=partial(read_stored, snapshot, rows))
 
-    def _known(self, zxid: int) -> Mapping[str, Stamp]:
-        return self.stored[zxid].contents if zxid in self.stored else {}
-
     def contents(self, zxid: int, skipped: Collection[str]) -> Mapping[str, Stamp]:
         """Those of all files of a zxid, without such as could not be read."""
         new = {
@@ -310,8 +293,8 @@ class _Conversion:
             for content, file in self.files[zxid].items()
             if str(_named(file.path, self.place)) not in skipped
         }
-        files = {**self._known(zxid), **new}
-        return {content: stamp for content, stamp in files.items() if content != TAIL or len(files) == 1}
+        files = {**self._known.get(zxid, {}), **new}
+        return {each: stamp for each, stamp in files.items() if each != stored_series.TAIL or len(files) == 1}
 
     def decoded(self) -> Sequence[tuple[Sequence[Any], ...]]:
         """The results of all tasks; one whose first snapshot is damaged begins with an earlier one."""
@@ -480,16 +463,9 @@ def found_in(
     for bucket in names_of(count) if tasks[0].cost > _ROWS_AT_ONCE else ():
         of_bucket = [file for file in files if file.bucket == bucket]
         tasks += [FilesTask(place, bucket, (*of_bucket, *facts))] if of_bucket else []
-    asked = SeriesQuestion(
-        frozenset(rule.name for rule in question.rules),
-        question.bounds,
-        moments,
-        question.group,
-        snapshots,
-        parts,
-        count,
-        is_logged,
-    )
+    names = frozenset(rule.name for rule in question.rules)
+    which = names, question.bounds, moments, question.group
+    asked = SeriesQuestion(*which, snapshots, parts, count, is_logged)
     if is_logged and not parts:
         return FoundInSeries([]), shown
     of_all, *others = in_tasks(spark, tasks, partial(find_in_series, spark.sparkContext.broadcast(asked)))
