@@ -189,8 +189,19 @@ class EntityConfig:
     def decode(cls, path: str, data: bytes | None) -> Self:
         """The configuration. Raises CorruptZnodeError if it is not version 1 or a value is not a text.
 
-        No data means no overrides, as in Kafka: the parent of a user's clients has none.
+        The error does not quote that of a user or of a broker, which may have secrets in it. No data means no
+        overrides, as in Kafka: the parent of a user's clients has none.
         """
+        try:
+            return cls._decoded(path, data)
+        except CorruptZnodeError as error:
+            if not path.startswith((entities_path("users"), entities_path("brokers"))):
+                raise
+            found = "data that may have secrets in it: it is not shown"
+            raise CorruptZnodeError(path, error.expected, found) from None
+
+    @classmethod
+    def _decoded(cls, path: str, data: bytes | None) -> Self:
         if not data:
             return cls()
         fields = read_object(path, data, "a configuration")

@@ -276,3 +276,17 @@ def test_every_config_is_one_shape() -> None:
 
     assert change.entity.config_path == BrokerConfig.path(3)
     assert json.loads(BrokerConfig({"a": "1"}).encode()) == {"version": 1, "config": {"a": "1"}}
+
+
+@pytest.mark.parametrize("path", ["/config/users/alice", "/config/brokers/1"])
+@pytest.mark.parametrize(
+    "data",
+    [b'{"SCRAM-SHA-512":"canary', b'["canary"]', b'{"version":1,"config":{"ssl.key.password":["canary"]}}'],
+)
+def test_what_may_have_secrets_is_not_quoted(path: str, data: bytes) -> None:
+    """Errors are printed and logged; that of a topic shows what was found."""
+    with pytest.raises(CorruptZnodeError, match=f"{path}: expected .* not shown") as refused:
+        EntityConfig.decode(path, data)
+    assert "canary" not in str(refused.value)
+    with pytest.raises(CorruptZnodeError, match="canary"):
+        EntityConfig.decode("/config/topics/t", data)
