@@ -25,7 +25,8 @@ ALICE = ClientSecurity(
     protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="alice", password=Secret("canary")
 )
 ASKING = (
-    "produce", "consume", "group list", "group describe", "group check", "group verify", "group delete",
+    "exporter", "produce", "consume", "group list", "group describe", "group check", "group verify",
+    "group delete",
     "offsets show", "offsets reset", "topic describe", "broker describe", "coordinator describe", "status",
     "doctor",
 )  # fmt: skip
