@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from zkgroup.audit.findings import cluster
 from zkgroup.audit.findings.rules import Bounds, Finding, KeyRows, Rule, Severity, is_alive, runs
 from zkgroup.audit.inputs.events import ADMIN, BY_DECISION, CONTROLLER, Event, Key
-from zkgroup.audit.inputs.facts import Facts, Life, brokers_of, change_at, client, decoded, life_at
+from zkgroup.audit.inputs.facts import Facts, Life, brokers_of, change_at, client, decoded
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.admin_requests import Reassignment, TopicDeletion
@@ -174,7 +174,7 @@ def deposed_controller_write(rows: KeyRows, key: Key, facts: Facts, bounds: Boun
         place = path_kind(event.path)
         why = _why_not(event, epoch, facts)
         by_hand = place.kind == "admin" and not _is_of_broker(event.session, facts)
-        if why is None or (by_hand and life_at(facts.controllers, event.zxid) is None):
+        if why is None or (by_hand and facts.controller_at(event.zxid) is None):
             continue  # while there is no controller, tools delete requests themselves
         detail = f"{what}, by {client(facts, event.session)}, while {why}"
         severity: Severity = "warning" if by_hand else "error"
@@ -252,7 +252,7 @@ def _asked_for(event: Event) -> _Targets | None:
 
 
 def _why_not(event: Event, epoch: int | None, facts: Facts) -> str | None:
-    controller, in_force = life_at(facts.controllers, event.zxid), cluster.epoch_at(facts, event.zxid)
+    controller, in_force = facts.controller_at(event.zxid), cluster.epoch_at(facts, event.zxid)
     if controller is None:
         began = facts.controllers and facts.controllers[0].from_zxid <= event.zxid
         if began or facts.is_whole:

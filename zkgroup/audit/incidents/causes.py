@@ -11,15 +11,7 @@ from typing import NamedTuple
 
 from zkgroup.audit.findings.rules import Finding, runs
 from zkgroup.audit.incidents.incident import CONTROLLER, Cause
-from zkgroup.audit.inputs.facts import (
-    Facts,
-    Life,
-    SessionLife,
-    life_at,
-    member_of,
-    members_of,
-    registration_of,
-)
+from zkgroup.audit.inputs.facts import Facts, Life, SessionLife, member_of, members_of, registration_of
 
 TOGETHER_MS = 15_000
 """Brokers that left no further apart than this left together."""
@@ -196,7 +188,7 @@ class Causes:
             return self._controllers.get(zxid)
         if one.finding == "deposed_controller_write" and zxid in self._requests:
             return self.of(self._requests[zxid])
-        life = life_at(self._facts.controllers, zxid)
+        life = self._facts.controller_at(zxid)
         return life and self._controllers.get(life.from_zxid)
 
     def _of_life(self, life: Life, before: Life | None, last: Cause | None) -> Cause | None:

@@ -118,6 +118,10 @@ class Facts:
         pairs = ((path, each) for path in paths for each in self.unknown)
         return not any(is_below(path, (each,)) or is_below(each, (path,)) for path, each in pairs)
 
+    def controller_at(self, zxid: int) -> Life | None:
+        """The life of `/controller` that a zxid falls in, as of `life_at`."""
+        return life_at(self.controllers, zxid)
+
 
 def server_of(session: int) -> int:
     """The `myid` in a session's top byte: the server that issued it. A hint, never a proof."""

@@ -269,11 +269,10 @@ class _Conversion:
         """Those that are not converted yet, by zxid and content."""
         for file in self.given.found.read:
             known = self._known.get(file.zxid, {})
-            is_new = (
-                file.zxid >= self.converted.from_zxid and self.given.stamp(file.path) not in known.values()
-            )
-            content = stored_series.TAIL if file.read else _content_of(file.path) if is_new else ""
-            if is_new and content not in known:
+            if file.zxid < self.converted.from_zxid or self.given.stamp(file.path) in known.values():
+                continue
+            content = stored_series.TAIL if file.read else _content_of(file.path)
+            if content not in known:
                 self.files.setdefault(file.zxid, {})[content] = self._for_task(file)
         self._zxids = sorted({*self.stored, *self.files})
 
