@@ -56,6 +56,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
     assert names == {
         "demo",
         "status",
+        "exporter",
         "session",
         "doctor",
         "zookeeper start",
