@@ -396,12 +396,13 @@ def test_a_broker_that_is_registered_is_not_forgotten(admin: Admin, cluster: Mem
         admin.forget_broker(1)
 
 
-def test_usage_needs_the_servers(world: MemoryGroups) -> None:
+def test_what_servers_say_needs_their_addresses(world: MemoryGroups) -> None:
     """Of an open client without an address no server is known."""
     admin = Admin(client=world.server.client("nameless"), clock=world.clock)
 
-    with pytest.raises(ConfigError):
-        admin.cluster_usage()
+    for ask in (admin.cluster_usage, lambda: admin.describe_session(0x1A1FB66FA0F0008)):
+        with pytest.raises(ConfigError, match="the servers of an open client"):
+            ask()
 
 
 def test_a_chroot_needs_an_address_that_names_one(admin: Admin) -> None:
@@ -415,7 +416,14 @@ def test_a_chroot_needs_an_address_that_names_one(admin: Admin) -> None:
 
 def test_every_method_is_tried_here() -> None:
     """A new method of `Admin` gets its line in the tables above."""
-    assert set(METHODS) == {*READS, *CHANGES, "forget_broker", "cluster_usage", "create_chroot"}
+    assert set(METHODS) == {
+        *READS,
+        *CHANGES,
+        "forget_broker",
+        "cluster_usage",
+        "describe_session",
+        "create_chroot",
+    }
 
 
 def test_targets_of_a_reset(admin: Admin, cluster: MemoryCluster) -> None:
