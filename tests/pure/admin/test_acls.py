@@ -166,7 +166,7 @@ def test_changes_are_undone_and_what_others_did_since_stays(
 
 def test_a_change_that_was_killed_in_its_midst_is_undone(world: MemoryGroups, recorder: UndoRecorder) -> None:
     """What it did not come to is as it was, and no change of somebody else."""
-    _add(world, recorder, OF_BOB)
+    before = _add(world, recorder, OF_BOB)
     bindings = [_acl("g", GROUP), OF_ALICE, _acl("never")]
     change = acl_change(world.ensemble, plan_additions(world.ensemble, bindings), "add")
     multi, left = world.ensemble.zk.multi, iter([True])
@@ -182,8 +182,8 @@ def test_a_change_that_was_killed_in_its_midst_is_undone(world: MemoryGroups, re
             change.apply(recorder)
     assert len(_listed(world)) == 2
 
-    (record, *_) = recorder.folder.latest_first()
-    undo_change(world.ensemble, record).apply(recorder)
+    (undo_id,) = {*recorder.folder.ids()} - {before}
+    _undo(world, recorder, undo_id)
     assert _listed(world) == {OF_BOB}
 
 

@@ -15,8 +15,10 @@ from zkgroup_cli.render import echo_err
 
 from tests.waiting import happened
 from tests.worlds.shell import Shell
+from zkgroup.broker.security_settings import SecuritySettings
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.errors import MemberClosedError, StoreUnavailableError
+from zkgroup.security.listeners import plaintext
 from zkgroup.zookeeper.kazoo_adapter import RedactingLogger
 
 NOWHERE = ("-z", "nowhere:1")
@@ -27,6 +29,7 @@ class Connection:
     """In the place of a client, a member or a broker: an attempt to connect fails as it closes, or begins."""
 
     settings = BrokerSettings()
+    security = SecuritySettings(listeners=plaintext("here", 1))
     broker = 7
     serving = ("here", 1)
 
