@@ -225,7 +225,7 @@ def test_an_incident_is_marked_in_all_pictures(tab: Page, accidents: Path) -> No
 
     assert title.endswith("session …9 set back g's t-0 without owning it: offset 500 → 120")
     assert inside == "2 findings: 1 offset set back, 1 commit without ownership"
-    assert code == "zkgroup offsets"
+    assert code == "zkgroup session"
     assert tab.ask("document.querySelector('main').textContent.includes('`')") is False
     assert bars >= 1
     assert chosen[1:] == [True, True]

@@ -19,6 +19,7 @@ from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.processes import violations
 from tests.worlds.stores import ServerlessStore
 from tests.worlds.unhurried import unhurried
+from zkgroup.errors import StoreUnavailableError
 from zkgroup.exporter.exporter import EnsembleConnection, Exporter, ExporterSettings
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.model import TopicPartition
@@ -190,6 +191,7 @@ def test_a_read_that_hangs_is_not_healthy() -> None:
         def find(self, path: str) -> None:
             hanging.set()
             happened(going)
+            raise StoreUnavailableError("closed")
 
     class Later(SystemClock):
         late_ms = 0

@@ -280,6 +280,7 @@ CALLS: dict[str, Callable[[KafkaCluster], object]] = {
     "isr": lambda cluster: cluster.isr("t"),
     "coordinator": lambda cluster: cluster.coordinator("g"),
     "create_topic": lambda cluster: cluster.create_topic("t"),
+    "delete_topic": lambda cluster: cluster.delete_topic("t"),
     "kill": lambda cluster: cluster.kill(1),
     "stop": lambda cluster: cluster.stop(1),
     "restart": lambda cluster: cluster.restart(1),
