@@ -25,7 +25,7 @@ from zkgroup.security.secret_files import Followed
 from zkgroup.zookeeper import bulk_requests
 from zkgroup.zookeeper.kazoo_adapter import KazooHandler, KazooSession, SessionState, ShutdownError
 from zkgroup.zookeeper.pipeline import RequestPipeline
-from zkgroup.zookeeper.refusals import Refusals
+from zkgroup.zookeeper.refusals import Refusals, check_ticket
 from zkgroup.zookeeper.requests import ChrootCheck, CloseSession
 from zkgroup.zookeeper.settings import Address, ClientSettings, Sasl, present
 from zkgroup.zookeeper.sockets import SharedSocket, open_connection, refuses_certificate
@@ -148,6 +148,8 @@ class ClientConnection:
             self.last_error = f"{address[0]}:{address[1]}: no answer yet"
         share_s = min(timeout_s, self._settings.session_timeout_ms / 1000 / len(self._address.hosts))
         try:
+            if isinstance(self._auth, Sasl):
+                check_ticket(self._auth, host)
             sock = open_connection(
                 address,
                 host,

@@ -1,4 +1,5 @@
-"""Why no server of an address will serve this client: certificates that do not fit, TLS on one side only.
+"""Why no server of an address will serve this client: certificates that do not fit, TLS on one side only, no
+Kerberos ticket.
 
 Waiting does not help there, so the client ends at once. A server that is starting or has no quorum closes
 connections too; so it is asked whether it speaks the other language before that is said of it.
@@ -11,7 +12,7 @@ import socket
 import ssl
 from typing import Final
 
-from zkgroup.zookeeper.settings import Address, Tls
+from zkgroup.zookeeper.settings import Address, Sasl, Tls
 from zkgroup.zookeeper.sockets import open_connection
 
 ASKED_AFTER: Final = 3
@@ -25,6 +26,32 @@ _EXPIRED, _NOT_YET_VALID = 10, 9
 _NO_AUTHORITY: Final = (2, 18, 19, 20, 21)
 _OTHER_NAME: Final = (62, 64)
 """X509_V_ERR_... of OpenSSL (x509_vfy.h): the certificate names another host, or another address."""
+
+
+class NoTicketError(OSError):
+    """Kerberos gives this process no ticket for a server."""
+
+
+def check_ticket(auth: Sasl, host: str) -> None:
+    """Asks Kerberos for what a login by GSSAPI takes. Raises `NoTicketError`.
+
+    This is asked before a connection is made: an error within kazoo's login ends its loop, and with it a
+    session that the next ticket could continue.
+    """
+    if auth.mechanism != "GSSAPI":
+        return
+    from puresasl import client, mechanisms  # the extra `sasl`
+
+    try:
+        login = client.SASLClient(host, **auth.options())
+        login.process()
+        login.dispose()
+    except mechanisms.kerberos.GSSError as error:
+        found = error.args[-1][0]  # (text, number) of GSSAPI, then of Kerberos
+        raise NoTicketError(
+            f"expected a Kerberos ticket for {auth.service}/{host}, found: {found}; look with `klist`, and "
+            "get one with `kinit`"
+        ) from error
 
 
 class Refusals:
@@ -47,6 +74,8 @@ class Refusals:
         self._absent.discard(server)
         if isinstance(error, ssl.SSLCertVerificationError):
             self._reasons[server] = _of_certificate(name, error)
+        elif isinstance(error, NoTicketError):
+            self._reasons[server] = f"{name}: {error}"
         elif isinstance(error, ConnectionRefusedError):
             self._absent.add(server)
         elif not isinstance(error, TimeoutError):

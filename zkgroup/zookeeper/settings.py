@@ -54,7 +54,8 @@ class Sasl:
     """SASL by kazoo and pure-sasl (extra `sasl`)."""
 
     mechanism: str = "DIGEST-MD5"
-    """`DIGEST-MD5` with user name and password, or `GSSAPI` with the process's Kerberos ticket."""
+    """`DIGEST-MD5` with user name and password, or `GSSAPI` with the process's Kerberos ticket, which is
+    for `service` and the host as in the address."""
     username: str | None = None
     """The user name; required for `DIGEST-MD5`."""
     password: Secret | None = None

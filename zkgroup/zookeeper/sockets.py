@@ -75,8 +75,8 @@ class SharedSocket:
         self.demands_auth = False
         """True if the server refused to serve a client that is not authenticated."""
         self.lacks_sasl = False
-        """True if the first reply to kazoo has no bytes of its own: to a SASL token, that of a server without
-        SASL (ZooKeeperServer@3.9.1, `processSasl`). kazoo would send the token again and again."""
+        """True if the first reply to kazoo is no error and has no bytes of its own: to a SASL token, that of
+        a server without SASL (ZooKeeperServer@3.9.1, `processSasl`). kazoo would send the token for ever."""
         self._now = now
         self.last_heard = self.last_sent = now()
         self.written = 0
@@ -184,7 +184,7 @@ class SharedSocket:
             if xid >= FIRST_XID or xid in (WATCH_XID, PING_XID):
                 self._receiver(xid, zxid, number, data, at + 20)
                 return
-            if xid == 1 and data[at + 20 : at + size] == _NO_TOKEN:
+            if xid == 1 and number == 0 and data[at + 20 : at + size] == _NO_TOKEN:
                 self.lacks_sasl = True
         self._kazoo_frames += data[at : at + size]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 import ssl
+from types import SimpleNamespace
 
 import pytest
+from puresasl import mechanisms
 
-from zkgroup.zookeeper import Tls
-from zkgroup.zookeeper.refusals import Refusals
+from zkgroup.zookeeper import Sasl, Tls
+from zkgroup.zookeeper.refusals import NoTicketError, Refusals, check_ticket
 from zkgroup.zookeeper.settings import Address
 
 IPS = {"a": ["10.0.0.1", "10.0.0.2"], "b": ["10.0.0.3"]}
@@ -45,6 +48,32 @@ def test_every_address_of_every_name_has_to_be_hopeless(refusals: Refusals) -> N
     ]
     refusals.forget()
     assert refusals.after("a", ("10.0.0.1", 1), expired) is None
+
+
+def test_a_server_for_which_kerberos_gives_no_ticket_has_a_reason(
+    refusals: Refusals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose error comes at once, as with a principal in the settings."""
+
+    class GSSError(Exception):
+        """As of the package kerberos."""
+
+    def refuse(**_: object) -> None:
+        raise GSSError(("Unspecified GSS failure", 851968), ("Ticket expired", -1765328352))
+
+    kerberos = SimpleNamespace(GSSError=GSSError, authGSSClientInit=refuse)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(mechanisms, "have_kerberos", True)
+    monkeypatch.setattr(mechanisms, "kerberos", kerberos, raising=False)
+    monkeypatch.setitem(mechanisms.mechanisms, "GSSAPI", mechanisms.GSSAPIMechanism)
+    with pytest.raises(NoTicketError) as caught:
+        check_ticket(Sasl(mechanism="GSSAPI", principal="alice"), "b")
+
+    assert refusals.after("b", ("10.0.0.3", 2), caught.value) is None
+    for ip in IPS["a"]:
+        found = refusals.after("a", (ip, 1), caught.value)
+    assert found is not None
+    assert "b:2: expected a Kerberos ticket for zookeeper/b, found: Ticket expired; look with" in found
 
 
 def test_servers_that_are_down_are_waited_for(refusals: Refusals) -> None:

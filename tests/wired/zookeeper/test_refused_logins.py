@@ -15,6 +15,8 @@ from zkgroup.zookeeper.wire import AUTH_DEMANDED
 ADA = Sasl(username="ada", password=Secret("canary"))
 DIGEST = Digest("ada", Secret("canary"))
 AUTH_XID = -4
+AUTH_FAILED = -115
+NO_TOKEN = b"\xff" * 4
 
 
 def _demanding(peer: Peer, number: int) -> None:
@@ -25,6 +27,21 @@ def _demanding(peer: Peer, number: int) -> None:
         peer.reply(asked.xid, error=0 if asked.xid == AUTH_XID else AUTH_DEMANDED)
         if asked.xid != AUTH_XID:
             return
+
+
+def test_a_refused_first_token_is_not_a_server_without_sasl() -> None:
+    """ZooKeeperServer@3.9.1, `processSasl`: AUTHFAILED, and no token, as to a ticket for another name."""
+
+    def refuse(peer: Peer, _: int) -> None:
+        peer.greet()
+        peer.reply(peer.asked().xid, NO_TOKEN, error=AUTH_FAILED)
+
+    with (
+        ScriptedServer(refuse) as server,
+        ZooKeeperClient(server.address, ClientSettings(auth=ADA)) as client,
+        pytest.raises(AuthenticationError, match="refused the client's credentials"),
+    ):
+        client.wait_connected(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
