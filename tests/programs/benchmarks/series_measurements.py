@@ -25,7 +25,7 @@ from zkgroup.audit.inputs.opening import open_source
 MOST: Final = {
     ("snapshots", 0.05): (2.0, 1),
     ("snapshots", 0.9): (2.0, 1),
-    ("exports", 0.05): (4.0, 13),
+    ("exports", 0.05): (4.0, 16),
     ("exports", 0.9): (12.0, 46),
 }
 """Microseconds of CPU and calls, by the kind of files and the share of znodes that changed."""

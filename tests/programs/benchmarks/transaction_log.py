@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from zkgroup.errors import NotZooKeeperFileError
+from zkgroup.history.transactions import gone_with
 from zkgroup.zkfiles.files import ServerFile, list_files
 from zkgroup.zkfiles.logs import LogReader
 from zkgroup.zkfiles.records import CREATES, DELETES, Ephemerals, Operation, Transaction, TransactionType
@@ -93,7 +94,7 @@ class LogSource:
             self._count(transaction)
             changes += [
                 Change(transaction.time_ms, transaction.zxid, "delete", path, None)
-                for path in self._ephemerals.follow(transaction)
+                for path in gone_with(self._ephemerals, transaction)
             ]
             changes += [
                 Change(transaction.time_ms, transaction.zxid, kind, each.path or "", each.data)
