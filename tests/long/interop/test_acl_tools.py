@@ -146,14 +146,17 @@ def test_a_tool_asks_a_broker(world: World, release: str) -> None:
     assert world.topics_of_alice() == []
 
 
-def test_a_tool_writes_into_zookeeper(world: World) -> None:
+@pytest.mark.parametrize("release", TOOLS)
+def test_a_tool_writes_into_zookeeper(world: World, release: str) -> None:
     """Brokers follow, and what zkgroup has written is listed; the last entry takes the znode with it."""
-    assert world.acls(KAFKA, *ADD_READ, by_zookeeper=True) == [READ]
+    added = world.acls(release, *ADD_READ, by_zookeeper=True)
+    if release == KAFKA:  # 3.9.1 lists nothing after it has added
+        assert added == [READ]
     eventually(lambda: world.topics_of_alice() == ["orders"], what="the broker lets alice read")
     world.admin.add_acls("User:*", "all", topics=["pre-"], prefixed=True, host="10.0.0.1", deny=True)
 
-    assert world.acls(KAFKA, "--list", by_zookeeper=True) == [READ, DENIED] == world.ours()
-    world.acls(KAFKA, "--remove", "--force", "--topic", "orders", by_zookeeper=True)
+    assert world.acls(release, "--list", by_zookeeper=True) == [READ, DENIED] == world.ours()
+    world.acls(release, "--remove", "--force", "--topic", "orders", by_zookeeper=True)
     eventually(lambda: world.topics_of_alice() == [], what="the broker does not let alice read")
     assert world.ours() == [DENIED]
 
