@@ -15,9 +15,10 @@ from typing import Final, NamedTuple, Self
 
 from zkgroup.errors import ZkGroupError
 from zkgroup.exporter.metrics import CONTENT_TYPE, render
-from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings, Windows
+from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings
 from zkgroup.exporter.server import HttpServer, Page, Users
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.lag_verdict import LagWindows
 from zkgroup.groups.reads import LogEndReader
 from zkgroup.model.ports import Clock
 from zkgroup.model.text import iso_time
@@ -153,7 +154,7 @@ class Exporter:
         self._thread.join()
 
     def _run(self) -> None:
-        windows = Windows()
+        windows = LagWindows()
         while not self._stopped:
             try:
                 with self._opened() as (ensemble, packets, _), self._log_ends(ensemble) as log_ends:

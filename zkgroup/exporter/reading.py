@@ -21,9 +21,10 @@ from zkgroup.exporter.group_cache import GroupCache, GroupReading
 from zkgroup.groups.as_of import AsOf
 from zkgroup.groups.descriptions import GroupDescription, GroupSummary
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.lag_verdict import LagVerdict, LagWindow, worst_verdict
+from zkgroup.groups.lag_verdict import LagVerdict, LagWindow, LagWindows, worst_verdict
 from zkgroup.groups.reader import group_names
 from zkgroup.groups.reads import LogEndReader, LogEnds, committed_at_ms, offset_of
+from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.java_regex import compile_java
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, named
@@ -131,37 +132,6 @@ class ReadingSettings:
         return self.exclude is None or not self.exclude.fullmatch(group)
 
 
-class Windows:
-    """The lag of each partition of each group at the last reads."""
-
-    def __init__(self) -> None:
-        self._windows: dict[str, dict[TopicPartition, LagWindow]] = {}
-
-    def read(
-        self, groups: Mapping[str, GroupReading], log_ends: LogEnds, now_ms: int
-    ) -> dict[str, tuple[PartitionReading, ...]]:
-        """The partitions of each group that have a committed offset, with the verdicts on their lag.
-
-        What is not among these groups is forgotten.
-        """
-        self._windows = {name: self._windows.get(name, {}) for name in groups}
-        return {name: tuple(self._rows(name, group, log_ends, now_ms)) for name, group in groups.items()}
-
-    def _rows(
-        self, name: str, group: GroupReading, log_ends: LogEnds, now_ms: int
-    ) -> Iterator[PartitionReading]:
-        snapshot, before = group.snapshot, self._windows[name]
-        windows = self._windows[name] = dict[TopicPartition, LagWindow]()
-        for tp in snapshot.offsets:
-            offset = offset_of(snapshot, tp)
-            if offset is None:
-                continue
-            windows[tp] = window = before.get(tp) or LagWindow()
-            committed, end = committed_at_ms(snapshot, tp), log_ends.get(tp)
-            verdict = window.read(offset, committed, end, now_ms=now_ms)
-            yield PartitionReading(tp, offset, committed, end, verdict)
-
-
 class Reader:
     """Reads an ensemble again and again, and keeps what does not change. Used on one thread."""
 
@@ -169,7 +139,7 @@ class Reader:
         self,
         ensemble: Ensemble,
         settings: ReadingSettings,
-        windows: Windows,
+        windows: LagWindows,
         *,
         log_ends: LogEndReader | None = None,
         packets: Callable[[], int | None] = lambda: None,
@@ -204,7 +174,7 @@ class Reader:
         partitions = sorted({tp for group in groups.values() for tp in group.snapshot.offsets})
         log_ends = _tried(lambda: self._read_ends(cluster, partitions, unknown), unknown) or {}
         servers = self._ask_servers()
-        rows = self._windows.read(groups, log_ends, clock.wall_ms())
+        rows = self._judge(groups, log_ends)
         return EnsembleReading(
             time_ms=clock.wall_ms(),
             took_s=(clock.now_ms() - began_ms) / 1000,
@@ -243,10 +213,31 @@ class Reader:
         ]
         return {tp: end for tp, end in found.items() if isinstance(end, int)}
 
+    def _judge(
+        self, groups: Mapping[str, GroupReading], log_ends: LogEnds
+    ) -> dict[str, tuple[PartitionReading, ...]]:
+        """The partitions of each group that have a committed offset, with the verdicts on their lag."""
+        windows = self._windows.of({name: group.snapshot.offsets for name, group in groups.items()})
+        now_ms = self._ensemble.clock.wall_ms()
+        return {
+            name: tuple(_rows(group.snapshot, windows[name], log_ends, now_ms))
+            for name, group in groups.items()
+        }
+
     def _ask_servers(self) -> tuple[ServerStatus, ...]:
         hosts = self._settings.servers.hosts if self._settings.servers else ()
         words = self._settings.words
         return tuple(ask_server(*host, words=words, timeout_s=SERVER_TIMEOUT_S) for host in hosts)
+
+
+def _rows(
+    snapshot: GroupSnapshot, windows: Mapping[TopicPartition, LagWindow], log_ends: LogEnds, now_ms: int
+) -> Iterator[PartitionReading]:
+    for tp, window in windows.items():
+        offset, committed, end = offset_of(snapshot, tp), committed_at_ms(snapshot, tp), log_ends.get(tp)
+        verdict = window.read(offset, committed, end, now_ms=now_ms)
+        if offset is not None:
+            yield PartitionReading(tp, offset, committed, end, verdict)
 
 
 def _tried(read: Callable[[], T], unknown: list[str]) -> T | None:

@@ -10,7 +10,7 @@ from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.descriptions import GroupDescription, PartitionDescription, ProblemKind
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.group_ids import validate_group_id
-from zkgroup.groups.lag_verdict import READS, LagVerdict, LagWindow
+from zkgroup.groups.lag_verdict import READS, LagVerdict, LagWindow, LagWindows
 from zkgroup.groups.membership import LiveReader
 from zkgroup.groups.reader import group_names
 from zkgroup.groups.reads import LogEndReader, describe_groups
@@ -85,29 +85,21 @@ _MEANING = {
 }
 
 
-class LagWindows:
-    """The windows of the partitions of groups that are read again and again."""
+def judged(described: Mapping[str, GroupDescription], windows: LagWindows) -> dict[str, GroupDescription]:
+    """Adds one read of all groups to their windows, and returns them with their verdicts."""
+    of = windows.of(
+        {name: [row.topic_partition for row in one.partitions] for name, one in described.items()}
+    )
+    return {name: replace(one, partitions=tuple(_judged(one, of[name]))) for name, one in described.items()}
 
-    def __init__(self) -> None:
-        self._windows: dict[tuple[str, TopicPartition], LagWindow] = {}
 
-    def judge(self, described: Mapping[str, GroupDescription]) -> dict[str, GroupDescription]:
-        """Adds one read of all groups, and returns them with their verdicts. What is gone is forgotten."""
-        before, self._windows = self._windows, {}
-        return {name: self._judged(one, before) for name, one in described.items()}
-
-    def _judged(
-        self, group: GroupDescription, before: Mapping[tuple[str, TopicPartition], LagWindow]
-    ) -> GroupDescription:
-        rows = []
-        for row in group.partitions:
-            key = group.group, row.topic_partition
-            window = self._windows[key] = before.get(key) or LagWindow()
-            verdict = window.read(
-                row.offset, row.committed_at_ms, row.log_end_offset, now_ms=group.as_of.time_ms
-            )
-            rows.append(row if verdict is row.verdict else replace(row, verdict=verdict))
-        return replace(group, partitions=tuple(rows))
+def _judged(
+    group: GroupDescription, windows: Mapping[TopicPartition, LagWindow]
+) -> Iterator[PartitionDescription]:
+    for row in group.partitions:
+        window, now_ms = windows[row.topic_partition], group.as_of.time_ms
+        verdict = window.read(row.offset, row.committed_at_ms, row.log_end_offset, now_ms=now_ms)
+        yield row if verdict is row.verdict else replace(row, verdict=verdict)
 
 
 def read_window(
@@ -120,10 +112,10 @@ def read_window(
     """The last of ten reads as by `describe_groups`, with verdicts; takes at least the time of the window."""
     windows = LagWindows()
     for _ in range(READS - 1):
-        windows.judge(describe_groups(ensemble, groups, log_ends, live)[0])
+        judged(describe_groups(ensemble, groups, log_ends, live)[0], windows)
         ensemble.pause(window_ms / (READS - 1) / 1000)
     described, denied = describe_groups(ensemble, groups, log_ends, live)
-    return windows.judge(described), denied
+    return judged(described, windows), denied
 
 
 def check_groups(

@@ -7,10 +7,12 @@ a window of ten commits and of ten log ends, no lag allowed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
+
+from zkgroup.model import TopicPartition
 
 READS = 10
 """Commits and log ends that a window holds, and reads without which it is not complete."""
@@ -125,3 +127,22 @@ class LagWindow:
         if READS in (len(self._commits), len(self._ends)):
             return lag_verdict(self._commits, self._ends, log_end - offset, now_ms=now_ms)
         return LagVerdict.REWIND if _is_rewound(self._commits) else None
+
+
+class LagWindows:
+    """The windows of the partitions of groups that are read again and again."""
+
+    def __init__(self) -> None:
+        self._windows: Mapping[str, Mapping[TopicPartition, LagWindow]] = {}
+
+    def of(
+        self, groups: Mapping[str, Iterable[TopicPartition]]
+    ) -> Mapping[str, Mapping[TopicPartition, LagWindow]]:
+        """The window of each partition of these groups, for one read of it. All others are forgotten."""
+        before = self._windows
+        self._windows = {
+            group: {tp: known.get(tp) or LagWindow() for tp in partitions}
+            for group, partitions in groups.items()
+            for known in (before.get(group, {}),)
+        }
+        return self._windows

@@ -21,7 +21,8 @@ from tests.waiting import eventually
 from zkgroup import Admin
 from zkgroup.exporter.exporter import connection_to
 from zkgroup.exporter.metrics import render
-from zkgroup.exporter.reading import Reader, ReadingSettings, Windows
+from zkgroup.exporter.reading import Reader, ReadingSettings
+from zkgroup.groups.lag_verdict import LagWindows
 from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.requests import Create, Operation, SetData
 from zkgroup.znodes.consumers import (
@@ -58,7 +59,7 @@ def exporter(plan: Plan, report: Report) -> None:
         try:
             tree = _Groups(opened.ensemble.zk, groups, partitions, topics)
             settings = ReadingSettings(servers=Address.parse(server.address))
-            reader = Reader(opened.ensemble, settings, Windows(), packets=opened.packets)
+            reader = Reader(opened.ensemble, settings, LagWindows(), packets=opened.packets)
             eventually(lambda: len(reader.read().log_ends), lambda found: found == topics * partitions)
             with rare_collections():
                 costs = [_read(reader, tree) for _ in range(WARM + max(plan.repeats, 3))][WARM:]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tests.worlds.acls import UNREADABLE
 from tests.worlds.coordinated_groups import CoordinatedGroups, stored_member
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.groups.check import CheckLimits, LagWindows, ReasonKind, check_groups
-from zkgroup.groups.lag_verdict import READS, LagVerdict
+from zkgroup.groups.check import CheckLimits, ReasonKind, check_groups, judged
+from zkgroup.groups.lag_verdict import READS, LagVerdict, LagWindows
 from zkgroup.groups.reads import describe, describe_groups, list_groups
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import group_path
@@ -140,14 +140,14 @@ def test_windows_of_groups_that_are_gone_are_forgotten(world: MemoryGroups) -> N
     _owned(world, 50)
     described, _ = describe_groups(world.ensemble, ["g"], lambda _: ends)
 
-    assert windows.judge(described)["g"].partitions[0].verdict is None
-    assert windows.judge({}) == {}
+    assert judged(described, windows)["g"].partitions[0].verdict is None
+    assert judged({}, windows) == {}
     world.commit("g", "orders", 0, 5)
     described, _ = describe_groups(world.ensemble, ["g"], lambda _: ends)
-    assert windows.judge(described)["g"].partitions[0].verdict is None
+    assert judged(described, windows)["g"].partitions[0].verdict is None
     world.commit("g", "orders", 0, 4)
     described, _ = describe_groups(world.ensemble, ["g"], lambda _: ends)
-    assert windows.judge(described)["g"].partitions[0].verdict is LagVerdict.REWIND
+    assert judged(described, windows)["g"].partitions[0].verdict is LagVerdict.REWIND
 
 
 def test_one_read_describes_what_it_knows(world: MemoryGroups) -> None:

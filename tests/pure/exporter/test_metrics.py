@@ -12,7 +12,8 @@ from tests.project import ROOT
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.exporter.metrics import HELP, render
-from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings, Windows
+from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings
+from zkgroup.groups.lag_verdict import LagWindows
 from zkgroup.model import TopicPartition
 from zkgroup.zookeeper.four_letter_words import ServerStatus
 
@@ -58,7 +59,7 @@ def test_a_group_has_the_samples_of_the_contract(world: MemoryGroups) -> None:
     reading = Reader(
         world.ensemble,
         ReadingSettings(),
-        Windows(),
+        LagWindows(),
         log_ends=lambda partitions: ends,
         packets=lambda: next(sent),
     ).read()
@@ -101,7 +102,7 @@ def test_a_verdict_is_a_label(world: MemoryGroups) -> None:
     """A partition without lag is ok."""
     world.commit("g", "orders", 0, 5)
     ends = {TopicPartition("orders", 0): 5}
-    reading = Reader(world.ensemble, ReadingSettings(), Windows(), log_ends=lambda partitions: ends).read()
+    reading = Reader(world.ensemble, ReadingSettings(), LagWindows(), log_ends=lambda partitions: ends).read()
 
     assert rendered(reading)["zkgroup_group_verdict", ("g", "orders", "0", "ok")] == 1
 
@@ -141,7 +142,7 @@ def test_names_of_groups_and_topics_are_escaped(world: MemoryGroups) -> None:
     """Clients choose them; none can forge a sample."""
     name = 'g"} 7\\x'
     world.commit(name, "orders", 0, 5)
-    reading = Reader(world.ensemble, ReadingSettings(), Windows()).read()
+    reading = Reader(world.ensemble, ReadingSettings(), LagWindows()).read()
 
     found = rendered(reading)
 
@@ -152,7 +153,7 @@ def test_names_of_groups_and_topics_are_escaped(world: MemoryGroups) -> None:
 def test_every_metric_has_a_help_text_and_is_on_the_page(world: MemoryGroups) -> None:
     """Neither names another."""
     world.commit("g", "orders", 0, 5)
-    text = render(Reader(world.ensemble, ReadingSettings(), Windows()).read(), 0, 0).decode()
+    text = render(Reader(world.ensemble, ReadingSettings(), LagWindows()).read(), 0, 0).decode()
 
     optional = {name for name in HELP if "zookeeper" in name or "coordinator" in name} | {"zkgroup_znodes"}
     helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP")}

@@ -15,10 +15,10 @@ from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.errors import SourceUnavailableError, StoreUnavailableError
 from zkgroup.exporter.group_cache import GroupCache, GroupReading
-from zkgroup.exporter.reading import Reader, ReadingSettings, Windows, group_pattern
+from zkgroup.exporter.reading import Reader, ReadingSettings, group_pattern
 from zkgroup.groups import reads
 from zkgroup.groups.descriptions import GroupState, ProblemKind
-from zkgroup.groups.lag_verdict import LagVerdict
+from zkgroup.groups.lag_verdict import LagVerdict, LagWindows
 from zkgroup.groups.membership import LiveGroup, LiveMember
 from zkgroup.model import StaticSubscription, TopicPartition, Whitelist
 from zkgroup.model.requests import Delete, ListMany, ReadMany
@@ -30,7 +30,7 @@ REST = (GroupState.EMPTY, GroupState.STABLE)
 
 
 def reader(world: MemoryGroups, log_ends: Any = None, **settings: Any) -> Reader:
-    return Reader(world.ensemble, ReadingSettings(**settings), Windows(), log_ends=log_ends)
+    return Reader(world.ensemble, ReadingSettings(**settings), LagWindows(), log_ends=log_ends)
 
 
 def told(group: GroupReading) -> tuple[Any, ...]:
