@@ -19,7 +19,8 @@ from tests.project import ROOT
 _FIRST = (
     *("real/zookeeper", "real/consumer", "real/audit", "real/conformance", "real/cli", "real/spark"),
     *("real/docs", "real/controller", "real/broker", "pure/simulation", "pure/project", "wired"),
-    *("long/interop", "long/spark", "long/chaos", "long/consumer", "long/demos", "long/docs", "long/brokers"),
+    *("long/interop", "long/spark", "long/chaos", "long/consumer", "long/clients", "long/demos"),
+    *("long/docs", "long/brokers"),
     *("long/mistakes", "long/simulation", "long/audit", "long/benchmarks", "long/model"),
 )
 """Folders in the order in which they are begun: a process that begins one at the end would be waited for."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.long.clients.group_readers import KafkaPythonReader
 from tests.long.interop.conftest import fetched
 from tests.long.interop.deliveries import Deliveries, Line
 from tests.long.interop.jars import tools_jars
@@ -20,7 +21,6 @@ from tests.long.interop.served_tools import RELEASES, ServedTools
 from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import OurBrokers
 from tests.waiting import becomes, eventually
-from tests.wired.interop.group_readers import KafkaPythonReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup.model import TopicPartition
 

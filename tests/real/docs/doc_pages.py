@@ -88,6 +88,7 @@ PAGES = [
     *sorted((ROOT / "docs" / "adr").glob("*.md")),
 ]
 LONG = {
+    "cookbook.md",
     "tutorial.md",
     "library.md",
     "audit.md",

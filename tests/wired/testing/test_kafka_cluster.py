@@ -1,4 +1,4 @@
-"""`KafkaCluster`: brokers in one process, and their failures. What clients see: `tests/wired/interop`."""
+"""`KafkaCluster`: brokers in one process, and their failures. What clients see: `tests/long/clients`."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
+from tests.long.clients.group_readers import SESSION_MS, KafkaPythonReader
 from tests.waiting import PATIENCE_S, eventually
-from tests.wired.interop.group_readers import SESSION_MS, KafkaPythonReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup import Admin, GroupMember
 from zkgroup.errors import NotFoundError, RefusedError

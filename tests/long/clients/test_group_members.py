@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 import pytest
 
+from tests.long.clients.group_readers import READERS, DefaultAiokafkaReader, GroupReader, KafkaPythonReader
 from tests.waiting import eventually
-from tests.wired.interop.group_readers import READERS, DefaultAiokafkaReader, GroupReader, KafkaPythonReader
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
