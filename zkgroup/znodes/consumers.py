@@ -102,6 +102,9 @@ ZKGROUP_KEY: Final = "zkgroup"
 STRATEGY_KEY: Final = "strategy"
 EXCLUDE_INTERNAL_KEY: Final = "exclude_internal"
 HOST_KEY: Final = "host"
+FEATURES_KEY: Final = "features"
+FEATURES: Final[tuple[str, ...]] = ()
+"""The recipes of this version that work only while every member of the group follows them, by name."""
 
 SubscriptionKind = Literal["zkgroup", "jvm", "unknown"]
 
@@ -121,7 +124,7 @@ class Registration:
     Created with its final data, never set again. Every member of the group watches the children of `ids` and
     reads every registration at each rebalance; one that a JVM member cannot parse stops all of them.
     Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup`, `strategy`,
-    `exclude_internal` and, unless the id contains it, `host`, with text values.
+    `exclude_internal`, `features` and, unless the id contains it, `host`, with text values.
     """
 
     subscription: Mapping[str, int]
@@ -172,6 +175,12 @@ class Registration:
     def exclude_internal(self) -> bool | None:
         """The published `exclude.internal.topics`; None if it is not published."""
         return {"true": True, "false": False}.get(str(self.extensions.get(EXCLUDE_INTERNAL_KEY)))
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The published names of `FEATURES`, divided by spaces; JVM members publish none."""
+        value = self.extensions.get(FEATURES_KEY)
+        return frozenset(value.split()) if isinstance(value, str) else frozenset()
 
     @property
     def host(self) -> str | None:

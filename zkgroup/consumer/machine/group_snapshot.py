@@ -159,6 +159,10 @@ class MembershipSnapshot:
         """Returns whether a member without zkgroup's key is registered: probably a JVM member."""
         return any(not registration.is_zkgroup for registration in self.registrations.values())
 
+    def lacking(self, feature: str) -> tuple[str, ...]:
+        """The members that do not publish this name of `FEATURES`: JVM members, and older ones of zkgroup."""
+        return tuple(name for name, one in self.registrations.items() if feature not in one.features)
+
 
 @dataclass(frozen=True, slots=True)
 class DecodedMember:

@@ -62,7 +62,7 @@ from zkgroup.runtime.procedures import (
     read_done,
     write,
 )
-from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.consumers import FEATURES, FEATURES_KEY, Registration
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.ids import member_host
 from zkgroup.znodes.sessions import is_leftover
@@ -238,6 +238,8 @@ class Membership:
             "strategy": settings.partition_assignment_strategy,
             "exclude_internal": "true" if settings.exclude_internal_topics else "false",
         }
+        if FEATURES:
+            extensions[FEATURES_KEY] = " ".join(FEATURES)
         if self._context.config.host is not None:
             extensions["host"] = self._context.config.host
         return Registration.of(self.subscription, self._context.now.wall_ms, extensions).encode()
