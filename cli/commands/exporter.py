@@ -37,7 +37,7 @@ from . import cluster, status  # noqa: F401 - they declare the JSON of brokers, 
 
 if TYPE_CHECKING:
     from zkgroup.exporter.reading import EnsembleReading
-    from zkgroup.exporter.server import Users
+    from zkgroup.exporter.users import FileUsers
     from zkgroup.groups.ensemble import Ensemble
     from zkgroup.groups.reads import LogEndReader
 
@@ -231,9 +231,9 @@ def _log_ends(source: str, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
         yield positions.latest if positions else None
 
 
-def _web(path: Path | None) -> tuple[ssl.SSLContext | None, Users | None]:
+def _web(path: Path | None) -> tuple[ssl.SSLContext | None, FileUsers | None]:
     """The TLS and the users of a file of properties. Raises ConfigError that names the file."""
-    from zkgroup.exporter.server import Users
+    from zkgroup.exporter.users import FileUsers
 
     if path is None:
         return None, None
@@ -249,4 +249,4 @@ def _web(path: Path | None) -> tuple[ssl.SSLContext | None, Users | None]:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     users = properties.get(USERS_FILE)
-    return context, Users(Path(users)) if users else None
+    return context, FileUsers(Path(users)) if users else None

@@ -16,12 +16,12 @@ from typing import Final, NamedTuple, Self
 from zkgroup.errors import ZkGroupError
 from zkgroup.exporter.metrics import CONTENT_TYPE, render
 from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings
-from zkgroup.exporter.server import HttpServer, Page, Users
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.lag_verdict import LagWindows
 from zkgroup.groups.reads import LogEndReader
 from zkgroup.model.ports import Clock
 from zkgroup.model.text import iso_time
+from zkgroup.runtime.http_server import HttpServer, Page, Users
 from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.client import SystemClock, ZooKeeperClient

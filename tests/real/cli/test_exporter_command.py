@@ -96,7 +96,7 @@ def test_a_server_that_is_away_ends_nothing(zk_server: Any, tmp_path: Path) -> N
     ("words", "message"),
     [
         (("--listen", "9308"), "expected HOST:PORT, for example 127.0.0.1:9308"),
-        (("--listen", "192.0.2.1:1"), "--listen 192.0.2.1:1: cannot listen there"),
+        (("--listen", "192.0.2.1:1"), "192.0.2.1:1: cannot listen there"),
         (("--include-group", "("), "--include-group"),
         (("--source", "brokerz"), "--source 'brokerz': expected files:DIR, brokers"),
         (("--interval", "1ms"), "expected at least 1000ms"),

@@ -1,24 +1,18 @@
-"""The HTTP server of the exporter: TLS, basic authentication, and one function for each path."""
+"""An HTTP server that shows a process: TLS, a check of credentials, and one function for each path."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from zkgroup.errors import ConfigError
 from zkgroup.runtime.logs import get_logger, limited
-from zkgroup.security.passwords import PasswordFile
-from zkgroup.security.secret_files import file_stamp
 
 _log = get_logger(__name__)
 
@@ -38,39 +32,11 @@ class Page(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
 
 
-class Users:
-    """The users of a file of lines `name:hash`, as `zkgroup user hash` prints hashes."""
-
-    def __init__(self, path: Path) -> None:
-        """Reads the file. Raises ConfigError."""
-        self._path = path
-        self._file = PasswordFile(path, on_fault=lambda why: _log.warning("%s", why))
-        self._lock = threading.Lock()
-        self._stamp, self._accepted = file_stamp(path), set[bytes]()
+class Users(Protocol):
+    """Those who may read."""
 
     def accepts(self, header: str | None) -> bool:
-        """Returns whether an `Authorization` header has a user's password.
-
-        A hash takes 50 ms, so accepted headers are remembered, as digests, until the file changes.
-        """
-        kind, _, text = (header or "").partition(" ")
-        try:
-            user, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            return False
-        if kind.lower() != "basic" or not colon:
-            return False
-        digest = hashlib.sha256(text.encode()).digest()
-        stamp = file_stamp(self._path)
-        with self._lock:  # one hash at a time: each takes 16 MiB
-            if stamp != self._stamp:
-                self._stamp, self._accepted = stamp, set()
-            if digest in self._accepted:
-                return True
-            if not self._file.accepts(user, password):
-                return False
-            self._accepted.add(digest)
-            return True
+        """Returns whether who sends this `Authorization` header, or none, may read."""
 
 
 class HttpServer:
@@ -100,9 +66,9 @@ class HttpServer:
             self._server = _Server(listen, kind, tls)
         except OSError as error:
             where = f"{listen[0]}:{listen[1]}"
-            raise ConfigError(f"--listen {where}: cannot listen there: {error.strerror or error}") from error
+            raise ConfigError(f"{where}: cannot listen there: {error.strerror or error}") from error
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(CHECK_S,), name="zkgroup-exporter-http"
+            target=self._server.serve_forever, args=(CHECK_S,), name="zkgroup-http"
         )
 
     @property
@@ -208,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Logs no requests."""
 
 
-_REALM: Final = 'Basic realm="zkgroup exporter"'
+_REALM: Final = 'Basic realm="zkgroup"'
 
 
 def _text(text: str, status: HTTPStatus) -> Page:

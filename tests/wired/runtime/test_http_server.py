@@ -1,4 +1,4 @@
-"""The exporter's HTTP server: who may read, by which protocol, and clients that misbehave."""
+"""The HTTP server: who may read, by which protocol, and clients that misbehave."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ import pytest
 from tests.waiting import PATIENCE_S
 from tests.worlds.certificates import Authority
 from zkgroup.errors import ConfigError
-from zkgroup.exporter import server as served
-from zkgroup.exporter.server import HttpServer, Page, Users
+from zkgroup.exporter import users as exporter_users
+from zkgroup.exporter.users import FileUsers
+from zkgroup.runtime import http_server
+from zkgroup.runtime.http_server import HttpServer, Page
 from zkgroup.security.passwords import hash_password
 from zkgroup.security.tls import TlsSettings, client_context, server_context
 
@@ -79,16 +81,16 @@ def test_only_users_of_the_file_may_read(tmp_path: Path, monkeypatch: pytest.Mon
     users.write_text(f"ada:{hash_password('secret', b'12345678')}\n")
     users.chmod(0o600)
     hashed: list[str] = []
-    accepts = served.PasswordFile.accepts
+    accepts = exporter_users.PasswordFile.accepts
 
     def counted(file: Any, user: str, password: str) -> bool:
         hashed.append(user)
         return accepts(file, user, password)
 
-    monkeypatch.setattr(served.PasswordFile, "accepts", counted)
-    with serving(users=Users(users), open_paths=frozenset({"/open"})) as server:
+    monkeypatch.setattr(exporter_users.PasswordFile, "accepts", counted)
+    with serving(users=FileUsers(users), open_paths=frozenset({"/open"})) as server:
         status, _, headers = get(server, "/hello")
-        assert (status, headers["WWW-Authenticate"]) == (401, 'Basic realm="zkgroup exporter"')
+        assert (status, headers["WWW-Authenticate"]) == (401, 'Basic realm="zkgroup"')
         for wrong in (basic("ada", "other"), basic("eve", "secret"), "Basic %", "Bearer x", basic("", "")):
             assert get(server, "/hello", Authorization=wrong)[0] == 401, wrong
         assert get(server, "/other")[0] == 401
@@ -119,7 +121,7 @@ def test_tls_shows_the_certificate_of_the_file(tmp_path: Path) -> None:
 
 def test_more_clients_than_there_is_room_for_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are there are served, and afterwards there is room again."""
-    monkeypatch.setattr(served, "CLIENTS_MAX", 1)
+    monkeypatch.setattr(http_server, "CLIENTS_MAX", 1)
     with serving() as server:
         with socket.create_connection(server.address, timeout=PATIENCE_S) as first:
             first.sendall(b"GET /hello HTTP/1.0\r\n")
@@ -136,9 +138,7 @@ def test_an_address_that_cannot_be_had_is_named() -> None:
     """A port in use, and a host that is none of this machine."""
     with serving() as server:
         host, port = server.address
-        with pytest.raises(
-            ConfigError, match=f"--listen {host}:{port}: cannot listen there: Address already"
-        ):
+        with pytest.raises(ConfigError, match=f"{host}:{port}: cannot listen there: Address already"):
             HttpServer((host, port), {})
-    with pytest.raises(ConfigError, match=r"--listen 192\.0\.2\.1:0: cannot listen there"):
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1:0: cannot listen there"):
         HttpServer(("192.0.2.1", 0), {})
