@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from importlib.resources import files as resources
 from pathlib import Path
-from string import Template
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zkgroup import pages
 from zkgroup.audit.findings.engine import ALL_RULES, Found, audit, series_of
 from zkgroup.audit.incidents import incident
 from zkgroup.audit.incidents.attribution import numbered
@@ -31,8 +28,8 @@ from zkgroup.zkfiles.arrow import schema
 from zkgroup.zkfiles.logs import FileHealth
 
 SCRIPTS: Final = (
-    *("base.js", "time_axis.js", "timeline.js", "spans.js", "chart.js"),
-    *("incidents.js", "findings.js", "groups.js", "cluster.js", "main.js"),
+    *("base.js", "timeline.js", "spans.js", "chart.js", "incidents.js"),
+    *("findings.js", "groups.js", "cluster.js", "main.js"),
 )
 """The scripts in the order in which they stand in the page."""
 _HARMLESS: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
@@ -144,28 +141,9 @@ def report_of(
 
 
 def page(data: dict[str, Any]) -> str:
-    """The HTML of a report.
-
-    The page's own policy allows only this style and these scripts, by their digests, and lets nothing be
-    fetched; names and texts of the data are put in as text.
-    """
-    style, script = _asset("report.css"), "\n".join(map(_asset, SCRIPTS))
-    return Template(_asset("report.html")).substitute(
-        style=style,
-        script=script,
-        policy=f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
-        " img-src data:; base-uri 'none'; form-action 'none'",
-        data=json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_HARMLESS),
-    )
-
-
-def _asset(name: str) -> str:
-    return (resources(__package__) / "assets" / name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    """The HTML of a report, which lets nothing be fetched."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_HARMLESS)
+    return pages.page(__package__, "report.html", style="report.css", scripts=SCRIPTS, data=text)
 
 
 class Drafts:

@@ -181,7 +181,7 @@ def test_sixteen_thousand_partitions_fit() -> None:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_texts_and_bars_contrast_with_the_background(scheme: int) -> None:
     """The contrast of each pair of colours is 4.5 or more, which WCAG 2 asks of texts."""
-    style = (files("zkgroup.audit.report") / "assets" / "report.css").read_text(encoding="utf-8")
+    style = (files("zkgroup.pages") / "assets" / "look.css").read_text(encoding="utf-8")
     block = re.findall(r":root \{(.*?)\n *\}", style, re.DOTALL)[scheme]
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
     pairs = [(f"c{number}", "paper") for number in range(12)]

@@ -85,7 +85,7 @@ function findingTable(caption, rows) {
     placeOf(row),
     row[9],
     row[5] === null ? "" : row[6] === row[5] ? row[5] : `${row[5]} – ${row[6] || "end"}`,
-  ], { page: 12, timesOf: (row) => [row[7], row[8]] });
+  ], { page: 12, ...timed((row) => [row[7], row[8]]) });
 }
 
 function partitionOf(topic, partition) {

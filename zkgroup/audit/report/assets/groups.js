@@ -82,7 +82,7 @@ function rebalancesSection() {
       row.least === null ? "–" : row.least, row.retaken,
       row.down_max === null ? "–" : durationOf(row.down_max),
       row.unowned ? el("span", { class: "bad" }, String(row.unowned)) : "0",
-    ], { detailOf: explained, timesOf: (row) => [row.from, row.to] }));
+    ], { detailOf: explained, ...timed((row) => [row.from, row.to]) }));
   }
   draw();
   if (rows.some((row) => row.unowned)) body.append(el("p", { class: "muted" }, el("span", { class: "bad" }, "Red"), ": partitions without an owner when the rebalance ended."));

@@ -1,22 +1,11 @@
 // Incidents: cards over one time axis, which all charts share, and what is selected in all of them.
 
-/* A time and a session that all charts mark. */
-const selection = {
-  from: null, to: null, session: -1, incident: null, listeners: [],
-  set(from, to, session, incident = null) {
-    Object.assign(this, { from, to: to === null ? report.to : to, session, incident });
-    this.listeners.forEach((listener) => listener());
-  },
-  clear() {
-    this.set(null, null, -1);
-  },
-  /* Whether an incident has the selected time in it; one that was selected itself marks no other. */
-  touches([number, , , , from, to, , , , session]) {
-    if (this.from === null || from === null) return false;
-    if (this.incident !== null) return this.incident === number;
-    const overlaps = from <= this.to && (to === null ? report.to : to) >= this.from;
-    return overlaps && (this.session < 0 || session < 0 || session === this.session);
-  },
+/* Whether an incident has the selected time in it; one that was selected itself marks no other. */
+selection.touches = function ([number, , , , from, to, , , , session]) {
+  if (this.from === null || from === null) return false;
+  if (this.incident !== null) return this.incident === number;
+  const overlaps = from <= this.to && (to === null ? report.to : to) >= this.from;
+  return overlaps && (this.session < 0 || session < 0 || session === this.session);
 };
 
 /* Marks the rows of tables that the selected time is in. */

@@ -26,19 +26,6 @@ function head() {
   }
 }
 
-/* Marks in the navigation which section is read. */
-function follow() {
-  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.getAttribute("href").slice(1), link]));
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      links.forEach((link) => link.removeAttribute("aria-current"));
-      links.get(entry.target.id).setAttribute("aria-current", "true");
-    }
-  }, { rootMargin: "-15% 0px -80% 0px" });
-  links.forEach((_, id) => seen.observe(document.getElementById(id)));
-}
-
 const SECTIONS = {
   incidents: incidentsSection, owners: ownersSection, rebalances: rebalancesSection, offsets: offsetsSection,
   controllers: controllersSection, brokers: brokersSection, replication: replicationSection, sessions: sessionsSection,

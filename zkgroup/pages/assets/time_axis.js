@@ -1,22 +1,25 @@
-// The time axis that all charts share: the same time between the same edges of the page, the same ticks.
+// The time axis that all charts of a page share: the same time between the same edges, the same ticks.
+
+/* The time that there is. Where it is known from snapshots: their times, and the edges of what logs cover. */
+const axisTime = { from: 0, to: 1, snapshots: [], logged: null };
 
 /* The time that all charts show. */
 const shownTime = {
-  from: report.from,
-  to: Math.max(report.to, report.from + 1),
+  from: axisTime.from,
+  to: axisTime.to,
   listeners: [],
   set(from, to) {
-    const least = 20, whole = Math.max(report.to - report.from, 1);
+    const least = 20, whole = Math.max(axisTime.to - axisTime.from, 1);
     const length = Math.min(Math.max(to - from, least), whole * 1.02 + 2 * least);
     const middle = (from + to) / 2;
-    const low = report.from - whole * 0.01 - least, high = report.to + whole * 0.01 + least;
+    const low = axisTime.from - whole * 0.01 - least, high = axisTime.to + whole * 0.01 + least;
     this.from = Math.min(Math.max(middle - length / 2, low), Math.max(high - length, low));
     this.to = this.from + length;
     this.listeners.forEach((listener) => listener());
   },
   whole() {
-    const whole = Math.max(report.to - report.from, 1);
-    this.set(report.from - whole * 0.005, report.to + whole * 0.01);
+    const whole = Math.max(axisTime.to - axisTime.from, 1);
+    this.set(axisTime.from - whole * 0.005, axisTime.to + whole * 0.01);
   },
   zoom(factor, around = (this.from + this.to) / 2) {
     this.set(around - (around - this.from) * factor, around + (this.to - around) * factor);
@@ -51,7 +54,7 @@ function ticksOf(from, to, width) {
   const [step] = STEPS.find(([each, label]) => (each / (to - from)) * width >= label * spacing) || STEPS[STEPS.length - 1];
   const ticks = [];
   for (let ms = Math.ceil(from / step) * step; ms <= to; ms += step) ticks.push({ ms, text: tickText(ms, step) });
-  const day = timeOf(Math.max(from, report.from));
+  const day = timeOf(Math.max(from, axisTime.from));
   return { ticks, day: step < 1000 ? day.slice(5, 16) : day.slice(0, 10) };
 }
 
@@ -67,7 +70,7 @@ const timeAxis = {
   },
   /* The edges on the screen; every section is as wide as the first. */
   edges() {
-    const { left, right } = bodyOf("incidents").getBoundingClientRect();
+    const { left, right } = document.querySelector("section > .body").getBoundingClientRect();
     const letters = Math.max(0, ...this.longest.values());
     const names = Math.max(this.least, Math.min((right - left) * 0.24, 230, 30 + letters * 6.6));
     return { left: left + 1 + names, right: right - 1 - this.right };
@@ -96,8 +99,8 @@ class Picture {
   /* Where snapshots are: their places, once where many are close; and the edges of what logs cover, null for none. */
   get known() {
     const within = (ms) => Math.min(Math.max(this.x(ms), this.left), this.right);
-    const marks = isSeen ? report.snapshots.filter((ms) => ms >= shownTime.from && ms <= shownTime.to).map(within) : [];
-    const [from, to] = report.logged.map(within);
-    return { marks: marks.filter((x, at) => !at || Math.round(x / 3) !== Math.round(marks[at - 1] / 3)), log: isSeen && to > from ? [from, to] : null };
+    const marks = axisTime.snapshots.filter((ms) => ms >= shownTime.from && ms <= shownTime.to).map(within);
+    const [from, to] = (axisTime.logged || []).map(within);
+    return { marks: marks.filter((x, at) => !at || Math.round(x / 3) !== Math.round(marks[at - 1] / 3)), log: to > from ? [from, to] : null };
   }
 }
