@@ -6,6 +6,7 @@ import re
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,7 @@ from zkgroup.groups.as_of import AsOf
 from zkgroup.groups.descriptions import GroupDescription, GroupSummary
 from zkgroup.model import TopicPartition
 from zkgroup.security import tls as tls_files
+from zkgroup.security.certificates import valid_until
 from zkgroup.security.principals import RULES
 from zkgroup.security.properties import read_properties
 from zkgroup.zookeeper.four_letter_words import ServerStatus
@@ -202,8 +204,8 @@ def exporter(
         servers=Address.parse(where.zookeeper),
         words=connection.tls is None,
     )
-    tls, users = _web(web_config)
-    settings = ExporterSettings(listen=listen, interval_ms=interval_ms, reading=reading, tls=tls, users=users)
+    web = _web(web_config)
+    settings = ExporterSettings(listen=listen, interval_ms=interval_ms, reading=reading, **web._asdict())
     served = Exporter(
         lambda: connection_to(where.zookeeper, connection, access=access, timeout_s=where.timeout_s),
         settings,
@@ -214,7 +216,7 @@ def exporter(
         host, port = served.address
         text = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         if out.is_table:
-            echo_err(f"serving {'https' if tls else 'http'}://{text}/metrics")
+            echo_err(f"serving {'https' if web.tls else 'http'}://{text}/metrics")
         else:
             out.event(READY.json(Ready(listen=text)))
         with rare_collections():
@@ -231,22 +233,32 @@ def _log_ends(source: str, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
         yield positions.latest if positions else None
 
 
-def _web(path: Path | None) -> tuple[ssl.SSLContext | None, FileUsers | None]:
+class _Web(NamedTuple):
+    """Who may read what is served, and how."""
+
+    tls: ssl.SSLContext | None = None
+    certificate_ends_s: float | None = None
+    users: FileUsers | None = None
+
+
+def _web(path: Path | None) -> _Web:
     """The TLS and the users of a file of properties. Raises ConfigError that names the file."""
     from zkgroup.exporter.users import FileUsers
 
     if path is None:
-        return None, None
+        return _Web()
     properties = read_properties(path)
     known = tls_files.NAMES - {tls_files.HOST_NAMES, RULES} | {USERS_FILE}
     if unknown := sorted(properties.keys() - known):
         raise ConfigError(f"{path}: unknown setting {unknown[0]}; there are {', '.join(sorted(known))}")
     try:
-        found = tls_files.TlsSettings.of(properties)
-        context = (
-            tls_files.server_context(found) if any(name.startswith("ssl.") for name in properties) else None
-        )
+        context, ends_s = None, None
+        if any(name.startswith("ssl.") for name in properties):
+            found = tls_files.TlsSettings.of(properties)
+            context = tls_files.server_context(found)
+            unnamed = replace(found, check_host_names=False)
+            ends_s = valid_until(unnamed, "localhost", must_trust=False).timestamp()
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     users = properties.get(USERS_FILE)
-    return context, FileUsers(Path(users)) if users else None
+    return _Web(context, ends_s, FileUsers(Path(users)) if users else None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from zkgroup.clients.addresses import Addresses, BrokerAddress
-from zkgroup.errors import AuthorizationError, WireError
+from zkgroup.errors import AuthorizationError, BrokerAuthenticationError, WireError
 from zkgroup.wire.client import BrokerClient
 from zkgroup.wire.messages import ErrorCode, Request, Response, describe
 from zkgroup.wire.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -39,6 +39,11 @@ class QueryClient:
 
     async def close(self) -> None:
         await self._client.close()
+
+    @property
+    def certificate_ends_s(self) -> float | None:
+        """See `BrokerClient`."""
+        return self._client.certificate_ends_s
 
     async def version(self, kind: type[Request]) -> int:
         """The highest version of a request that both know. Raises what `ask` raises."""
@@ -92,11 +97,12 @@ def ask_each(
     timeout_ms: int,
     question: Question[KeyT, AnswerT],
     name: str = "its broker",
+    certificates: MutableMapping[int, float] | None = None,
 ) -> dict[KeyT, AnswerT | str]:
     """The answers of brokers, each about its own things, or why there is none.
 
-    Raises BrokerAuthenticationError where a broker refuses the login, and ConfigError for files of its
-    certificates; nothing else.
+    Raises BrokerAuthenticationError where a broker refuses the login, unless certificates are asked for, and
+    ConfigError for files of certificates; nothing else.
 
     Args:
         addresses: of the brokers, by id.
@@ -104,6 +110,8 @@ def ask_each(
         timeout_ms: for each answer of a broker; after the first that is late it is not asked again.
         question: asks one broker. All brokers are asked at the same time.
         name: of a broker that cannot be asked, for people; `{}` stands for its id.
+        certificates: gets the end of the validity of each broker's certificate, in epoch seconds. A broker
+            that refuses the login, or is not to be trusted, then costs only its own answers.
     """
     found: dict[KeyT, AnswerT | str] = {}
     own: dict[int, list[KeyT]] = {}
@@ -118,7 +126,18 @@ def ask_each(
             own.setdefault(broker, []).append(key)
 
     async def ask(broker: int, keys: Sequence[KeyT]) -> Mapping[KeyT, AnswerT | str]:
-        answer = await query(reached[broker], timeout_ms, lambda client: question(client, keys))
+        async def asked(client: QueryClient) -> Mapping[KeyT, AnswerT | str]:
+            answers = await question(client, keys)
+            if certificates is not None and (ends_s := client.certificate_ends_s) is not None:
+                certificates[broker] = ends_s
+            return answers
+
+        try:
+            answer = await query(reached[broker], timeout_ms, asked)
+        except BrokerAuthenticationError as error:
+            if certificates is None:
+                raise
+            answer = str(error)
         return dict.fromkeys(keys, answer) if isinstance(answer, str) else answer
 
     for answer in at_once([ask(broker, keys) for broker, keys in own.items()]):

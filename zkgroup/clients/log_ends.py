@@ -9,7 +9,7 @@ when, and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from zkgroup.clients.addresses import Addresses
@@ -110,9 +110,13 @@ def read_end_offsets(
     addresses: Addresses,
     leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int = TIMEOUT_MS,
+    certificates: MutableMapping[int, float] | None = None,
 ) -> dict[TopicPartition, int | str]:
-    """High watermarks by the leaders of partitions; see `read_start_offsets`."""
-    return _by_leader(addresses, leaders, timeout_ms, _bound(LATEST))
+    """High watermarks by the leaders of partitions; see `read_start_offsets`.
+
+    `certificates`: see `ask_each`.
+    """
+    return _by_leader(addresses, leaders, timeout_ms, _bound(LATEST), certificates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +153,9 @@ def _by_leader(
     leaders: Mapping[TopicPartition, int | str],
     timeout_ms: int,
     question: Question[TopicPartition, AnswerT],
+    certificates: MutableMapping[int, float] | None = None,
 ) -> dict[TopicPartition, AnswerT | str]:
-    return ask_each(addresses, leaders.items(), timeout_ms, question, "its leader, broker {},")
+    return ask_each(addresses, leaders.items(), timeout_ms, question, "its leader, broker {},", certificates)
 
 
 def _bound(time_ms: int) -> Question[TopicPartition, int]:

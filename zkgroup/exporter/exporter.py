@@ -65,6 +65,8 @@ class ExporterSettings:
     """The parts that are read."""
     tls: ssl.SSLContext | None = None
     """Of the server; None for plain text."""
+    certificate_ends_s: float | None = None
+    """End of the validity of the server's certificate, in epoch seconds; None in plain text."""
     users: Users | None = None
     """Those who may read what it serves; None for everybody."""
 
@@ -216,7 +218,10 @@ class Exporter:
             reading, errors = self._reading, self._errors
         with self._rendering:
             if self._rendered is None or self._rendered[0] is not reading:
-                self._rendered = (reading, render(reading, errors, self._clock.wall_ms()))
+                self._rendered = (
+                    reading,
+                    render(reading, errors, self._clock.wall_ms(), self._settings.certificate_ends_s),
+                )
             return Page(CONTENT_TYPE, self._rendered[1])
 
     def _health(self, query: Mapping[str, str]) -> Page:

@@ -51,6 +51,7 @@ HELP: Final[Mapping[str, str]] = {
     "zkgroup_zookeeper_watches": "Watches of the server's clients.",
     "zkgroup_zookeeper_connections": "Client connections of the server.",
     "zkgroup_zookeeper_latency_seconds": "From a request to its reply, on average since the server's start.",
+    "zkgroup_certificate_expiry_timestamp_seconds": "End of the validity of the server's certificate.",
     "zkgroup_exporter_read_seconds": "Time that the last read of the ensemble took.",
     "zkgroup_exporter_read_packets": "Requests to ZooKeeper of the last read.",
     "zkgroup_exporter_errors_total": "Reads that failed, and parts of reads that are not known.",
@@ -58,27 +59,45 @@ HELP: Final[Mapping[str, str]] = {
 """Name of each metric to its help text."""
 
 
-def render(reading: EnsembleReading | None, errors: int, now_ms: int) -> bytes:
-    """The samples of a reading, or of none yet; `errors` so far; `now_ms` in epoch milliseconds."""
+def render(
+    reading: EnsembleReading | None, errors: int, now_ms: int, certificate_ends_s: float | None = None
+) -> bytes:
+    """The samples of a reading, or of none yet.
+
+    Args:
+        reading: the last one.
+        errors: so far.
+        now_ms: in epoch milliseconds.
+        certificate_ends_s: the end of the exporter's own certificate in epoch seconds; None without TLS.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(reading, errors))
+    registry.register(_Collected(reading, errors, certificate_ends_s))
     return generate_latest(registry) + (_partitions(reading, now_ms) if reading else b"")
 
 
 class _Collected(Collector):
     """The metrics without partitions."""
 
-    def __init__(self, reading: EnsembleReading | None, errors: int) -> None:
-        self._reading, self._errors = reading, errors
+    def __init__(
+        self, reading: EnsembleReading | None, errors: int, certificate_ends_s: float | None
+    ) -> None:
+        self._reading, self._errors, self._certificate_ends_s = reading, errors, certificate_ends_s
 
     def collect(self) -> Iterator[Metric]:
         name = "zkgroup_exporter_errors_total"
         yield CounterMetricFamily(name, HELP[name], value=self._errors)
+        yield self._certificates()
         if (reading := self._reading) is not None:
             yield _one("zkgroup_exporter_read_seconds", reading.took_s)
             yield from _of_cluster(reading)
             yield from _of_servers(reading.servers)
             yield from _of_groups(reading.groups)
+
+    def _certificates(self) -> Metric:
+        own, asked = self._certificate_ends_s, self._reading.certificates if self._reading else {}
+        ends = [] if own is None else [(("exporter",), own)]
+        ends += [((f"broker {broker}",), ends_s) for broker, ends_s in asked.items()]
+        return _gauge("zkgroup_certificate_expiry_timestamp_seconds", ("server",), ends)
 
 
 def _one(name: str, value: float | None) -> Metric:

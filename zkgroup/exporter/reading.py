@@ -83,6 +83,8 @@ class EnsembleReading:
     """The slots of group coordinators; None where no coordinator has ever started."""
     servers: tuple[ServerStatus, ...] = ()
     """The status of each ZooKeeper server of the address."""
+    certificates: Mapping[int, float] = field(default_factory=dict)
+    """Broker to the end of the validity of its certificate, in epoch seconds, where it was asked by TLS."""
     unknown: tuple[str, ...] = ()
     """The reasons why something is not known, for people."""
 
@@ -155,6 +157,8 @@ class Reader:
         self._ensemble, self._settings, self._windows = ensemble, settings, windows
         self._log_ends, self._count = log_ends, packets
         self._groups, self._cluster = GroupCache(), ClusterCache()
+        self._certificates: dict[int, float] = {}
+        """Of brokers that have been asked by TLS; kept while one does not answer."""
 
     def read(self) -> EnsembleReading:
         """The ensemble now. Raises StoreUnavailableError where ZooKeeper does not answer.
@@ -186,6 +190,7 @@ class Reader:
             cluster=cluster,
             coordinator=coordinator,
             servers=servers,
+            certificates=dict(self._certificates),
             unknown=tuple(unknown),
         )
 
@@ -202,7 +207,10 @@ class Reader:
             addresses = find_brokers(cluster.registered, self._ensemble.access, BROKER_TIMEOUT_MS)
             missing = "there is no such partition"
             leaders = {tp: cluster.leaders.get(tp, missing) for tp in partitions}
-            found = read_end_offsets(addresses, leaders, BROKER_TIMEOUT_MS)
+            found = read_end_offsets(addresses, leaders, BROKER_TIMEOUT_MS, self._certificates)
+            self._certificates = {
+                broker: ends_s for broker, ends_s in self._certificates.items() if broker in addresses
+            }
         reasons: dict[str, list[TopicPartition]] = {}
         for tp, end in found.items():
             if isinstance(end, str):

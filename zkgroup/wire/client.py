@@ -171,6 +171,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     self._renew_at = asyncio.get_running_loop().time() + lifetime_s
 
     @property
+    def certificate_ends_s(self) -> float | None:
+        """End of the validity of the broker's certificate, in epoch seconds; None without TLS."""
+        shown = self._transport.get_extra_info("peercert")
+        return ssl.cert_time_to_seconds(shown["notAfter"]) if shown else None
+
+    @property
     def is_outdated(self) -> bool:
         """True once most of the login's time is over (KIP-368): then the broker closes the connection."""
         return self._renew_at is not None and asyncio.get_running_loop().time() >= self._renew_at
@@ -364,6 +370,11 @@ class BrokerClient:
             raise
         assert isinstance(response, kind)
         return response
+
+    @property
+    def certificate_ends_s(self) -> float | None:
+        """As of the connection; None without one."""
+        return None if self._connection is None else self._connection.certificate_ends_s
 
     async def close(self) -> None:
         """Closes the connection, if there is one; the next `ask` makes another."""

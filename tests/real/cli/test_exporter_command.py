@@ -8,6 +8,7 @@ import signal
 import ssl
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def test_it_serves_until_a_signal(shell: Shell, groups: ServerGroups, tmp_path: 
     records.mkdir(parents=True)
     (records / "0.log").write_bytes(b"1\n2\n3\n")
     authority = Authority(tmp_path)
-    key_store = authority.key_store("exporter")
+    not_after = datetime(2030, 1, 2, tzinfo=UTC)
+    key_store = authority.key_store("exporter", not_after=not_after)
     key_store.chmod(0o600)
     users, config = tmp_path / "users", tmp_path / "web.properties"
     users.write_text(f"ada:{shell.run('user', 'hash', stdin='secret').out.strip()}\n")
@@ -67,6 +69,8 @@ def test_it_serves_until_a_signal(shell: Shell, groups: ServerGroups, tmp_path: 
     assert code == 0
     assert found["zkgroup_group_lag", ("billing", "orders", "0")] == 1
     assert {labels[0] for name, labels in found if name == "zkgroup_group_members"} == {"billing"}
+    ends_s = found["zkgroup_certificate_expiry_timestamp_seconds", ("exporter",)]
+    assert ends_s == not_after.timestamp()
     assert found["zkgroup_znodes", ()] > 0
     assert found["zkgroup_zookeeper_serving", ()] == 1
     assert found["zkgroup_exporter_read_packets", ()] > 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
+from tests.worlds.certificates import Authority
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.record_brokers import RecordBrokers
 from zkgroup.admin.offsets.positions import bootstrap_positions
@@ -22,8 +24,11 @@ from zkgroup.clients.log_ends import (
     read_time_offsets,
 )
 from zkgroup.clients.producer import NewRecord, ProducerSettings, RecordProducer
-from zkgroup.errors import SourceUnavailableError
+from zkgroup.errors import BrokerAuthenticationError, SourceUnavailableError
 from zkgroup.model import TopicPartition
+from zkgroup.runtime.http_server import HttpServer
+from zkgroup.security.client import ClientSecurity
+from zkgroup.security.tls import TlsSettings, server_context
 from zkgroup.wire.records import OBSERVER_REPLICA, FetchRequest, ListOffsetsRequest
 from zkgroup.znodes.brokers import BrokerRegistration, Endpoint
 
@@ -194,3 +199,29 @@ def test_failed_replicas_of_a_silent_broker_are_unknown(answered: bool) -> None:
     end = LogEnd(broker=1, reason="?", answered=answered)
     assert failed_replicas({(TP, 1): end}) == (() if answered else None)
     assert failed_replicas({}) == ()
+
+
+def test_a_broker_that_is_not_to_be_trusted_costs_only_its_own_answers(tmp_path: Path) -> None:
+    """Where certificates are asked for; else it ends the question. The others' certificates are told."""
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
+    key_store = stranger.key_store("server")
+    key_store.chmod(0o600)
+    context = server_context(TlsSettings(key_store=str(key_store)))
+    security = ClientSecurity(protocol="SSL", tls=TlsSettings(trust_store=str(authority.trust_store)))
+    server = HttpServer(("127.0.0.1", 0), {}, tls=context)
+    server.start()
+    other = TopicPartition("orders", 1)
+    try:
+        with RecordBrokers(1) as brokers:
+            brokers.lead(TP, 1)
+            untrusted = BrokerAddress(*server.address, security=security)
+            addresses = {**addresses_of(brokers.registrations()), 2: untrusted}
+            certificates: dict[int, float] = {}
+            ends = read_end_offsets(addresses, {TP: 1, other: 2}, certificates=certificates)
+            with pytest.raises(BrokerAuthenticationError, match="certificate is refused"):
+                read_end_offsets(addresses, {TP: 1, other: 2})
+    finally:
+        server.close()
+
+    assert (ends[TP], certificates) == (0, {})
+    assert "the broker's certificate is refused: " in str(ends[other])

@@ -6,6 +6,7 @@ import http.client
 import itertools
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -213,7 +214,8 @@ def test_a_read_that_hangs_is_not_healthy() -> None:
 def test_brokers_that_demand_tls_and_a_login_are_asked(
     kafka_cluster_factory: Callable[..., KafkaCluster],
 ) -> None:
-    """With the user of `--command-config`; a refused login costs the log ends alone, and is told."""
+    """With the user of `--command-config`; a refused login costs the log ends alone, and is told. It is known
+    until when the broker's certificate is valid."""
     security = ClusterSecurity(users={"alice": "canary"}, mechanism="SCRAM-SHA-512")
     cluster = kafka_cluster_factory(1, security=security, settings=unhurried())
     cluster.create_topic("orders")
@@ -227,7 +229,8 @@ def test_brokers_that_demand_tls_and_a_login_are_asked(
         return opened._replace(ensemble=replace(opened.ensemble, access=access))
 
     with exporting(connect) as exporter:
-        eventually(lambda: metrics(exporter).get(lag) == 0)
+        found = eventually(lambda: metrics(exporter), lambda found: found.get(lag) == 0)
+    assert found["zkgroup_certificate_expiry_timestamp_seconds", ("broker 1",)] > time.time()
     with exporting(lambda: connect("guessed")) as exporter:
         assert exporter.wait_for_reads(1, PATIENCE_S)
         found = metrics(exporter)
