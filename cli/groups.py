@@ -98,6 +98,9 @@ MEMBER = Shape(
         _MEMBER,
         KeyColumn("kind", "CLIENT", lambda row: Cell(row.kind, "warn" if row.kind == "unknown" else None)),
         _HOST,
+        KeyColumn("pid", when=lambda rows: any(row.pid is not None for row in rows), rank=5),
+        KeyColumn("version", when=lambda rows: any(row.version is not None for row in rows), rank=6),
+        KeyColumn("capacity", when=lambda rows: any(row.capacity is not None for row in rows)),
         KeyColumn("session", rank=4),
         KeyColumn(
             "registered_at",

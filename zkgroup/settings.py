@@ -161,6 +161,12 @@ class GroupSettings:
     verify_interval_ms: int = setting(
         30_000, "Period of the check that the owned znodes are still there (± 30 %)."
     )
+    capacity: int | None = setting(
+        None,
+        "How much this member can take, beside the others; published in its registration, for strategies "
+        "that weigh members and for `group describe`. Not published when absent.",
+        bounds=range(1, 1_000_001),
+    )
     publish_interval_ms: int = setting(5_000, "Shortest time between two publications of the member's view.")
 
     def __post_init__(self) -> None:
@@ -260,6 +266,7 @@ def _check(settings: GroupSettings) -> None:
             raise ConfigError(f"setting {name}: expected {expected}, found {getattr(settings, name)!r}")
 
     check_types(settings)
+    check_bounds(settings)
     choices = {
         "partition_assignment_strategy": ASSIGNMENT_STRATEGIES,
         "auto_offset_reset": ("earliest", "latest", "error", "smallest", "largest", None),

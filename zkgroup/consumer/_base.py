@@ -9,12 +9,14 @@ Arguments are checked on the application's thread, so that the member's thread n
 from __future__ import annotations
 
 import math
+import os
 import random
 import secrets
 import socket
 import threading
 from abc import ABC
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -101,6 +103,18 @@ def checked_partitions(partitions: object) -> tuple[TopicPartition, ...]:
     for item in partitions:
         if not isinstance(item, TopicPartition):
             raise ConfigError(f"partitions: expected each as a TopicPartition, found {item!r}")
+        found.append(item)
+    return tuple(found)
+
+
+def checked_leases(leases: object) -> tuple[Lease, ...]:
+    """The leases, read once; none for None. Raises `ConfigError` for a value that is not a `Lease`."""
+    if not isinstance(leases, Iterable | None):
+        raise ConfigError(f"since: expected leases as of `leases()`, found {leases!r}")
+    found: list[Lease] = []
+    for item in leases or ():
+        if not isinstance(item, Lease):
+            raise ConfigError(f"since: expected each as a Lease, found {item!r}")
         found.append(item)
     return tuple(found)
 
@@ -268,6 +282,7 @@ def open_engine(
         settings=settings,
         version=VERSION,
         host=None if settings.consumer_id is None else host,
+        pid=os.getpid(),
         jitter=random.Random().random,  # noqa: S311 - its own generator: no other code seeds it
         owns_client=options.client is None,
     )
@@ -391,7 +406,29 @@ class MemberBase(ABC, Generic[ListenerT]):
     def _check_stopped(self, engine: MemberEngine) -> None:
         """Raises MemberClosedError if a wait ended because of `stop`."""
         if self._stopped and engine.state is not MemberState.STABLE:
-            raise MemberClosedError(f"{engine.member}: stop() was called")
+            raise stopped_error(engine)
+
+    def _changed(self, engine: MemberEngine) -> tuple[Lease, ...]:
+        """The leases after `wait_changed`. Raises MemberClosedError if it ended because of `stop`."""
+        if self._stopped:
+            raise stopped_error(engine)
+        return self.leases()
+
+    def _begin_wait_closed(self) -> tuple[MemberEngine, Future[None]]:
+        """The engine, and a future that fails at the end of the member; done if `stop` ends the wait."""
+        engine = self._engine_made
+        if engine is None:
+            raise self._not_started()
+        engine.check_process()
+        return engine, engine.when(lambda: self._stopped and not self._closed.is_set())
+
+    def _begin_wait_changed(self, since: Iterable[Lease] | None) -> tuple[MemberEngine, Future[None]]:
+        """The engine, and a future that is done when the leases are not these any more, or after `stop`."""
+        engine = self._engine
+        known = frozenset((lease.topic_partition, lease.token) for lease in checked_leases(since))
+        if since is None:
+            known = _held(engine)
+        return engine, engine.when(lambda: self._stopped or _held(engine) != known)
 
     def _launch(self, engine: MemberEngine) -> None:
         engine.start()
@@ -403,9 +440,12 @@ class MemberBase(ABC, Generic[ListenerT]):
     def _engine(self) -> MemberEngine:
         """The engine. Raises the error of a member that is not started, closed or failed."""
         if self._engine_made is None:
-            raise MemberClosedError(f"the member has not been started: {self._how_to_start}")
+            raise self._not_started()
         self._engine_made.check_usable()
         return self._engine_made
+
+    def _not_started(self) -> MemberClosedError:
+        return MemberClosedError(f"the member has not been started: {self._how_to_start}")
 
     @property
     def member_id(self) -> str:
@@ -450,6 +490,11 @@ class MemberBase(ABC, Generic[ListenerT]):
         return Lease(grant, lease_table) if grant is not None else None
 
 
+def _held(engine: MemberEngine) -> frozenset[tuple[TopicPartition, int]]:
+    """The partitions that the member owns now, with their tokens."""
+    return frozenset((tp, grant.token) for tp, grant in engine.lease_table.current.grants.items())
+
+
 def reply_timeout_s(settings: GroupSettings) -> float:
     """Longest wait for a reply, in seconds: every request has an outcome by the session's timeout."""
     return 5.0 + 3 * settings.session_timeout_ms / 1000
@@ -460,6 +505,16 @@ def not_connected(engine: MemberEngine, timeout_ms: int) -> StoreUnavailableErro
     if isinstance(engine.store, ZooKeeperClient):
         return engine.store._unconnected(timeout_ms / 1000)
     return StoreUnavailableError(f"the client given has no connection within {timeout_ms} ms")
+
+
+def stopped_error(engine: MemberEngine) -> MemberClosedError:
+    """The error of a wait that `stop` has ended."""
+    return MemberClosedError(f"{engine.member}: stop() was called")
+
+
+def timed_out(engine: MemberEngine, timeout_s: float, what: str) -> StableTimeoutError:
+    """The error of `wait_changed` and `wait_closed` at their timeout."""
+    return StableTimeoutError(f"{state_text(engine, None)}: {what} after {timeout_s:g} s")
 
 
 def not_assigned(engine: MemberEngine, snapshot: MemberSnapshot | None) -> StableTimeoutError:

@@ -30,6 +30,8 @@ from zkgroup.consumer._base import (
     open_engine,
     reply_timeout_s,
     state_text,
+    stopped_error,
+    timed_out,
 )
 from zkgroup.consumer.callbacks import AsyncCallbackRunner, AsyncRebalanceListener
 from zkgroup.consumer.consumer_engine import (
@@ -48,6 +50,7 @@ from zkgroup.consumer.group_reads import (
     offsets_request,
     pauses,
 )
+from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.member_engine import MemberEngine
@@ -183,13 +186,40 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
             if is_stable(found, missing):
                 break
             if self._stopped:
-                raise MemberClosedError(f"{engine.member}: stop() was called")
+                raise stopped_error(engine)
             left_s = seconds_until(engine.clock, deadline_ms)
             if left_s <= 0:
                 raise not_stable(engine.group, found, missing, state_text(engine, await _description(engine)))
             await pause(engine.clock, min(pause_s, left_s))
         # the reads may have shown a claim of this member whose reply had not come yet
         await self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
+
+    async def wait_changed(
+        self, timeout_s: float = 30.0, *, since: Iterable[Lease] | None = None
+    ) -> tuple[Lease, ...]:
+        """See `GroupMember.wait_changed`."""
+        timeout_s = checked_timeout(timeout_s)
+        engine, changed = self._begin_wait_changed(since)
+        try:
+            await _result(engine, changed, timeout_s)
+        except TimeoutError:
+            engine.check_usable()
+            raise timed_out(engine, timeout_s, "its leases are the same") from None
+        return self._changed(engine)
+
+    async def wait_closed(self, timeout_s: float = 30.0) -> None:
+        """See `GroupMember.wait_closed`."""
+        timeout_s = checked_timeout(timeout_s)
+        engine, ended = self._begin_wait_closed()
+        try:
+            await _result(engine, ended, timeout_s)
+        except TimeoutError:
+            raise timed_out(engine, timeout_s, "it has not ended") from None
+        except MemberClosedError:  # it has ended; its client may still be closing
+            with contextlib.suppress(TimeoutError):
+                await kept_result_within(engine.clock, engine.loop.over, CLOSE_TIMEOUT_S)
+            return
+        raise stopped_error(engine)
 
     async def hand_back(
         self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S

@@ -33,6 +33,8 @@ from zkgroup.consumer._base import (
     open_engine,
     reply_timeout_s,
     state_text,
+    stopped_error,
+    timed_out,
 )
 from zkgroup.consumer.callbacks import CallbackWorker, RebalanceListener
 from zkgroup.consumer.consumer_engine import (
@@ -43,6 +45,7 @@ from zkgroup.consumer.consumer_engine import (
     known_bounds,
 )
 from zkgroup.consumer.group_reads import READ_AGAIN_S, GroupReads, group_reads, offsets_of, offsets_request
+from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.machine import MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.member_engine import MemberEngine
@@ -182,9 +185,49 @@ class SyncBase(MemberBase[RebalanceListener]):
             )
         engine.check_usable()
         if not converged:
-            raise MemberClosedError(f"{engine.member}: stop() was called")
+            raise stopped_error(engine)
         # the reads may have shown a claim of this member whose reply had not come yet
         self.wait_until_assigned(max(READ_AGAIN_S, seconds_until(engine.clock, deadline_ms)))
+
+    def wait_changed(
+        self, timeout_s: float = 30.0, *, since: Iterable[Lease] | None = None
+    ) -> tuple[Lease, ...]:
+        """Waits until this member owns other partitions, or the same with other tokens; returns its leases.
+
+        `since`: the leases that the caller knows, so that it misses no change between two calls; those of
+        the moment of the call when absent. Raises `StableTimeoutError` if nothing has changed in time, and
+        `MemberClosedError` after `stop` or when the member ends.
+        """
+        timeout_s = checked_timeout(timeout_s)
+        engine, changed = self._begin_wait_changed(since)
+        try:
+            result_of(engine, changed, timeout_s)
+        except FutureTimeoutError:
+            engine.check_usable()
+            raise timed_out(engine, timeout_s, "its leases are the same") from None
+        return self._changed(engine)
+
+    def wait_closed(self, timeout_s: float = 30.0) -> None:
+        """Waits until the member has ended, by the `close` of another thread or because it has failed.
+
+        Raises the error that made it fail, `StableTimeoutError` if it has not ended in time, and
+        `MemberClosedError` if `stop` was called and nobody closes the member.
+        """
+        timeout_s = checked_timeout(timeout_s)
+        engine, ended = self._begin_wait_closed()
+        try:
+            result_of(engine, ended, timeout_s)
+        except FutureTimeoutError:
+            raise timed_out(engine, timeout_s, "it has not ended") from None
+        except MemberClosedError:  # it has ended; its client may still be closing
+            wait_for(
+                engine.clock,
+                engine.finished.is_set,
+                after(engine.clock, CLOSE_TIMEOUT_S),
+                engine.finished.wait,
+            )
+            return
+        raise stopped_error(engine)
 
     def hand_back(self, partitions: Iterable[TopicPartition], timeout_s: float = HAND_BACK_TIMEOUT_S) -> None:
         """Gives partitions up (revoked, committed, released) until a later assignment gives them back.

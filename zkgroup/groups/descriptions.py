@@ -129,6 +129,12 @@ class MemberDescription:
     """The `client.id` of a client; None for other members."""
     instance_id: str | None = None
     """The `group.instance.id` of a static client; None for others."""
+    pid: int | None = None
+    """The process id; None where the registration has none, and for a client."""
+    version: str | None = None
+    """The version of zkgroup that wrote the registration; None for other members."""
+    capacity: int | None = None
+    """The `capacity` of its settings; None where it is not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

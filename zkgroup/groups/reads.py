@@ -379,6 +379,9 @@ def _member(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -
         kind=subscription_kind(entry.znode.data),
         host=member_host(snapshot.group, member) or (registration.host if registration else None),
         agrees=agreement(snapshot, expected, member),
+        pid=registration.pid if registration else None,
+        version=registration.version if registration else None,
+        capacity=registration.capacity if registration else None,
     )
 
 

@@ -105,9 +105,13 @@ HOST_KEY: Final = "host"
 FEATURES_KEY: Final = "features"
 FEATURES: Final[tuple[str, ...]] = ()
 """The recipes of this version that work only while every member of the group follows them, by name."""
+PID_KEY: Final = "pid"
+CAPACITY_KEY: Final = "capacity"
 
 SubscriptionKind = Literal["zkgroup", "jvm", "unknown"]
 
+NUMBER_DIGITS_MAX: Final = 10
+"""Digits of a published number: those of an Int."""
 _BETWEEN_TOKENS: Final = re.compile(r'("(?:[^"\\]|\\.)*+")|\s++')
 _KAFKA_KEYS: Final = ("version", "subscription", "pattern", "timestamp")
 _EXPECTED: Final = "a registration"
@@ -123,8 +127,9 @@ class Registration:
     `{"version":1,"subscription":{"topic1":2},"pattern":"static","timestamp":"1396019252998"}`.
     Created with its final data, never set again. Every member of the group watches the children of `ids` and
     reads every registration at each rebalance; one that a JVM member cannot parse stops all of them.
-    Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup`, `strategy`,
-    `exclude_internal`, `features` and, unless the id contains it, `host`, with text values.
+    Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup` (its version), `strategy`,
+    `exclude_internal`, `features`, `pid`, unless the id contains it `host`, and where it is set `capacity`,
+    with text values.
     """
 
     subscription: Mapping[str, int]
@@ -168,8 +173,7 @@ class Registration:
     @property
     def strategy(self) -> str | None:
         """The published assignment strategy; JVM members publish none."""
-        value = self.extensions.get(STRATEGY_KEY)
-        return value if isinstance(value, str) else None
+        return self._text(STRATEGY_KEY)
 
     @property
     def exclude_internal(self) -> bool | None:
@@ -179,14 +183,37 @@ class Registration:
     @property
     def features(self) -> frozenset[str]:
         """The published names of `FEATURES`, divided by spaces; JVM members publish none."""
-        value = self.extensions.get(FEATURES_KEY)
-        return frozenset(value.split()) if isinstance(value, str) else frozenset()
+        return frozenset((self._text(FEATURES_KEY) or "").split())
+
+    @property
+    def version(self) -> str | None:
+        """The version of zkgroup that wrote it; None for other clients."""
+        return self._text(ZKGROUP_KEY)
+
+    @property
+    def pid(self) -> int | None:
+        """The published process id; members before it was published, and JVM members, have none."""
+        return self._number(PID_KEY)
+
+    @property
+    def capacity(self) -> int | None:
+        """The published `capacity`; None where it is not set."""
+        return self._number(CAPACITY_KEY)
+
+    def _number(self, key: str) -> int | None:
+        """A whole number above 0 as text; None for anything else, which only another program can write."""
+        text = self._text(key)
+        is_number = text is not None and len(text) <= NUMBER_DIGITS_MAX and text.isascii() and text.isdigit()
+        return int(text) or None if text is not None and is_number else None
+
+    def _text(self, key: str) -> str | None:
+        value = self.extensions.get(key)
+        return value if isinstance(value, str) else None
 
     @property
     def host(self) -> str | None:
         """The published host; members whose id contains it publish none."""
-        value = self.extensions.get(HOST_KEY)
-        return value if isinstance(value, str) else None
+        return self._text(HOST_KEY)
 
     def encode(self) -> bytes:
         """The bytes that Kafka 0.8.2 would write, then the extension keys.

@@ -122,6 +122,9 @@ def test_describe_shows_members_and_partitions(shell: Shell, groups: ServerGroup
         "agrees",
         "client_id",
         "instance_id",
+        "pid",
+        "version",
+        "capacity",
     ]
     assert (document["protocol"], document["protocol_state"], document["group_generation"]) == (
         "zookeeper",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
@@ -14,12 +15,14 @@ from zkgroup.errors import (
     CommitRefusedError,
     ConfigError,
     LeaseLostError,
+    MemberClosedError,
     NotOwnerError,
     OffsetConflictError,
     StableTimeoutError,
 )
 from zkgroup.model import TopicPartition, Whitelist
 from zkgroup.model.requests import Create
+from zkgroup.version import VERSION
 from zkgroup.znodes.consumers import Registration
 
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
@@ -60,20 +63,46 @@ def test_only_what_moves_is_revoked(api: Api, world: MemberWorld) -> None:
             assert second.lease(ZERO) is None
 
 
-def test_a_member_publishes_its_host_whatever_its_id(api: Api, world: MemberWorld) -> None:
-    """Past bug: the host of a member with a `consumer_id` was unknown. A generated id contains it."""
+def test_a_member_publishes_where_it_runs(api: Api, world: MemberWorld) -> None:
+    """Process, version and, where it is set, capacity; past bug: the host of a member with a `consumer_id`
+    was unknown. A generated id contains it."""
     with (
-        api.member(client=world.client("a"), settings=settings(consumer_id="a")) as named,
+        api.member(client=world.client("a"), settings=settings(consumer_id="a", capacity=3)) as named,
         api.member(client=world.client("b")) as other,
     ):
         other.wait_until_stable(PATIENCE_S)
-        members = {one.member: one.host for one in named.describe().members}
+        members = {
+            one.member: (one.host, one.pid, one.version, one.capacity) for one in named.describe().members
+        }
         ids = [named.member_id, other.member_id]
         tree = world.server.tree()
 
-    assert members == dict.fromkeys(ids, socket.gethostname())
+    here = (socket.gethostname(), os.getpid(), VERSION)
+    assert members == {ids[0]: (*here, 3), ids[1]: (*here, None)}
     paths = [Registration.path("g", member) for member in ids]
     assert [Registration.decode(path, tree[path].data).host for path in paths] == [socket.gethostname(), None]
+
+
+def test_waits_for_a_change_and_for_the_end(api: Api, world: MemberWorld) -> None:
+    """Leases that another member takes end `wait_changed`, `since` also when it was called too late; the end
+    of the member ends `wait_closed`, and both raise at their timeout."""
+    with api.member(client=world.client("a"), settings=settings(consumer_id="a")) as first:
+        first.wait_until_stable(PATIENCE_S)
+        before = first.leases()
+        with pytest.raises(StableTimeoutError, match="its leases are the same after 0 s"):
+            first.wait_changed(0)
+        with api.member(client=world.client("b"), settings=settings(consumer_id="b")) as second:
+            second.wait_until_stable(PATIENCE_S)
+
+            after = first.wait_changed(PATIENCE_S, since=before)
+            assert [lease.topic_partition for lease in after] == [ZERO, ONE]
+            with pytest.raises(StableTimeoutError, match="it has not ended after 0 s"):
+                second.wait_closed(0)
+            second.stop()
+            with pytest.raises(MemberClosedError, match="stop"):
+                second.wait_closed(PATIENCE_S)
+        second.wait_closed(PATIENCE_S)
+        assert len(first.wait_changed(PATIENCE_S, since=after)) == 4
 
 
 def test_threads_of_one_member(api: Api, world: MemberWorld) -> None:

@@ -260,6 +260,8 @@ class MemberConfig:
     """Version of this library; published in the registration as `"zkgroup"`."""
     host: str | None = None
     """Host published in the registration; None if the member id contains it."""
+    pid: int | None = None
+    """Process id published in the registration; None for none."""
     jitter: Callable[[], float] = lambda: 0.5
     """Returns a random number in [0, 1). The only source of randomness of the machine."""
     owns_client: bool = True

@@ -240,8 +240,12 @@ class Membership:
         }
         if FEATURES:
             extensions[FEATURES_KEY] = " ".join(FEATURES)
-        if self._context.config.host is not None:
-            extensions["host"] = self._context.config.host
+        published = {
+            "host": self._context.config.host,
+            "pid": self._context.config.pid,
+            "capacity": settings.capacity,
+        }
+        extensions.update({key: str(value) for key, value in published.items() if value is not None})
         return Registration.of(self.subscription, self._context.now.wall_ms, extensions).encode()
 
 
