@@ -167,6 +167,8 @@ _RE = Parsed("RE", _expression)
     help="Only groups whose whole name matches this Java expression.",
 )
 @click.option("--exclude-group", type=_RE, metavar="RE", help="Not the groups whose whole name matches.")
+@click.option("--dashboard", is_flag=True, help="Print a board for Grafana, and serve nothing.")
+@click.option("--rules", is_flag=True, help="Print alert rules for Prometheus, and serve nothing.")
 @broker_options
 def exporter(
     listen: tuple[str, int],
@@ -175,6 +177,8 @@ def exporter(
     source: str,
     include_group: re.Pattern[str] | None,
     exclude_group: re.Pattern[str] | None,
+    dashboard: bool,
+    rules: bool,
 ) -> None:
     """Serve lag, groups and brokers to Prometheus.
 
@@ -186,7 +190,11 @@ def exporter(
     \b
     Example:
       zkgroup exporter --listen 0.0.0.0:9308 --exclude-group 'console-consumer-.*'
+      zkgroup exporter --rules > /etc/prometheus/zkgroup.rules.yml
     """
+    if dashboard or rules:
+        _print_files(dashboard, rules)
+        return
     out = output()
     if out.format not in ("table", "ndjson"):
         raise click.UsageError(f"exporter prints an event: --format table or ndjson, not {out.format}")
@@ -222,6 +230,14 @@ def exporter(
         with rare_collections():
             while not stop.wait(CHECK_S):
                 pass
+
+
+def _print_files(dashboard: bool, rules: bool) -> None:
+    from zkgroup.exporter import alerts, board
+
+    if dashboard and rules:
+        raise click.UsageError("expected one of --dashboard and --rules, found both: each is a file")
+    click.echo(board.dashboard() if dashboard else alerts.rules(), nl=False)
 
 
 @contextmanager
