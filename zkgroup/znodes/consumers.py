@@ -173,7 +173,8 @@ class Registration:
     @property
     def strategy(self) -> str | None:
         """The published assignment strategy; JVM members publish none."""
-        return self._text(STRATEGY_KEY)
+        value = self.extensions.get(STRATEGY_KEY)
+        return value if isinstance(value, str) else None
 
     @property
     def exclude_internal(self) -> bool | None:

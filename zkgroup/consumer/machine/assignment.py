@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy, assign
-from zkgroup.assignment.strategies import inputs_digest, needs_previous, result_digest
+from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy
+from zkgroup.assignment.strategies import needs_previous
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader, MembershipSnapshot
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
+from zkgroup.consumer.machine.shared_results import assign, decoded_assignment, inputs_digest, result_digest
 from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
@@ -150,7 +151,7 @@ class AssignmentComputer:
             plan: StoredAssignment | None = None
             if znode is not None:
                 try:
-                    plan = StoredAssignment.decode(znode.path, znode.data)
+                    plan = decoded_assignment(znode.path, znode.data)
                 except CorruptZnodeError as error:
                     self._snapshot.report_corrupt(znode, error)
             if plan is not None and znode is not None and plan.generation == snapshot.generation:
@@ -187,7 +188,7 @@ class AssignmentComputer:
             generation=planned.generation,
             inputs=planned.inputs,
             strategy=planned.strategy,
-            members={m.member: dict(m.threads) for m in snapshot.members},
+            members={m.member: m.threads for m in snapshot.members},
             partitions={topic: list(numbers) for topic, numbers in snapshot.partitions.items()},
         )
         owned.handed_back.clear()

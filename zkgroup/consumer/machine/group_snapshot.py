@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
+from zkgroup.consumer.machine.shared_results import DecodedMember, decoded_member
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError, UnsupportedRegexError
-from zkgroup.model import EvaluatedMember, StaticSubscription, Subscription, Znode
+from zkgroup.model import EvaluatedMember, Znode
 from zkgroup.model.requests import Code, ListChildren, ListChildrenDone, Read
 from zkgroup.runtime.events import Watch
 from zkgroup.runtime.procedures import (
@@ -162,16 +163,6 @@ class MembershipSnapshot:
     def lacking(self, feature: str) -> tuple[str, ...]:
         """The members that do not publish this name of `FEATURES`: JVM members, and older ones of zkgroup."""
         return tuple(name for name, one in self.registrations.items() if feature not in one.features)
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedMember:
-    """A registration as read, with its subscription and, unless it is a wildcard, its topics."""
-
-    registration: Registration
-    subscription: Subscription
-    evaluated: EvaluatedMember | None
-    """None for a wildcard, whose topics depend on those that exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,15 +338,10 @@ class GroupSnapshotReader:
     def _decoded(self, name: str, znode: Znode) -> DecodedMember | None:
         self.report_persistent(znode)
         try:
-            registration = Registration.decode(znode.path, znode.data)
+            return decoded_member(name, znode.path, znode.data)
         except CorruptZnodeError as error:
             self.report_corrupt(znode, error)
             return None
-        subscription = registration.wanted()
-        evaluated = None
-        if isinstance(subscription, StaticSubscription):
-            evaluated = EvaluatedMember(name, subscription.topics)
-        return DecodedMember(registration, subscription, evaluated)
 
     def report_corrupt(self, znode: Znode, error: CorruptZnodeError) -> None:
         """Reports a corrupt znode, once for each version of it."""

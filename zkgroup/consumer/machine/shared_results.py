@@ -1,0 +1,75 @@
+"""Results that the members of one process share instead of computing each for itself.
+
+After a change of the group every member decodes the same registrations and computes the same assignment from
+them. A process with hundreds of members would do that hundreds of times, and keep as many copies. All results
+are pure functions of their arguments, and nobody changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+from zkgroup import assignment
+from zkgroup.assignment import strategies
+from zkgroup.model import EvaluatedMember, StaticSubscription, Subscription
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.group_records import StoredAssignment
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+RESULTS_MAX = 2
+"""Results of one function that are remembered: the members of a process are at most a change apart."""
+
+
+def remembered(function: Callable[P, R]) -> Callable[P, R]:
+    """The function with its newest results, for calls with equal arguments. Errors are not remembered."""
+    recent: tuple[tuple[object, object, R], ...] = ()
+
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        nonlocal recent
+        for known, known_names, result in recent:
+            if known == args and known_names == named:
+                return result
+        result = function(*args, **named)
+        recent = ((args, named, result), *recent[: RESULTS_MAX - 1])
+        return result
+
+    return call
+
+
+assign = remembered(assignment.assign)
+inputs_digest = remembered(strategies.inputs_digest)
+result_digest = remembered(strategies.result_digest)
+decoded_assignment = remembered(StoredAssignment.decode)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class DecodedMember:
+    """A registration as read, with its subscription and, unless it is a wildcard, its topics."""
+
+    registration: Registration
+    subscription: Subscription
+    evaluated: EvaluatedMember | None
+    """None for a wildcard, whose topics depend on those that exist."""
+
+
+_decoded: WeakValueDictionary[tuple[str, bytes | None], DecodedMember] = WeakValueDictionary()
+"""By path and data; each as long as a member of this process has it."""
+
+
+def decoded_member(name: str, path: str, data: bytes | None) -> DecodedMember:
+    """The registration of a member. Raises CorruptZnodeError."""
+    known = _decoded.get((path, data))
+    if known is not None:
+        return known
+    registration = Registration.decode(path, data)
+    subscription = registration.wanted()
+    evaluated = None
+    if isinstance(subscription, StaticSubscription):
+        evaluated = EvaluatedMember(name, subscription.topics)
+    decoded = _decoded[(path, data)] = DecodedMember(registration, subscription, evaluated)
+    return decoded
