@@ -126,6 +126,35 @@ def broker_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+class Metrics(NamedTuple):
+    """Where a command serves the metrics of its process; port None: nowhere."""
+
+    host: str
+    port: int | None
+
+
+def metrics_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--metrics-port` and `--metrics-host`, as the argument `metrics`. A host alone is a usage error."""
+
+    @wraps(function)
+    def checked(*args: Any, metrics_port: int | None, metrics_host: str | None, **values: Any) -> Any:
+        if metrics_host is not None and metrics_port is None:
+            raise click.UsageError("--metrics-host is for --metrics-port: give both or none")
+        return function(*args, metrics=Metrics(metrics_host or "127.0.0.1", metrics_port), **values)
+
+    decorated = click.option(
+        "--metrics-host",
+        metavar="HOST",
+        help="Where the metrics are served, with --metrics-port.  [default: 127.0.0.1]",
+    )(checked)
+    return click.option(
+        "--metrics-port",
+        type=click.IntRange(0, 65_535),
+        metavar="PORT",
+        help="Serve /metrics, /healthz and /readyz there; 0: a free port. Needs the extra `metrics`.",
+    )(decorated)
+
+
 def confirm_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--execute`, `--yes`, `--dry-run` of commands that overwrite or delete, as the argument `consent`.
 

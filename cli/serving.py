@@ -15,9 +15,12 @@ from operator import attrgetter
 from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from zkgroup.metrics.probes import Probed
+from zkgroup.model.ports import MetricsSink
 from zkgroup.model.text import iso_time
 
-from .render import Output
+from .params import Metrics
+from .render import Output, echo_err
 from .schema import COUNT, STRING, JsonEvent, JsonKey, Schema, Shape, list_of
 
 T = TypeVar("T")
@@ -108,6 +111,34 @@ class StopSignals:
         os.write(self._write, b"!")
         if self._on_stop:
             self._on_stop()
+
+
+def metrics_sink(metrics: Metrics) -> MetricsSink | None:
+    """Where the metrics of this process go: to the server of `supervised`, if there is one."""
+    if metrics.port is None:
+        return None
+    from zkgroup.metrics import PrometheusMetrics
+
+    return PrometheusMetrics()
+
+
+@contextmanager
+def supervised(part: Probed, metrics: Metrics) -> Iterator[None]:
+    """Serves metrics and probes where they are asked for, and notifies systemd where it waits for that."""
+    if metrics.port is None and "NOTIFY_SOCKET" not in os.environ:
+        yield
+        return
+    from zkgroup.metrics import serve_metrics
+
+    with serve_metrics(part, host=metrics.host, port=metrics.port) as served:
+        if served.address is not None:
+            echo_err(f"serving http://{address_text(*served.address)}/metrics")
+        yield
+
+
+def address_text(host: str, port: int) -> str:
+    """`HOST:PORT`, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class EventLines:

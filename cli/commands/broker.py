@@ -23,10 +23,10 @@ from ..cluster import BROKER, broker_note
 from ..confirm import print_result, run_change
 from ..context import add_connect_timeout, client_settings, connected, connecting, target
 from ..param_types import Parsed
-from ..params import Consent, broker_options, confirm_options, set_option
+from ..params import Consent, Metrics, broker_options, confirm_options, metrics_options, set_option
 from ..render import Output, echo_err
 from ..schema import INTEGER, Document, KeyColumn, NamedKeys, Shape, given, nullable
-from ..serving import StopSignals, keep_freed_memory, rare_collections
+from ..serving import StopSignals, keep_freed_memory, metrics_sink, rare_collections, supervised
 from ..units import is_whole
 
 if TYPE_CHECKING:
@@ -236,6 +236,7 @@ def _id(text: str) -> int | None:
 )
 @set_option("settings", "Any setting of a broker, listeners among them")
 @click.option("--dry-run", is_flag=True, help="Check the options; connect to nothing.")
+@metrics_options
 def run(
     broker: int | None,
     host: str,
@@ -245,6 +246,7 @@ def run(
     controller_only: bool,
     settings: Sequence[tuple[str, str]],
     dry_run: bool,
+    metrics: Metrics,
 ) -> None:
     """Serve as a broker until Ctrl-C or SIGTERM, then leave cleanly.
 
@@ -281,6 +283,7 @@ def run(
     printer = BrokerPrinter(out)
     place = {"host": host, "port": port, "settings": made, "security": security, "listener": printer}
     options: dict[str, Any] = {"broker": broker, "connection": client_settings(where), **place}
+    options |= {"metrics": metrics_sink(metrics)}
     served: Broker | ControllerOnly = (
         ControllerOnly(where.zookeeper, **options)
         if controller_only
@@ -291,11 +294,9 @@ def run(
     if dry_run:
         what = "a controller only" if controller_only else f"a broker ({data or 'logs in memory'})"
         _preview(served, f"{AUTO if broker is None else broker} on {where.zookeeper} as {what}")
-    elif isinstance(served, Broker):
-        show_access_log()
-        _serve(served, printer, lambda stop: _wait_connected(served, stop), served.hurry)
     else:
-        _serve_alone(served, printer)
+        with supervised(served, metrics):
+            _run(served, printer)
 
 
 def _tell_who_is_refused(closes_by_digest: bool, user: str | None) -> None:
@@ -315,13 +316,21 @@ def _preview(served: Broker | ControllerOnly, what: str) -> None:
         echo_err(f"listener {name}: its certificate fits, and is valid until {until:%Y-%m-%d %H:%M} UTC")
 
 
-def _serve_alone(alone: ControllerOnly, printer: BrokerPrinter) -> None:
-    def connect(stop: StopSignals) -> None:
-        assert alone.serving is not None
-        printer.waiting(alone.broker, *alone.serving)
-        _wait_connected(alone, stop)
+def _run(served: Broker | ControllerOnly, printer: BrokerPrinter) -> None:
+    from zkgroup.broker.broker import Broker
 
-    _serve(alone, printer, connect)
+    if isinstance(served, Broker):
+        show_access_log()
+        _serve(served, printer, lambda stop: _wait_connected(served, stop), served.hurry)
+        return
+
+    def connect(stop: StopSignals) -> None:
+        assert served.serving is not None
+        assert served.broker is not None
+        printer.waiting(served.broker, *served.serving)
+        _wait_connected(served, stop)
+
+    _serve(served, printer, connect)
 
 
 def _is_given(*names: str) -> bool:

@@ -19,9 +19,9 @@ from ..app import command, output, shared
 from ..context import add_connect_timeout, broker_access, client_settings, connecting, target
 from ..groups import threads_text
 from ..param_types import DURATION, TOPIC_AND_COUNT
-from ..params import broker_options, complete_topics, group_argument, set_option
+from ..params import Metrics, broker_options, complete_topics, group_argument, metrics_options, set_option
 from ..render import echo_err
-from ..serving import StopSignals
+from ..serving import StopSignals, metrics_sink, supervised
 
 if TYPE_CHECKING:
     from zkgroup.consumer.sync import Consumer, GroupMember
@@ -87,6 +87,7 @@ END_CHECK_S = 0.2
 )
 @set_option("settings", "Any setting of a member", aliases=["--setting"])
 @click.option("--dry-run", is_flag=True, help="Check everything, join nothing.")
+@metrics_options
 @broker_options
 def consume(
     group: str,
@@ -98,6 +99,7 @@ def consume(
     exit_at_end: bool,
     output_format: str | None,
     dry_run: bool,
+    metrics: Metrics,
     settings: Sequence[tuple[str, str]],
     **short: Any,
 ) -> None:
@@ -115,12 +117,8 @@ def consume(
         raise click.UsageError(f"consume prints events: --format table or ndjson, not {out.format}")
     if output_format is not None and out.format != "table":
         raise click.UsageError("--output-format prints records alone, --format ndjson all events: give one")
-    if output_format is not None and source == "none":
-        raise click.UsageError("--output-format needs a --source: without one no record is printed")
-    if max_messages is not None and source == "none":
-        raise click.UsageError("--max-messages needs a --source: without one nothing is delivered")
-    if exit_at_end and source == "none":
-        raise click.UsageError("--exit-at-end needs a --source: without one nothing is read")
+    if source == "none":
+        _check_without_source(output_format, max_messages, exit_at_end=exit_at_end)
     wanted = _wanted(topics, whitelist, blacklist)
     made = _settings(settings, short, delivers=source != "none")
     where = target(shared())
@@ -139,13 +137,26 @@ def consume(
         "settings": made,
         "listener": printer,
         "history": printer,
+        "metrics": metrics_sink(metrics),
         "connection": client_settings(where),
     }
     member = _member(where.zookeeper, records, options)
     if dry_run:
         echo_err(f"would join group {group} on {where.zookeeper} for {_topics_text(wanted)}")
         return
-    _run(member, printer, max_messages, exit_at_end=exit_at_end)
+    with supervised(member, metrics):
+        _run(member, printer, max_messages, exit_at_end=exit_at_end)
+
+
+def _check_without_source(output_format: str | None, max_messages: int | None, *, exit_at_end: bool) -> None:
+    """Raises UsageError for options that are about records."""
+    for is_given, option, why in (
+        (output_format is not None, "--output-format", "no record is printed"),
+        (max_messages is not None, "--max-messages", "nothing is delivered"),
+        (exit_at_end, "--exit-at-end", "nothing is read"),
+    ):
+        if is_given:
+            raise click.UsageError(f"{option} needs a --source: without one {why}")
 
 
 def _member(address: str, records: RecordSource | None, options: dict[str, Any]) -> Consumer | GroupMember:

@@ -32,7 +32,7 @@ from ..param_types import Parsed, duration
 from ..params import broker_options
 from ..render import echo_err
 from ..schema import AS_OF, INTEGER, Document, Json, JsonKey, Shape, given, nullable
-from ..serving import READY, Ready, StopSignals, rare_collections
+from ..serving import READY, Ready, StopSignals, address_text, rare_collections
 from ..sources import KINDS, check_source, log_positions
 from ..units import is_whole
 from . import cluster, status  # noqa: F401 - they declare the JSON of brokers, servers and coordinators
@@ -221,8 +221,7 @@ def exporter(
         log_ends=lambda ensemble: _log_ends(source, ensemble),
     )
     with StopSignals() as stop, served:
-        host, port = served.address
-        text = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        text = address_text(*served.address)
         if out.is_table:
             echo_err(f"serving {'https' if web.tls else 'http'}://{text}/metrics")
         else:

@@ -42,6 +42,8 @@ PRELOADED = (
     "zkgroup.broker.broker",
     "zkgroup.broker.controller_only",
     "zkgroup.consumer.sync",
+    "zkgroup.metrics.prometheus",
+    "zkgroup.metrics.serving",
     "zkgroup.zookeeper.embedded",
 )
 _SIZE = 256 * 1024

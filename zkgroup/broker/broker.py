@@ -30,6 +30,7 @@ from zkgroup.broker.server.log_dirs import IN_MEMORY
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener
 from zkgroup.errors import ConfigError, StoreUnavailableError
+from zkgroup.metrics.probes import Probe
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store, after, is_driven, wait_for
 from zkgroup.runtime.logs import get_logger
@@ -227,6 +228,13 @@ class Broker:
             self._lifecycle.kill()
         elif self._client is not None:
             self._client.close()
+
+    def _probe(self) -> Probe:
+        """See `serve_metrics`."""
+        life = self._lifecycle
+        if life is None or not life.is_started:
+            return Probe(part="a broker", status="not started", not_ready="not started")
+        return life.probe(failure=self._failure, is_leaving=self._closed)
 
     def _open_replicas(self, broker: int, cluster_id: str | None) -> ReplicaManager:
         config = log_config(self.settings)
@@ -461,6 +469,10 @@ class AsyncBroker:
     def listeners(self) -> Mapping[str, str] | None:
         """See `Broker.listeners`."""
         return self._broker.listeners
+
+    def _probe(self) -> Probe:
+        """See `serve_metrics`."""
+        return self._broker._probe()
 
     @property
     def settings(self) -> BrokerSettings:

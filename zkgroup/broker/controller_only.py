@@ -19,7 +19,14 @@ from typing import Final, Self, TypeVar
 
 from zkgroup.broker.broker import HOST_DEFAULT
 from zkgroup.broker.hosted_controller import client_settings, limits_of_process, open_controller
-from zkgroup.broker.security_settings import SecuritySettings, advertised, main_address, security_of
+from zkgroup.broker.probing import not_in_control, probe_of
+from zkgroup.broker.security_settings import (
+    SecuritySettings,
+    addresses,
+    advertised,
+    main_address,
+    security_of,
+)
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.metadata_cache import MetadataCache
@@ -32,6 +39,7 @@ from zkgroup.controller.controller import Controller
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.requests.batch import live_brokers
 from zkgroup.errors import ConfigError, CorruptZnodeError, StoreUnavailableError
+from zkgroup.metrics.probes import Probe
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Outcome, Read, ReadDone, SessionEvent
 from zkgroup.model.values import PLAINTEXT
@@ -103,6 +111,7 @@ class ControllerOnly:
         if self.security.authorizer is not None:
             raise ConfigError(f"setting {AUTHORIZER}: a controller alone has no authorizer; leave it out")
         self._connected = threading.Event()
+        self._is_connected = self._is_leaving = False
         self._address, self._client = address, client
         self._connection = client_settings(self.settings, connection)
         self._listener = listener or BrokerListener()
@@ -188,6 +197,7 @@ class ControllerOnly:
         return StoreUnavailableError(f"no connection to ZooKeeper within {timeout_s:g} s")
 
     def _on_session(self, event: SessionEvent) -> None:
+        self._is_connected = isinstance(event, Connected)
         if isinstance(event, Connected):
             self._connected.set()
             self._read_cluster_id(event.session.incarnation)
@@ -215,8 +225,26 @@ class ControllerOnly:
         if self._failure is not None:
             raise self._failure
 
+    def _probe(self) -> Probe:
+        """See `serve_metrics`."""
+        part, controller = f"controller {self.broker}", self._controller
+        if controller is None:
+            return Probe(part=part, status="not started", not_ready="not started")
+        assert self.endpoints is not None
+        return probe_of(
+            part,
+            f"serves {', '.join(addresses(self.endpoints).values())}",
+            {"port": self._thread.beat(), **controller.beats()},
+            failure=self._failure,
+            is_leaving=self._is_leaving,
+            not_ready=lambda: (
+                not_in_control(controller) if self._is_connected else "has no ZooKeeper session"
+            ),
+        )
+
     def close(self) -> None:
         """Resigns, removes the registration and closes the port. Always returns; idempotent."""
+        self._is_leaving = True
         if self._controller is not None and not self._controller.close(CLOSE_S):
             log.warning(
                 "controller %d was not closed in time; its znodes go when its session ends", self.broker

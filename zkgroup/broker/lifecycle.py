@@ -46,17 +46,24 @@ from zkgroup.broker.machine.events import (
 )
 from zkgroup.broker.machine.machine import BrokerMachine
 from zkgroup.broker.network import CLOSE_S, NETWORK_CLOSE_S, BrokerNetwork
+from zkgroup.broker.probing import not_in_control, probe_of
 from zkgroup.broker.quotas.managers import QuotaManagers
 from zkgroup.broker.replica_view import Role
 from zkgroup.broker.replicas.executor import ExecutorClosedError
 from zkgroup.broker.replicas.manager import ReplicaManager
-from zkgroup.broker.security_settings import SecuritySettings, addresses, advertised, plain_address
+from zkgroup.broker.security_settings import (
+    SecuritySettings,
+    addresses,
+    advertised,
+    plain_address,
+)
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.peer_claim_checker import PeerClaimChecker
 from zkgroup.broker.settings import BrokerSettings
 from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.controller.controller import Controller
 from zkgroup.errors import ConfigError, ReplicaStorageError
+from zkgroup.metrics.probes import Probe
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock, MetricsSink, Store
 from zkgroup.model.requests import Connected, Lost, SessionEvent, Suspended
@@ -154,6 +161,11 @@ class BrokerLifecycle:
         self._absence = ZooKeeperAbsence(self._settings.session_timeout_ms, self._give_up_shutdown)
         self._unlisten: Callable[[], None] | None = None
 
+    @property
+    def is_started(self) -> bool:
+        """Returns whether all its threads run."""
+        return self._unlisten is not None
+
     def start(self) -> None:
         """Starts the event loop and the machine; the machine's effects start the other parts."""
         self.thread.start()
@@ -208,6 +220,33 @@ class BrokerLifecycle:
             return
         if is_late:
             log.warning("broker %s: its %s did not close in time", broker, part)
+
+    def probe(self, *, failure: BaseException | None, is_leaving: bool) -> Probe:
+        """Its answer to a probe; see `probe_of`."""
+        broker, controller = self.machine.core.broker, self._controller
+        not_loaded = self.thread.run(self._not_loaded())
+        beats: dict[str, Future[Any]] = {"machine": self._loop.beat(), "network": not_loaded}
+        if controller is not None:
+            beats |= controller.beats()
+        return probe_of(
+            f"broker {broker}",
+            "starts" if self.endpoints is None else f"serves {', '.join(addresses(self.endpoints).values())}",
+            beats,
+            failure=failure,
+            is_leaving=is_leaving,
+            not_ready=lambda: self._not_registered() or not_loaded.result() or not_in_control(controller),
+        )
+
+    async def _not_loaded(self) -> str | None:
+        return None if self.network is None else self.network.not_loaded()
+
+    def _not_registered(self) -> str | None:
+        if self.endpoints is None:
+            return "its port is not open yet"
+        registration = self.machine.registration
+        if not registration.is_registered:
+            return f"is not registered at {registration.path}"
+        return str(self._absence) if self._absence.is_long else None
 
     def hurry(self) -> None:
         """Cancels a controlled shutdown in progress."""

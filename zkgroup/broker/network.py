@@ -59,7 +59,7 @@ from zkgroup.broker.telemetry import BrokerListener, BrokerTelemetry
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
-from zkgroup.model.text import named
+from zkgroup.model.text import counted, named
 from zkgroup.runtime.logs import get_logger
 from zkgroup.security.client import ClientSecurity
 from zkgroup.security.listeners import Listener
@@ -465,6 +465,14 @@ class BrokerNetwork:
             frozenset(self.cache.brokers),
             self._acl_age_ms,
         )
+
+    def not_loaded(self) -> str | None:
+        """What the broker has yet to learn or to load before it does all that it leads; None for nothing."""
+        if self.cache.age_ms(self._clock.now_ms()) is None:
+            return "has no metadata from a controller yet"
+        if loading := self._groups.loading():
+            return f"loads the groups of {counted(len(loading), 'slot')}: {named(sorted(loading), NAMED)}"
+        return None
 
     def acls_changed(self) -> None:
         """Wakes the requests that have changed ACLs; to be called when the authorizer knows of a change."""

@@ -27,12 +27,14 @@ from zkgroup.consumer.machine import MemberConfig, MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.machine.machine import check_subscription
 from zkgroup.consumer.member_engine import MemberEngine
+from zkgroup.consumer.probing import member_probe
 from zkgroup.errors import (
     ConfigError,
     MemberClosedError,
     StableTimeoutError,
     StoreUnavailableError,
 )
+from zkgroup.metrics.probes import Probe
 from zkgroup.model import Blacklist, StaticSubscription, Subscription, TopicPartition, Whitelist
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, NamedHistorySink, Store
 from zkgroup.settings import GroupSettings
@@ -456,6 +458,22 @@ class MemberBase(ABC, Generic[ListenerT]):
     def state(self) -> MemberState:
         """The state of the member; `MemberState.NEW` before the start. Never raises."""
         return self._engine_made.state if self._engine_made is not None else MemberState.NEW
+
+    def _probe(self) -> Probe:
+        """See `serve_metrics`."""
+        engine = self._engine_made
+        if engine is None:
+            group = f"a member of {self._options.group}"
+            return Probe(part=group, status="not started", not_ready="not started")
+        return member_probe(
+            f"member {engine.member}",
+            engine.state,
+            engine.reason,
+            held=engine.lease_table.current,
+            now_ms=engine.lease_table.now_ms(),
+            missing_topics=engine.missing_topics,
+            failure=engine.failure,
+        )
 
     def subscribe(self, topics: Topics) -> None:
         """Changes the subscription: `topics` is that of the constructor. Returns at once.

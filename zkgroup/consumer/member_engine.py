@@ -84,7 +84,7 @@ class MemberEngine:
         self.clock = clock
         self.lease_table = LeaseTable(clock)
         self.telemetry = Telemetry(group, member, self.lease_table, clock, history, metrics)
-        self.state = MemberState.NEW
+        self.state, self.reason = MemberState.NEW, ""
         self.failure: BaseException | None = None
         self.incarnation = 0
         self.finished = threading.Event()
@@ -272,7 +272,8 @@ class MemberEngine:
         self.loop.step(CommitRequested(commit_id, processed.positions, processed.seeks, last_seek_id))
 
     def _after_step(self) -> None:
-        self.topics, self.missing_topics = self._machine.topics, self._machine.missing_topics
+        machine = self._machine
+        self.topics, self.missing_topics, self.reason = machine.topics, machine.missing_topics, machine.reason
         self._pending_futures.check_waiters()
 
     def step(self, event: Event) -> None:

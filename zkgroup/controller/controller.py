@@ -69,6 +69,9 @@ class Controller:
     which always returns.
     """
 
+    is_loading: bool
+    """True from its election until it has loaded the cluster; of any thread."""
+
     def __init__(
         self,
         machine: ControllerMachine,
@@ -126,7 +129,7 @@ class Controller:
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self._unlisten: Callable[[], None] | None = None
-        self._is_leaving = False
+        self.is_loading = self._is_leaving = False
         self._left = threading.Event()
         self._over = False
 
@@ -158,6 +161,12 @@ class Controller:
             self._unlisten = None  # its thread has ended
         self._end()
         return self._thread.stop(timeout_s) and done
+
+    def beats(self) -> dict[str, Future[None]]:
+        """Its parts, each with a future that is done once its thread comes to it; none before the start."""
+        if self._unlisten is None:
+            return {}
+        return {"controller": self._loop.beat(), "controller's connections": self._thread.beat()}
 
     def check(self) -> None:
         """Raises why it takes part in no more elections: `ConflictError` where its id is another process's,
@@ -211,6 +220,7 @@ class Controller:
             case ShutdownAnswered(request_id, error, remaining):
                 self._answer(request_id, ControlledShutdownResponse(error, remaining))
             case Elected():
+                self.is_loading = True
                 self._telemetry.elected(effect)
                 self._on_news(effect)
             case Resigned():
@@ -226,12 +236,14 @@ class Controller:
         """Nothing more is sent: what a loop's thread has in hand by now finds the lease over."""
         self._lease.extend(None)
         self._pool.close_all()
+        self.is_loading = False
         self._telemetry.resigned(effect)
         self._on_news(effect)
 
     def _note(self, note: LogEvent) -> None:
         fields = note.fields
         if note.kind == "controller.loaded":
+            self.is_loading = False
             self._on_news(Loaded(**{name: fields[name] for name in Loaded.__slots__}))  # type: ignore[arg-type]
         self._telemetry.note(note)
 

@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 from zkgroup.errors import ConfigError
 
 try:
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import CONTENT_TYPE_LATEST as CONTENT_TYPE
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 except ImportError as error:  # pragma: no cover - depends on the installation
     raise ConfigError("zkgroup.metrics.prometheus needs: pip install 'zkgroup[metrics]'") from error
 
@@ -128,3 +129,8 @@ class PrometheusMetrics:
 
 def _help(name: str) -> str:
     return HELP.get(name, name)
+
+
+def process_metrics(registry: CollectorRegistry | None = None) -> tuple[str, bytes]:
+    """The content type and the text of the metrics in a registry, by default that of the process."""
+    return CONTENT_TYPE, generate_latest(REGISTRY if registry is None else registry)

@@ -112,6 +112,13 @@ class MachineLoop(Generic[V, E]):
         self._inbox.append(entry)
         self._wakeups.put(None)
 
+    def beat(self) -> Future[None]:
+        """A future that is done once the thread has come to what is posted now: it neither hangs nor has
+        ended."""
+        beat: Future[None] = Future()
+        self.post(lambda: beat.set_result(None))
+        return beat
+
     def request(self, entry: V | SharedEvent | Task) -> None:
         """`post` for the application. Raises StoreUnavailableError when `REQUESTS_MAX` requests wait."""
         if len(self._inbox) > REQUESTS_MAX:
@@ -347,6 +354,10 @@ class LoopThread:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
             log.debug("%s has ended: %s is not called", self._name, callback)
+
+    def beat(self) -> Future[None]:
+        """As `MachineLoop.beat`; cancelled if the loop has ended."""
+        return self.run(asyncio.sleep(0))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Runs a coroutine on the loop; the future is cancelled if the loop ends before it."""

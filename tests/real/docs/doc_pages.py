@@ -96,6 +96,7 @@ LONG = {
     "nightly-audit.md",
     "brokers.md",
     "concepts.md",
+    "deployment.md",
     "groups.md",
     "records.md",
     "reassignments.md",

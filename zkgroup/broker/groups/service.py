@@ -158,6 +158,10 @@ class GroupCoordinatorService:
         """The number of slots of the cluster; None until it is written and was read."""
         return self._stored.slot_count
 
+    def loading(self) -> list[int]:
+        """The slots that it leads and has not loaded yet."""
+        return [] if self._store is None else self._store.loading()
+
     def slot_use(self) -> list[SlotUse]:
         """Returns the usage and the bounds of the groups of each loaded slot."""
         if self._store is None or self.slot_count is None:

@@ -216,6 +216,10 @@ class GroupStore(SessionMachine[Effect]):
     def _slot(self, number: int) -> LedSlot:
         return LedSlot(number, self._epochs[number], SlotUsage(self._context.config.bounds))
 
+    def loading(self) -> list[int]:
+        """Returns the slots that the controller made this broker lead, and that are not loaded."""
+        return [number for number, slot in self._core.slots.items() if slot.phase is SlotPhase.LOADING]
+
     def usage(self) -> Mapping[int, SlotUsage]:
         """Returns the usage by the offsets of each slot that is led."""
         return {number: slot.usage for number, slot in self._core.slots.items()}

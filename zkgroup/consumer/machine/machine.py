@@ -144,6 +144,11 @@ class MemberMachine:
         return self._components.assignments.topics
 
     @property
+    def reason(self) -> str:
+        """Why the member has its state."""
+        return self._components.context.reason
+
+    @property
     def missing_topics(self) -> frozenset[str]:
         """Those of them that do not exist."""
         return self._components.assignments.missing_topics
