@@ -19,7 +19,8 @@ from tests.project import ROOT
 _FIRST = (
     *("real/zookeeper", "real/consumer", "real/audit", "real/conformance", "real/cli", "real/spark"),
     *("real/docs", "real/controller", "real/broker", "pure/simulation", "pure/project", "wired"),
-    *("long/interop", "long/spark", "long/chaos", "long/consumer", "long/clients", "long/demos"),
+    *("long/interop", "long/spark", "long/chaos", "long/consumer", "long/monitoring"),
+    *("long/clients", "long/demos"),
     *("long/docs", "long/brokers"),
     *("long/mistakes", "long/simulation", "long/audit", "long/benchmarks", "long/model"),
 )
@@ -28,7 +29,13 @@ _WAITING = ("long/demos", "long/docs", "long/brokers", "long/mistakes")
 """Folders whose tests wait for a good part of their time, or for other processes."""
 _BUSY = ("long/simulation",)
 """Folders whose tests keep a core busy: one of these and one of those at a time leave no core idle."""
-_LONGEST = ("audit-on-spark.md", "test_demo_brokers", "test_demo_coordinator", "test_schedules_of")
+_LONGEST = (
+    "audit-on-spark.md",
+    "test_demo_brokers",
+    "test_demo_coordinator",
+    "test_schedules_of",
+    "test_alerts",
+)
 """Parts of the ids of tests that take a minute and more."""
 
 
@@ -98,7 +105,7 @@ _GROUPS = ("tests/long/interop/test_client_groups", "tests/long/interop/test_gro
 
 _ENSEMBLES = (
     *("tests/real/zookeeper", "tests/real/consumer", "tests/real/audit", "tests/real/conformance"),
-    *("tests/long/chaos", "tests/long/consumer"),
+    *("tests/long/chaos", "tests/long/consumer", "tests/long/monitoring"),
 )
 """These folders stay together as well: they share the servers of ensembles."""
 _COSTLY = ("zk_ensemble_processes", "zk_chaos_processes")

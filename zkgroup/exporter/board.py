@@ -176,6 +176,7 @@ def _placed(rows: Mapping[str, Sequence[Panel]]) -> Iterable[dict[str, Any]]:
             "id": number,
             "type": "row",
             "title": title,
+            "collapsed": False,
             "gridPos": _place(0, y, _COLUMNS, 1),
             "panels": [],
         }
