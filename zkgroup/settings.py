@@ -40,6 +40,11 @@ class GroupSettings:
         "when absent.",
         kafka="consumer.id",
     )
+    restart_grace_ms: int | None = setting(
+        None,
+        "Time after the end of its session in which this member may come back under its `consumer_id` and "
+        "get its partitions without a move: no other member claims them. When absent: they move at once.",
+    )
     session_timeout_ms: int = setting(
         6000,
         "Requested session timeout of ZooKeeper. The server may grant another, which then applies.",
@@ -296,6 +301,8 @@ def _check(settings: GroupSettings) -> None:
     require(settings.settle_max_ms >= settings.settle_ms, "settle_max_ms", "at least settle_ms")
     retries = settings.rebalance_max_retries
     require(retries is None or retries >= 1, "rebalance_max_retries", "at least 1, or None for no limit")
+    named = settings.restart_grace_ms is None or settings.consumer_id is not None
+    require(named, "restart_grace_ms", "a consumer_id as well, under which the member comes back")
     if settings.consumer_id is not None:
         bad = not settings.consumer_id or any(
             c == "/" or ord(c) < 0x20 or 0x7F <= ord(c) <= 0x9F for c in settings.consumer_id

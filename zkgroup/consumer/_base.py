@@ -435,8 +435,16 @@ class MemberBase(ABC, Generic[ListenerT]):
     def _launch(self, engine: MemberEngine) -> None:
         engine.start()
 
-    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
-        engine.begin_close(timeout_s)
+    def _begin_close(self, engine: MemberEngine, timeout_s: float, *, leave: bool = True) -> None:
+        engine.begin_close(timeout_s, leave=leave)
+
+    @property
+    def _is_static(self) -> bool:
+        return self._settings.restart_grace_ms is not None
+
+    def _check_leave(self, leave: bool) -> None:
+        if not leave and not self._is_static:
+            raise ConfigError("close(leave=False): expected restart_grace_ms in the settings, found none")
 
     @property
     def _engine(self) -> MemberEngine:

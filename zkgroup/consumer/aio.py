@@ -129,14 +129,15 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
             raise not_connected(engine, timeout_ms) from None
         return self
 
-    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S, *, leave: bool = True) -> None:
         """Leaves the group as `GroupMember.close` does. Inside a callback it does not wait for the end."""
         timeout_s = checked_timeout(timeout_s)
+        self._check_leave(leave)
         self._closed.set()
         engine, runner = self._engine_made, self._runner
         if engine is None or runner is None or engine.forked:
             return
-        self._begin_close(engine, timeout_s)
+        self._begin_close(engine, timeout_s, leave=leave)
         if runner.is_inside():
             return
         deadline_ms = after(engine.clock, timeout_s) + CLOSE_GRACE_MS
@@ -161,7 +162,7 @@ class AsyncBase(MemberBase[AsyncRebalanceListener]):
             await self.close()
         else:
             with contextlib.suppress(ZkGroupError):  # the body's error is raised instead
-                await self.close()
+                await self.close(leave=not self._is_static)
 
     async def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
         """See `GroupMember.wait_until_assigned`."""

@@ -227,15 +227,15 @@ class ConsumerEngine:
     def end_poll(self) -> None:
         self._polls.end(self.engine.clock.now_ms())
 
-    def begin_close(self, timeout_s: float) -> None:
+    def begin_close(self, timeout_s: float, *, leave: bool = True) -> None:
         """Starts to leave: commits acknowledged records and does not wait for the others."""
 
-        def leave() -> None:
+        def wake() -> None:
             self.delivery.stop_draining()
             self._wake_application()
 
-        self.engine.call_soon(leave)
-        self.engine.begin_close(timeout_s)
+        self.engine.call_soon(wake)
+        self.engine.begin_close(timeout_s, leave=leave)
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None) -> Future[CommitResult]:
         """Requests a commit of the processed positions, or of the offsets given; raises `ConfigError`."""
@@ -373,9 +373,9 @@ class ConsumerBase(MemberBase[ListenerT]):
         assert self._consuming is not None
         self._consuming.start()
 
-    def _begin_close(self, engine: MemberEngine, timeout_s: float) -> None:
+    def _begin_close(self, engine: MemberEngine, timeout_s: float, *, leave: bool = True) -> None:
         if self._consuming is not None:
-            self._consuming.begin_close(timeout_s)
+            self._consuming.begin_close(timeout_s, leave=leave)
 
     @property
     def _member(self) -> ConsumerEngine:

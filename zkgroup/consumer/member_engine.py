@@ -242,9 +242,9 @@ class MemberEngine:
         """Drops a future whose caller has stopped waiting."""
         self.loop.post(lambda: self._pending_futures.forget(future))
 
-    def begin_close(self, timeout_s: float) -> None:
+    def begin_close(self, timeout_s: float, *, leave: bool = True) -> None:
         """Starts to leave the group; returns at once, idempotent, safe in a signal handler."""
-        self.loop.post(lambda: self._begin_close(timeout_s))
+        self.loop.post(lambda: self._begin_close(timeout_s, leave))
 
     def fail(self, error: BaseException) -> None:
         """Leaves the group and ends as `failed`: the application's code or its source raised."""
@@ -291,7 +291,7 @@ class MemberEngine:
 
         self.store.submit(request, incarnation=self.incarnation, on_outcome=answered)
 
-    def _begin_close(self, timeout_s: float) -> None:
+    def _begin_close(self, timeout_s: float, leave: bool) -> None:
         if self._ended or self.closing:
             return
         self.closing = True
@@ -300,7 +300,7 @@ class MemberEngine:
         deadline_ms = now_ms + int(timeout_s * 1000 * 0.8)
         grace_ms = OWN_GRACE_MS if self._owns_client else SHARED_GRACE_MS
         self.loop.schedule("close", deadline_ms + grace_ms, self._give_up_closing)
-        self.loop.step(CloseRequested(self._owns_client, deadline_ms))
+        self.loop.step(CloseRequested(self._owns_client, deadline_ms, leave))
 
     def _give_up_closing(self) -> None:
         if not self._ended:

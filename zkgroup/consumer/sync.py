@@ -116,18 +116,22 @@ class SyncBase(MemberBase[RebalanceListener]):
             self.close(timeout_s=1.0)
             raise not_connected(engine, timeout_ms) from None
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S, *, leave: bool = True) -> None:
         """Leaves the group: runs `on_revoked`, commits, releases, ends the session.
+
+        `leave=False` keeps the partitions of a static member for its `restart_grace_ms`, as do a crash and a
+        `with` block that ends by an exception. Raises `ConfigError` for it without that setting.
 
         Idempotent, from any thread; returns soon after `timeout_s` even if ZooKeeper or a callback does not.
         Inside a callback it does not wait for the end. Raises the error that made the member fail, each time.
         """
         timeout_s = checked_timeout(timeout_s)
+        self._check_leave(leave)
         self._closed.set()
         engine = self._engine_made
         if engine is None or engine.forked:
             return
-        self._begin_close(engine, timeout_s)
+        self._begin_close(engine, timeout_s, leave=leave)
         if engine.runner.is_inside() or engine.loop.is_inside():
             return
         clock, finished = engine.clock, engine.finished
@@ -151,7 +155,7 @@ class SyncBase(MemberBase[RebalanceListener]):
             self.close()
         else:
             with contextlib.suppress(ZkGroupError):  # the body's error is raised instead
-                self.close()
+                self.close(leave=not self._is_static)
 
     def wait_until_assigned(self, timeout_s: float = 30.0) -> None:
         """Waits until this member owns its assigned partitions (perhaps none); makes no extra reads.

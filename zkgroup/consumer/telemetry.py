@@ -32,6 +32,7 @@ _WARNINGS = frozenset(
         "watch_gap",
         "stale_registration",
         "coordinated_group",
+        "restart_grace_void",
         "corrupt_znode",
         "persistent_znode",
         "lease.expired",

@@ -95,6 +95,11 @@ def views_path(group: str) -> str:
     return f"{group_path(group)}/views"
 
 
+def static_path(group: str) -> str:
+    """Its children are the members that come back within a grace, also while they are away."""
+    return f"{group_path(group)}/static"
+
+
 STATIC: Final = "static"
 WHITE_LIST: Final = "white_list"
 BLACK_LIST: Final = "black_list"
@@ -102,8 +107,10 @@ ZKGROUP_KEY: Final = "zkgroup"
 STRATEGY_KEY: Final = "strategy"
 EXCLUDE_INTERNAL_KEY: Final = "exclude_internal"
 HOST_KEY: Final = "host"
+RESTART_GRACE_KEY: Final = "restart_grace_ms"
 FEATURES_KEY: Final = "features"
-FEATURES: Final[tuple[str, ...]] = ()
+STATIC_MEMBERS: Final = "static"
+FEATURES: Final = (STATIC_MEMBERS,)
 """The recipes of this version that work only while every member of the group follows them, by name."""
 PID_KEY: Final = "pid"
 CAPACITY_KEY: Final = "capacity"
@@ -128,8 +135,8 @@ class Registration:
     Created with its final data, never set again. Every member of the group watches the children of `ids` and
     reads every registration at each rebalance; one that a JVM member cannot parse stops all of them.
     Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup` (its version), `strategy`,
-    `exclude_internal`, `features`, `pid`, unless the id contains it `host`, and where it is set `capacity`,
-    with text values.
+    `exclude_internal`, `features`, `pid`, unless the id contains it `host`, and where they are set `capacity`
+    and `restart_grace_ms`, with text values.
     """
 
     subscription: Mapping[str, int]
@@ -210,6 +217,11 @@ class Registration:
     def _text(self, key: str) -> str | None:
         value = self.extensions.get(key)
         return value if isinstance(value, str) else None
+
+    @property
+    def restart_grace_ms(self) -> int | None:
+        """The published grace of a static member; None for others."""
+        return decimal(self._text(RESTART_GRACE_KEY) or "", INT64)
 
     @property
     def host(self) -> str | None:

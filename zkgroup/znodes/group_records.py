@@ -6,12 +6,12 @@ Numbers that may not fit 32 bits are stored as text, so that a JVM parser that r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.znodes.consumers import group_path, resets_path, views_path
+from zkgroup.znodes.consumers import Registration, group_path, resets_path, static_path, views_path
 from zkgroup.znodes.json_fields import (
     DATA_BYTES_MAX,
     INT32,
@@ -146,6 +146,47 @@ class View:
             text_of(path, fields, "inputs"),
             text_of(path, fields, "result"),
         )
+
+
+_AWAY_KEY: Final = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticMember:
+    """`/consumers/<g>/static/<member>`: the registration of a member that comes back within a grace.
+
+    Persistent. Written by the member in each transaction that registers it. While the member is not
+    registered, the first other member that notices adds the key `away`, so that the `mtime` is the begin of
+    the absence. Without data, nothing is kept for the member. Deleted with the group only: a new znode would
+    begin at version 0, and a late write of an absence that is over would pass.
+    """
+
+    NOTHING: ClassVar[bytes] = b""
+
+    registration: Registration
+    is_away: bool = False
+    """True if a member has noticed that it is not registered."""
+
+    @staticmethod
+    def path(group: str, member: str) -> str:
+        return f"{static_path(group)}/{member}"
+
+    @property
+    def grace_ms(self) -> int:
+        """Milliseconds that the absence may take."""
+        return self.registration.restart_grace_ms or 0
+
+    def encode(self) -> bytes:
+        away = {_AWAY_KEY: "true"} if self.is_away else {}
+        return replace(self.registration, extensions={**self.registration.extensions, **away}).encode()
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        """The entry. Raises CorruptZnodeError, also for one without data."""
+        registration = Registration.decode(path, data)
+        extensions = dict(registration.extensions)
+        is_away = extensions.pop(_AWAY_KEY, None) is not None
+        return cls(replace(registration, extensions=extensions), is_away)
 
 
 def _partition(path: str, text: str) -> int:

@@ -18,6 +18,8 @@ from zkgroup.testing import FakeClock, MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper.client import MemoryClient
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import (
+    FEATURES,
+    FEATURES_KEY,
     Offset,
     Owner,
     Registration,
@@ -45,7 +47,12 @@ def member_id(m: int) -> str:
 @functools.cache
 def registration(wants: int) -> bytes:
     topic = TOPIC if wants else OTHER_TOPIC
-    extensions = {"zkgroup": "", "strategy": "sticky", "exclude_internal": "true"}
+    extensions = {
+        "zkgroup": "",
+        "strategy": "sticky",
+        "exclude_internal": "true",
+        FEATURES_KEY: " ".join(FEATURES),
+    }
     return Registration.of(StaticSubscription({topic: 1}), 0, extensions).encode()
 
 

@@ -162,7 +162,7 @@ class GroupFaults(ScheduleFaults):
         actor = self._some()
         if actor is None or len(self._world.living()) < 2:
             return False
-        actor.leave(6.0)
+        actor.leave(6.0, leave=self._world.setup.grace_ms is None or self._rng.random() < 0.5)
         return actor.member_id
 
     def join(self) -> object:

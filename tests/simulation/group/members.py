@@ -436,8 +436,8 @@ class ConsumingActor(Actor):
             self._check_release(cast("Iterable[Mapping[str, Any]]", fields["partitions"]))
         super().record(kind, fields)
 
-    def leave(self, timeout_s: float) -> None:
-        self.member.begin_close(timeout_s)
+    def leave(self, timeout_s: float, *, leave: bool = True) -> None:
+        self.member.begin_close(timeout_s, leave=leave)
 
     def kill(self) -> None:
         super().kill()

@@ -77,9 +77,16 @@ class GroupSetup:
     """Largest transaction in bytes; larger ones are split."""
     bulk_paths: int | None = None
     """Number of paths of a bulk read that are read at once; all of them when None."""
+    grace_ms: int | None = None
+    """`restart_grace_ms` of the static members."""
+    static_members: int = 0
+    """The first members are static; all of them when it is large."""
 
-    def settings(self) -> GroupSettings:
+    def settings(self, index: int = 0) -> GroupSettings:
+        is_static = self.grace_ms is not None and index < self.static_members
         return GroupSettings(
+            consumer_id=f"m{index}",
+            restart_grace_ms=self.grace_ms if is_static else None,
             session_timeout_ms=self.session_timeout_ms,
             partition_assignment_strategy=self.strategy,
             on_foreign_commit=self.policy,
@@ -125,6 +132,8 @@ def draw(seed: int, steps: int) -> GroupSetup:
         require_brokers=rng.random() < 0.3,
         dead_partition=rng.random() < 0.2,
         request_bytes_max=rng.choice((800_000, 800_000, 300, 600)),
+        grace_ms=rng.choice((None, None, 3000, 10_000)),
+        static_members=rng.choice((2, members + 2)),
     )
 
 

@@ -402,6 +402,8 @@ _COUNTED = (
     "foreign_write",
     "lease.expired",
     "stale_registration",
+    "away",
+    "away_end",
     "watch_gap",
     "fence_broken",
 )

@@ -83,7 +83,7 @@ class GroupWorld:
             group=GROUP,
             member_id=f"{GROUP}_m{index}",
             subscription=self.setup.subscriptions[index % len(self.setup.subscriptions)],
-            settings=self.setup.settings(),
+            settings=self.setup.settings(index),
             version="sim",
             jitter=self._rng.random,
             owns_client=not shares,

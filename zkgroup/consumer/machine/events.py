@@ -102,6 +102,8 @@ class CloseRequested:
 
     If the session goes on (a shared client) and has the registration, the machine may take up to a session
     timeout longer: callbacks have ended by then, and `Finish` comes when its znodes are gone."""
+    leave: bool = True
+    """False: a static member keeps its claims for its grace."""
 
 
 Event = (

@@ -1,9 +1,10 @@
 """Reads a snapshot of the group: its members, their subscriptions and the partitions (snapshots, recipes 3).
 
 One pass lists `ids` with a watch and then makes one unwatched bulk read: the registrations that are not
-cached, the own registration, the owner znodes of this member (so their verification costs no packet of its
-own) and `ids` itself. If `ids` has changed since the listing, the pass is repeated. Topics are cached while
-their data watch is armed. So a join costs a member that is not affected two packets.
+cached, the static members that are away, the own registration, the owner znodes of this member (so their
+verification costs no packet of its own) and `ids` itself. If `ids` has changed since the listing, the pass is
+repeated. Topics are cached while their data watch is armed. So a join costs a member that is not affected two
+packets.
 
 Cached registrations are valid while `czxid(ids)` is the same and `cversion(ids)` has risen by exactly the
 number of names that came and went: a member that left and came back under its name counts two.
@@ -21,7 +22,8 @@ from dataclasses import dataclass, field
 
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
-from zkgroup.consumer.machine.shared_results import DecodedMember, decoded_member
+from zkgroup.consumer.machine.shared_results import DecodedMember, decoded_member, member_of
+from zkgroup.consumer.machine.static_members import AwayMembers
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError, UnsupportedRegexError
 from zkgroup.model import EvaluatedMember, Znode
 from zkgroup.model.requests import Code, ListChildren, ListChildrenDone, Read
@@ -148,6 +150,7 @@ class MembershipSnapshot:
     registrations: Mapping[str, Registration]
     """The readable ones only: a member with an unreadable registration owns nothing."""
     members: tuple[EvaluatedMember, ...]
+    """Also the static members that are away (static members, recipes 24)."""
     partitions: Mapping[str, tuple[int, ...]]
     """Of every topic that a member subscribes to; empty for one that does not exist."""
     topic_versions: Mapping[str, int | None]
@@ -200,6 +203,7 @@ class GroupSnapshotReader:
         self._cache = _GroupCache()
         self._reported: set[tuple[str, str, int]] = set()
         self.settling = SnapshotTiming(context)
+        self.away = AwayMembers(context, paths, self.report_corrupt)
         self.newest: MembershipSnapshot | None = None
         self.is_new = False
         """True if `newest` differs from the one before and no assignment was computed from it yet."""
@@ -219,6 +223,8 @@ class GroupSnapshotReader:
     def forget(self) -> None:
         """Makes the next snapshot count as new, even if it is equal: the registration is gone."""
         self.newest, self.is_new = None, False
+        if self.away.names:
+            self.away.forget()
 
     def _watch(self) -> Watch:
         return Watch(self.settling.mark_changed)
@@ -286,17 +292,25 @@ class GroupSnapshotReader:
         own = context.config.member_id
         unread = sorted(name for name in listing.children if name not in cached and name != own)
         owned = tuple(context.owned.partitions)
-        wanted = [*map(paths.registration, unread), paths.own, *paths.owners(owned), paths.ids]
+        away = self.away.to_read(listing.children)
+        peers = [*map(paths.registration, unread), *map(paths.static_member, away)]
+        wanted = [*peers, paths.static, paths.own, *paths.owners(owned), paths.ids]
         found = yield from read_allowed(wanted)
-        # An ACL may hide a peer's registration, but not the other znodes.
-        needed = [readable(path, found[i]) for i, path in enumerate(wanted) if i >= len(unread)]
-        own_znode, *owners, closing = needed
+        # An ACL may hide a peer's znodes, but not the others.
+        needed = [readable(path, found[i]) for i, path in enumerate(wanted) if i >= len(peers)]
+        static, own_znode, *owners, closing = needed
         if closing is None:
             raise GuardRefusedError(paths.ids)
         if (closing.stat.pzxid, closing.stat.cversion) != (listing.stat.pzxid, listing.stat.cversion):
             return None
         self._check_own(own_znode)
+        if self.away.must_list(static):
+            yield from self.away.list_names()
+            if self.away.must_list(static) or self.away.to_read(listing.children):
+                return None
         self._remember(listing, cached, {**dict(zip(unread, found, strict=False)), own: own_znode})
+        entries = dict(zip(away, found[len(unread) :], strict=False))
+        self.away.found({n: one for n, one in entries.items() if isinstance(one, Znode)}, self._readable())
         return dict(zip(paths.owners(owned), owners, strict=True))
 
     def _remember(
@@ -319,6 +333,16 @@ class GroupSnapshotReader:
                 )
         cache.registrations, cache.created_ms = registrations, created_ms
         cache.ids = (stat.czxid, stat.cversion)
+
+    def _readable(self) -> Mapping[str, Registration]:
+        return {n: peer.registration for n, peer in self._cache.registrations.items() if peer is not None}
+
+    def _counted(self) -> Mapping[str, DecodedMember | None]:
+        """The members that the assignment counts: the registered ones, and those that are away."""
+        registrations, away = self._cache.registrations, self.away.counted
+        if not away:
+            return registrations
+        return {**{name: member_of(name, one) for name, one in away.items()}, **registrations}
 
     def _cached(self, listing: ListChildrenDone) -> Mapping[str, DecodedMember | None]:
         """The cached registrations that are still valid (snapshots, recipes 3)."""
@@ -362,14 +386,13 @@ class GroupSnapshotReader:
 
     def _read_topics(self) -> Procedure[Evaluation]:
         cache = self._cache
-        has_wildcard = any(
-            peer is not None and peer.evaluated is None for peer in cache.registrations.values()
-        )
+        counted = self._counted()
+        has_wildcard = any(peer is not None and peer.evaluated is None for peer in counted.values())
         if has_wildcard and not _armed(cache.topic_names_watch):
             watch = self._watch()
             (outcome,) = yield from ask(Query(ListChildren(topics_path(), watch=True), watch))
             cache.topic_names, cache.topic_names_watch = tuple(sorted(list_done(outcome).children)), watch
-        evaluation = self._evaluated()
+        evaluation = self._evaluated(counted)
         unread = [name for name in sorted(evaluation.topics) if not self._is_cached(name)]
         if unread:
             watches = [self._watch() for _ in unread]
@@ -394,13 +417,13 @@ class GroupSnapshotReader:
             partitions = ()
         return CachedTopic(watch, znode.stat.version, znode.stat.mzxid, partitions)
 
-    def _evaluated(self) -> Evaluation:
+    def _evaluated(self, counted: Mapping[str, DecodedMember | None]) -> Evaluation:
         """The members with their topics, all topics, and who cannot be evaluated."""
         cache, excluded = self._cache, self._context.config.settings.exclude_internal_topics
         members: list[EvaluatedMember] = []
         names: set[str] = set()
         not_evaluable: list[str] = []
-        for name, peer in sorted(cache.registrations.items()):
+        for name, peer in sorted(counted.items()):
             if peer is None:
                 continue
             member = peer.evaluated
@@ -437,7 +460,7 @@ class GroupSnapshotReader:
         self.topic_facts, self.is_new = facts, True
         self.newest = MembershipSnapshot(
             generation=listing.stat.pzxid,
-            registrations={n: p.registration for n, p in cache.registrations.items() if p is not None},
+            registrations=self._readable(),
             members=evaluation.members,
             partitions={name: topic.partitions for name, topic in topics.items()},
             topic_versions={name: topic.version for name, topic in topics.items()},

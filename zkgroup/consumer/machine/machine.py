@@ -39,6 +39,7 @@ from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext
 from zkgroup.consumer.machine.membership import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER, WAIT_TIMER
 from zkgroup.consumer.machine.release import REVOKE_TIMER
 from zkgroup.consumer.machine.scheduler import CLOSE_TIMER, Components, GroupLeave, Scheduler
+from zkgroup.consumer.machine.static_members import AWAY_TIMER
 from zkgroup.model import LeaseGrant, StaticSubscription, Subscription, TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Session
@@ -193,8 +194,8 @@ class MemberMachine:
                 self._group_leave.rejoin()
             case ev.ApplicationFailed(error):
                 self._group_leave.fail(error)
-            case ev.CloseRequested(closes_session, deadline_ms):
-                self._group_leave.close(closes_session, deadline_ms)
+            case ev.CloseRequested(closes_session, deadline_ms, leave):
+                self._group_leave.close(closes_session, deadline_ms, keep=not leave)
             case ev.CommitRequested():
                 raise AssertionError("taken by the caller")
             case _:
@@ -214,6 +215,7 @@ class MemberMachine:
             READ_BACK_TIMER: components.claims.schedule_read_back,
             SNAPSHOT_TIMER: nothing,
             CLAIM_TIMER: nothing,
+            AWAY_TIMER: components.snapshot.away.timer_fired,
         }
         for name in (HEARTBEAT_TIMER, LEASE_TIMER, EXPIRY_TIMER):
             table[name] = lambda name=name: components.lease.timer_fired(name)  # type: ignore[misc]

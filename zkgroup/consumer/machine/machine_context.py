@@ -48,10 +48,11 @@ from zkgroup.znodes.consumers import (
     owners_path,
     owners_topic_path,
     resets_path,
+    static_path,
     views_path,
 )
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
-from zkgroup.znodes.group_records import Reset, StoredAssignment, View
+from zkgroup.znodes.group_records import Reset, StaticMember, StoredAssignment, View
 
 NO_POSITION_FLOOR = -1
 """The floor after a seek of the application in this claim: it may go back to any offset."""
@@ -280,6 +281,8 @@ class GroupPaths:
         self.protocol = ProtocolMarker.path(group)
         self.resets = resets_path(group)
         self.plan = StoredAssignment.path(group)
+        self.static = static_path(group)
+        self.own_static = StaticMember.path(group, member_id)
         self.view = View.path(group, member_id)
         self.parents = (
             consumers_path(),
@@ -294,6 +297,9 @@ class GroupPaths:
 
     def registration(self, member: str) -> str:
         return Registration.path(self._group, member)
+
+    def static_member(self, member: str) -> str:
+        return StaticMember.path(self._group, member)
 
     def owner(self, tp: TopicPartition) -> str:
         return Owner.path(self._group, tp)

@@ -32,6 +32,8 @@ from __future__ import annotations
 
 from zkgroup.consumer.machine.events import ExtendLease
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
+from zkgroup.consumer.machine.static_members import OwnStaticEntry
+from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import CoordinatedGroupError, CorruptZnodeError, MemberIdInUseError
 from zkgroup.model import Subscription, Znode
 from zkgroup.model.requests import (
@@ -43,6 +45,7 @@ from zkgroup.model.requests import (
     MultiDone,
     MultiRefused,
     NotSent,
+    Operation,
     Outcome,
     Read,
     ReadMany,
@@ -60,14 +63,17 @@ from zkgroup.runtime.procedures import (
     heartbeat_period_ms,
     lease_ms,
     read_done,
+    readable,
     write,
 )
-from zkgroup.znodes.consumers import FEATURES, FEATURES_KEY, Registration
+from zkgroup.znodes.consumers import FEATURES, FEATURES_KEY, RESTART_GRACE_KEY, Registration
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.ids import member_host
 from zkgroup.znodes.sessions import is_leftover
 
 WAIT_TIMER = "register"
+REGISTRATION_INDEX = 2
+"""Place of the create of `ids/<c>` in the transaction of a registration."""
 READ_BACK_MS = 2000
 """Milliseconds between two reads of another registration of this name, besides the watch."""
 
@@ -78,6 +84,7 @@ class Membership:
     def __init__(self, context: MemberContext, paths: GroupPaths) -> None:
         self._context = context
         self._paths = paths
+        self._static = OwnStaticEntry(context, paths)
         self.subscription: Subscription = context.config.subscription
         self.is_registered = False
         self.is_waiting = False
@@ -100,10 +107,14 @@ class Membership:
     def register(self) -> Procedure[None]:
         """Registers: sync, create the parents, create. Ends registered, waiting, or with `in_use` set."""
         paths = self._paths
-        outcomes = yield from ask(Query(Sync(paths.ids)), Query(ReadMany(paths.parents)))
+        parents = (*paths.parents, paths.static) if self._static.is_used else paths.parents
+        own = (paths.own_static,) if self._static.is_used else ()
+        outcomes = yield from ask(Query(Sync(paths.ids)), Query(ReadMany((*parents, *own))))
         found = outcomes[1]
         assert isinstance(found, ReadManyDone)
-        missing = tuple(p for p, znode in zip(paths.parents, found.znodes, strict=True) if znode is None)
+        missing = tuple(p for p, znode in zip(parents, found.znodes, strict=False) if znode is None)
+        for path, znode in zip(own, found.znodes[len(parents) :], strict=True):
+            self._static.found(readable(path, znode))
         if missing:
             yield from ask(Query(CreateMissing(missing)))
         if self.data is None:
@@ -115,6 +126,7 @@ class Membership:
                     Create(paths.protocol, None),
                     Delete(paths.protocol, 0),
                     Create(paths.own, self.data, ephemeral=True),
+                    *self._static.keep(self.data),
                 ],
                 (),
             )
@@ -122,11 +134,14 @@ class Membership:
             self.is_outcome_unknown = was_outcome_unknown
             raise
         if isinstance(answer, MultiDone):
+            self._static.kept()
             self._registered(answer.zxid)
         elif answer.index == 0:
             yield from self._read_marker()
-        else:
+        elif answer.index == REGISTRATION_INDEX:
             yield from self._read_obstacle()
+        else:  # the entry of a static member has changed: it is read again
+            self.is_outcome_unknown = False
 
     def _read_marker(self) -> Procedure[None]:
         """Waits for the end of the marker; the registration of this member cannot exist beside it."""
@@ -213,15 +228,37 @@ class Membership:
 
     def _create_over(self, version: int) -> Procedure[None]:
         assert self.data is not None
-        operations = (Delete(self._paths.own, version), Create(self._paths.own, self.data, ephemeral=True))
-        answer = yield from write(operations, (self._paths.own,))
-        if isinstance(answer, MultiDone):
-            self._registered(answer.zxid)
+        create = (Delete(self._paths.own, version), Create(self._paths.own, self.data, ephemeral=True))
+        while True:
+            answer = yield from write((*create, *self._static.keep(self.data)), (self._paths.own,))
+            if isinstance(answer, MultiDone):
+                self._static.kept()
+                self._registered(answer.zxid)
+                return
+            yield from self._static.read()
 
-    def remove(self) -> Procedure[None]:
+    @property
+    def is_kept(self) -> bool:
+        """Returns whether the entry of a static member keeps the claims of this registration."""
+        return self._static.version is not None
+
+    def give_up(self) -> Procedure[None]:
+        """Gives up what the entry of a static member keeps, before the session ends."""
+        yield from self._end(guard(self._paths))
+
+    def remove(self, *, keep: bool = False) -> Procedure[None]:
         """Deletes the registration of a member that shares its client, as its last write."""
-        yield from write([Delete(self._paths.own, 0)], (self._paths.own,))
+        yield from self._end(Delete(self._paths.own, 0), keep=keep)
         raise GuardRefusedError(self._paths.own)
+
+    def _end(self, head: Operation, *, keep: bool = False) -> Procedure[None]:
+        while True:
+            given_up = self._static.give_up() if self.is_kept and not keep else ()
+            answer = yield from write((head, *given_up), (self._paths.own,))
+            if isinstance(answer, MultiDone):
+                self._static.version = None
+                return
+            yield from self._static.read()
 
     def lost(self) -> None:
         """Notes that the registration is gone; the next one has a new timestamp."""
@@ -237,10 +274,10 @@ class Membership:
             "zkgroup": self._context.config.version,
             "strategy": settings.partition_assignment_strategy,
             "exclude_internal": "true" if settings.exclude_internal_topics else "false",
+            FEATURES_KEY: " ".join(FEATURES),
         }
-        if FEATURES:
-            extensions[FEATURES_KEY] = " ".join(FEATURES)
         published = {
+            RESTART_GRACE_KEY: settings.restart_grace_ms,
             "host": self._context.config.host,
             "pid": self._context.config.pid,
             "capacity": settings.capacity,

@@ -220,6 +220,8 @@ class Scheduler(ProcedureLoop[Effect]):
             return None
         if p.verification.is_due:
             return "verify", p.verification.verify
+        if p.snapshot.away.is_due:
+            return "attend to away members", p.snapshot.away.attend
         return ("publish", p.views.publish) if p.views.is_due else None
 
     def _register(self) -> Procedure[None]:
@@ -300,6 +302,8 @@ class LeaveInProgress:
     """True if the deadline has passed; znodes in a session that goes on are still to be removed."""
     has_committed: bool = False
     """True if the final commit was queued."""
+    keep: bool = False
+    """True if the entry of a static member keeps its claims for the grace."""
 
 
 class GroupLeave:
@@ -352,16 +356,16 @@ class GroupLeave:
         elif not self._scheduler.must_clean_up:
             self._has_left()
 
-    def close(self, closes_session: bool, deadline_ms: int) -> None:
+    def close(self, closes_session: bool, deadline_ms: int, *, keep: bool) -> None:
         """Starts to leave, on request of the application."""
-        self._begin(LeaveInProgress("closed", closes_session, deadline_ms))
+        self._begin(LeaveInProgress("closed", closes_session, deadline_ms, keep=keep))
 
     def fail(self, error: BaseException) -> None:
-        """Starts to leave because of an error, and ends in the state `failed`."""
+        """Starts to leave because of an error, and ends in the state `failed`. A static member may be started
+        again, so its claims are kept."""
         context = self._components.context
-        self._begin(
-            LeaveInProgress("failed", context.config.owns_client, context.now.ms + FAILED_LEAVE_MS, error)
-        )
+        deadline_ms = context.now.ms + FAILED_LEAVE_MS
+        self._begin(LeaveInProgress("failed", context.config.owns_client, deadline_ms, error, keep=True))
 
     def _denied(self, path: str) -> None:
         """Fails because of an ACL. A member that is leaving reports the error at its end; if only the
@@ -476,13 +480,17 @@ class GroupLeave:
             owned.releasing.clear()  # the session's end releases
             components.commits.write_positions(news)
             return True
-        if not components.commits.is_ready:
+        if components.commits.is_ready:
+            return False
+        if leaving.keep or not components.membership.is_kept:
             self.finish()
+        elif self._scheduler.is_idle and components.context.connected and not self._scheduler.is_backing_off:
+            self._scheduler.start("leave", components.membership.give_up())
         return False
 
     def _delete_registration(self) -> Procedure[None]:
         yield from self._components.views.remove()
-        yield from self._components.membership.remove()
+        yield from self._components.membership.remove(keep=self._leaving is not None and self._leaving.keep)
 
     def _has_left(self) -> None:
         leaving = self._leaving

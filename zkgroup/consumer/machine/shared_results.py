@@ -66,10 +66,14 @@ def decoded_member(name: str, path: str, data: bytes | None) -> DecodedMember:
     known = _decoded.get((path, data))
     if known is not None:
         return known
-    registration = Registration.decode(path, data)
+    decoded = _decoded[(path, data)] = member_of(name, Registration.decode(path, data))
+    return decoded
+
+
+def member_of(name: str, registration: Registration) -> DecodedMember:
+    """The member with this registration."""
     subscription = registration.wanted()
     evaluated = None
     if isinstance(subscription, StaticSubscription):
         evaluated = EvaluatedMember(name, subscription.topics)
-    decoded = _decoded[(path, data)] = DecodedMember(registration, subscription, evaluated)
-    return decoded
+    return DecodedMember(registration, subscription, evaluated)

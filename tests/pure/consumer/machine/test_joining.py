@@ -31,6 +31,7 @@ def test_registration_is_created_with_its_final_data() -> None:
         "zkgroup",
         "strategy",
         "exclude_internal",
+        "features",
     ]
     assert (znode.stat.version, znode.stat.czxid) == (0, znode.stat.mzxid)
 
