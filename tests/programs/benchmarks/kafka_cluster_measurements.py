@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import Producer
+from kafka import KafkaConsumer, KafkaProducer
 
 from tests.programs.benchmarks import embedded
 from tests.programs.benchmarks.report import Line, Plan, Report, median, ratio, spread
@@ -57,6 +58,31 @@ def _mock_start() -> float:
     return time.perf_counter() - began
 
 
+def _client_test(cluster: KafkaCluster, topic: str) -> float:
+    """The CPU of one test with the fixture `kafka_topic`, beyond what its consumer takes, in seconds.
+
+    The consumer works on this thread. What the producer's own thread takes is counted.
+    """
+    began = time.process_time()
+    cluster.create_topic(topic)
+    client_began = time.thread_time()
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as sending:
+        sending.send(topic, b"a record").get()
+    options = {"group_id": topic, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap_servers, **options) as reading:
+        next(reading)
+        reading.commit()
+    of_consumer = time.thread_time() - client_began
+    cluster.delete_topic(topic)
+    return time.process_time() - began - of_consumer
+
+
+def _client_tests(plan: Plan) -> list[float]:
+    with KafkaCluster() as cluster:
+        _client_test(cluster, "first")
+        return [_client_test(cluster, f"test-{number}") for number in range(plan.repeats)]
+
+
 def _line(what: str, side: str, seconds: list[float]) -> Line:
     return Line(what, side, seconds=median(seconds), spread_s=spread(seconds), runs=len(seconds))
 
@@ -84,6 +110,10 @@ def kafka_cluster(plan: Plan, report: Report) -> None:
     report.lines += [*ours.values(), mock]
     for key, most in (("start", 0.5), ("failover", 1.0), ("controller", 1.0), ("close", 0.5)):
         report.at_most(f"KafkaCluster: {names[key]}", most, ours[key].seconds or 0.0, "s")
+    cpu_s = median(_client_tests(plan)) or 0.0
+    what = "a test with kafka_topic that sends, joins a group, reads and commits"
+    report.lines.append(Line(what, "KafkaCluster", client_cpu_s=cpu_s, runs=plan.repeats))
+    report.at_most(f"CPU beyond its consumer's: {what}", 0.2, cpu_s, "s")
     if servers:
         server = _line("one embedded ZooKeeper server", EmbeddedZooKeeper.__name__, servers)
         report.lines.append(server)

@@ -97,6 +97,7 @@ LONG = {
     "brokers.md",
     "concepts.md",
     "deployment.md",
+    "from-set-partitioner.md",
     "groups.md",
     "records.md",
     "reassignments.md",
