@@ -22,6 +22,7 @@ from zkgroup.groups.as_of import AsOf
 from zkgroup.groups.descriptions import GroupDescription, GroupSummary
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.lag_verdict import LagVerdict, LagWindow, LagWindows, worst_verdict
+from zkgroup.groups.membership import LiveGroup
 from zkgroup.groups.reader import group_names
 from zkgroup.groups.reads import LogEndReader, LogEnds, committed_at_ms, offset_of
 from zkgroup.groups.snapshot import GroupSnapshot
@@ -170,7 +171,11 @@ class Reader:
         unknown: list[str] = []
         names = _tried(self._names, unknown) or ()
         cluster = _tried(lambda: self._cluster.read(self._ensemble), unknown)
-        live = live_reader(self._ensemble, unknown.append)
+        asked = live_reader(self._ensemble, unknown.append)
+
+        def live(groups: Mapping[str, int]) -> Mapping[str, LiveGroup]:
+            return _tried(lambda: asked(groups), unknown) or {}
+
         groups, denied = _tried(lambda: self._groups.read(self._ensemble, names, live), unknown) or ({}, {})
         unknown += [f"{group_path(group)}: {error}" for group, error in denied.items()]
         coordinator = _tried(lambda: read_coordinator(self._ensemble, ()), unknown)

@@ -123,9 +123,14 @@ def at_once(text: str) -> str:
     return re.sub(r"for: \d+m", "for: 0s", text).replace("[5m]", "[5s]")
 
 
-@pytest.fixture
-def watched(zk_ensemble: ServerTree, tmp_path: Path) -> Iterator[Watched]:
+@pytest.fixture(scope="session")
+def installed() -> None:
+    """Skips before servers are started for nothing."""
     program("prometheus")
+
+
+@pytest.fixture
+def watched(installed: None, zk_ensemble: ServerTree, tmp_path: Path) -> Iterator[Watched]:
     with ExitStack() as stack:
         yield Watched(zk_ensemble, tmp_path, stack)
 

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from kafka import KafkaConsumer
 from zkgroup_cli.commands.exporter import LIVE, live
 
 from tests.pure.exporter.test_metrics import Samples, samples
@@ -20,6 +22,7 @@ from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.processes import violations
 from tests.worlds.stores import ServerlessStore
 from tests.worlds.unhurried import unhurried
+from zkgroup import Admin
 from zkgroup.errors import StoreUnavailableError
 from zkgroup.exporter.exporter import EnsembleConnection, Exporter, ExporterSettings
 from zkgroup.groups.ensemble import Ensemble
@@ -211,30 +214,51 @@ def test_a_read_that_hangs_is_not_healthy() -> None:
         assert (status, json.loads(body)["ok"]) == (503, False)
 
 
-def test_brokers_that_demand_tls_and_a_login_are_asked(
-    kafka_cluster_factory: Callable[..., KafkaCluster],
+def test_a_closed_cluster_tells_what_the_user_may_know(
+    kafka_cluster_factory: Callable[..., KafkaCluster], tmp_path: Path
 ) -> None:
-    """With the user of `--command-config`; a refused login costs the log ends alone, and is told. It is known
-    until when the broker's certificate is valid."""
-    security = ClusterSecurity(users={"alice": "canary"}, mechanism="SCRAM-SHA-512")
+    """Log ends and members need rights at the brokers, offsets do not. A login that is refused costs the same
+    and is told. It is known until when the broker's certificate is valid."""
+    security = ClusterSecurity(
+        users={"ada": "a", "root": "r"}, mechanism="SCRAM-SHA-512", authorizer=True, super_users=["root"]
+    )
     cluster = kafka_cluster_factory(1, security=security, settings=unhurried())
     cluster.create_topic("orders")
     commit(cluster, "g", "orders", 0, 0)
-    lag = ("zkgroup_group_lag", ("g", "orders", "0"))
+    options = cluster.client_security("root").kafka_python_options()
+    consumer = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers, group_id="k", **options)
+    eventually(lambda: (consumer.poll(10), consumer.assignment())[1])
     reached = opening(cluster.zookeeper)
 
     def connect(password: str | None = None) -> EnsembleConnection:
-        access = BrokerAccess(security=cluster.client_security("alice", password=password))
+        access = BrokerAccess(security=cluster.client_security("ada", password=password))
         opened = reached()
         return opened._replace(ensemble=replace(opened.ensemble, access=access))
 
-    with exporting(connect) as exporter:
-        found = eventually(lambda: metrics(exporter), lambda found: found.get(lag) == 0)
+    lag, members = ("zkgroup_group_lag", ("g", "orders", "0")), ("zkgroup_group_members", ("k",))
+    with (
+        exporting(connect) as exporter,
+        Admin(client=cluster.zookeeper.client("admin"), undo_folder=tmp_path) as admin,
+    ):
+        assert exporter.wait_for_reads(1, PATIENCE_S)
+        assert {reason.partition("its broker")[0] for reason in unknown(exporter)} == {
+            "log ends of 1 partition, orders-0: not authorized: ",
+            "what the coordinator of k reports is not known: not authorized: ",
+        }
+        found = metrics(exporter)
+        assert (lag in found, found["zkgroup_group_committed_offset", lag[1]]) == (False, 0)
+        admin.add_acls("User:ada", "describe", topics=["orders"], groups=["k"])
+        eventually(lambda: unknown(exporter) == [])
+        found = metrics(exporter)
+        assert (found[lag], found[members]) == (0, 1)
     assert found["zkgroup_certificate_expiry_timestamp_seconds", ("broker 1",)] > time.time()
     with exporting(lambda: connect("guessed")) as exporter:
         assert exporter.wait_for_reads(1, PATIENCE_S)
         found = metrics(exporter)
-        document = json.loads(get(exporter, "/api/snapshot")[1])
-    assert lag not in found
-    assert found["zkgroup_group_committed_offset", lag[1]] == 0
-    assert any("alice" in reason for reason in document["unknown"])
+        assert ["ada" in reason for reason in unknown(exporter)] == [True, True]
+    consumer.close()
+    assert (lag in found, found["zkgroup_group_committed_offset", lag[1]], found[members]) == (False, 0, 1)
+
+
+def unknown(exporter: Exporter) -> list[str]:
+    return list(json.loads(get(exporter, "/api/snapshot")[1])["unknown"])
