@@ -111,6 +111,11 @@ MEMBER = Shape(
         ),
         _threads("THREADS"),
         KeyColumn("agrees", "IN AGREEMENT", lambda row: _AGREES[row.agrees], rank=1),
+        KeyColumn(
+            "away_until",
+            cell=lambda row: Cell(iso_time(row.away_until_ms) or "", "warn"),
+            when=lambda rows: any(row.away_until_ms for row in rows),
+        ),
     ),
 )
 _CLIENT = Shape(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,13 @@ END_CHECK_S = 0.2
 @click.option(
     "--commit-interval", type=DURATION, metavar="DURATION", help="Same as --set auto_commit_interval_ms."
 )
+@click.option(
+    "--restart-grace",
+    type=DURATION,
+    metavar="DURATION",
+    help="Keep the partitions for this --consumer-id over a restart. Same as --set restart_grace_ms.",
+)
+@click.option("--no-leave", is_flag=True, help="At the end, keep the partitions for --restart-grace.")
 @set_option("settings", "Any setting of a member", aliases=["--setting"])
 @click.option("--dry-run", is_flag=True, help="Check everything, join nothing.")
 @metrics_options
@@ -97,6 +104,7 @@ def consume(
     source: str,
     max_messages: int | None,
     exit_at_end: bool,
+    no_leave: bool,
     output_format: str | None,
     dry_run: bool,
     metrics: Metrics,
@@ -105,7 +113,8 @@ def consume(
 ) -> None:
     """Join GROUP as a member and print what happens.
 
-    Runs until Ctrl-C or SIGTERM, then leaves cleanly (exit code 0). A record counts as processed once its
+    Runs until Ctrl-C or SIGTERM, then leaves cleanly (exit code 0); with --no-leave its partitions wait for
+    the next process of this --consumer-id. A record counts as processed once its
     line is written.
 
     \b
@@ -121,6 +130,8 @@ def consume(
         _check_without_source(output_format, max_messages, exit_at_end=exit_at_end)
     wanted = _wanted(topics, whitelist, blacklist)
     made = _settings(settings, short, delivers=source != "none")
+    if no_leave and made.restart_grace_ms is None:
+        raise click.UsageError("--no-leave needs --restart-grace: without it nothing is kept")
     where = target(shared())
 
     from ..member_events import EventPrinter, RecordPrinter
@@ -145,7 +156,7 @@ def consume(
         echo_err(f"would join group {group} on {where.zookeeper} for {_topics_text(wanted)}")
         return
     with supervised(member, metrics):
-        _run(member, printer, max_messages, exit_at_end=exit_at_end)
+        _run(member, printer, max_messages, exit_at_end=exit_at_end, leave=not no_leave)
 
 
 def _check_without_source(output_format: str | None, max_messages: int | None, *, exit_at_end: bool) -> None:
@@ -170,7 +181,12 @@ def _member(address: str, records: RecordSource | None, options: dict[str, Any])
 
 
 def _run(
-    member: Consumer | GroupMember, printer: EventPrinter, max_messages: int | None, *, exit_at_end: bool
+    member: Consumer | GroupMember,
+    printer: EventPrinter,
+    max_messages: int | None,
+    *,
+    exit_at_end: bool,
+    leave: bool,
 ) -> None:
     from zkgroup.consumer.sync import Consumer
 
@@ -186,7 +202,7 @@ def _run(
                 echo_err(
                     f"note: --source none: this member owns partitions and delivers nothing; else {KINDS}"
                 )
-        with member:
+        with member, _closed(member, leave=leave):
             if not isinstance(member, Consumer):
                 while not stop.wait(CHECK_S):
                     printer.check()
@@ -198,6 +214,14 @@ def _run(
                 if stop.received or number == max_messages:
                     break
             printer.check()
+
+
+@contextmanager
+def _closed(member: Consumer | GroupMember, *, leave: bool) -> Iterator[None]:
+    """Without `leave`, the end of the block keeps the partitions of the member."""
+    yield
+    if not leave:
+        member.close(leave=False)
 
 
 def _up_to_the_end(consumer: Consumer) -> Iterator[Record]:
@@ -256,6 +280,7 @@ def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delive
         "start": "auto_offset_reset",
         "session_timeout": "session_timeout_ms",
         "commit_interval": "auto_commit_interval_ms",
+        "restart_grace": "restart_grace_ms",
     }
     values = parse_settings(pairs, GroupSettings)
     for option, name in names.items():
@@ -266,7 +291,7 @@ def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delive
     add_connect_timeout(values, shared(), "--set")
     if delivers:
         values["ack_mode"] = "explicit"
-    if values.get("consumer_id") is None:
+    if values.get("consumer_id") is None and values.get("restart_grace_ms") is None:
         # made here, in Kafka's form, so that the first event can name the member
         values["consumer_id"] = f"{gethostname()}-{time.time_ns() // 1_000_000}-{secrets.token_hex(4)}"
     return GroupSettings(**values)

@@ -22,6 +22,7 @@ from zkgroup.groups.reads import (
     describe_group,
     summarise_coordinated,
     summarise_group,
+    unowned,
 )
 from zkgroup.groups.slots import read_slot_count
 from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, decode_or_error, mark_of
@@ -45,7 +46,7 @@ class GroupReading:
     problems: tuple[Problem, ...]
     """Everything that is wrong, as `group verify` has it."""
     unowned: int
-    """Number of partitions of subscribed topics that have no owner."""
+    """Number of partitions of subscribed topics that have no owner, and wait for no member that is away."""
     judged: ExpectedOwnership | CoordinatedView
     """The owners that it should have, or the view of a group of Kafka's protocol."""
 
@@ -143,14 +144,11 @@ def _judge(
         return replace(before, snapshot=snapshot)
     expected = expected_ownership(snapshot)
     later = before.snapshot if before else None
-    wanted = [
-        TopicPartition(topic, number) for topic in expected.topics for number in snapshot.partitions(topic)
-    ]
     return GroupReading(
         snapshot=snapshot,
         state=group_state(snapshot, expected, now_ms=now_ms, later=later),
         problems=find_problems(snapshot, expected),
-        unowned=sum(tp not in snapshot.owners for tp in wanted),
+        unowned=unowned(snapshot, expected),
         judged=expected,
     )
 

@@ -29,7 +29,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 HELP: Final[Mapping[str, str]] = {
     "zkgroup_group_state": "1 for the present state of the group, 0 for the others.",
     "zkgroup_group_members": "Members of the group.",
-    "zkgroup_group_unowned_partitions": "Partitions of subscribed topics that have no owner.",
+    "zkgroup_group_unowned_partitions": "Partitions of subscribed topics with no owner, present or away.",
     "zkgroup_group_problems": "Problems of the group that group verify finds, by kind.",
     "zkgroup_group_committed_offset": "Committed offset.",
     "zkgroup_group_log_end_offset": "Offset of the next record of the partition.",

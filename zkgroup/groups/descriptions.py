@@ -21,7 +21,8 @@ class GroupState(Enum):
     EMPTY = "empty"
     """No member is registered."""
     STABLE = "stable"
-    """Every partition of every subscribed topic is owned by the thread that it is assigned to."""
+    """Every partition of every subscribed topic is owned by the thread that it is assigned to, or waits for a
+    member that is away."""
     REBALANCING = "rebalancing"
     """Wrong, and something changed less than 10 s ago or between two reads."""
     INCONSISTENT = "inconsistent"
@@ -56,6 +57,10 @@ class ProblemKind(Enum):
     """The owner is not the thread that the assignment names."""
     UNOWNED = "unowned"
     """A partition of a subscribed topic has no owner."""
+    AWAY = "away"
+    """A partition has no owner and waits for a static member, until its grace ends."""
+    RESTART_GRACE_VOID = "restart_grace_void"
+    """No grace of a static member holds, because this registered member does not know static members."""
     UNREADABLE_OFFSET = "unreadable_offset"
     """An offset znode cannot be read, or its name is no partition number."""
     UNREADABLE_GROUP = "unreadable_group"
@@ -107,7 +112,8 @@ class MemberDescription:
     member: str
     """The member id: `<group>_<consumer id>`, or as a coordinator gives it to a client."""
     session_id: int | None
-    """Id of the ZooKeeper session that owns the registration; None for a client of a coordinator."""
+    """Id of the ZooKeeper session that owns the registration; None for a client of a coordinator, and for a
+    static member that is away."""
     threads: Mapping[str, int]
     """Evaluated topics; empty where the subscription cannot be read or evaluated. A client has one thread."""
     pattern: str | None
@@ -115,8 +121,8 @@ class MemberDescription:
     subscription: Mapping[str, int]
     """The registration's own entry: topics, or one regular expression. The topics of a client."""
     registered_at_ms: int | None
-    """Creation of the registration, by the server's clock, in epoch milliseconds; None for a
-    client."""
+    """Creation of the registration, by the server's clock, in epoch milliseconds; None for a client, and for
+    a member that is away."""
     kind: Literal["zkgroup", "jvm", "unknown", "client"]
     """`zkgroup` (has the key of zkgroup), `jvm` (bytes as Kafka 0.8-0.9 writes them), `unknown`, or `client`:
     of Kafka's group protocol, through a coordinator."""
@@ -129,6 +135,9 @@ class MemberDescription:
     """The `client.id` of a client; None for other members."""
     instance_id: str | None = None
     """The `group.instance.id` of a static client; None for others."""
+    away_until_ms: int | None = None
+    """The end of the grace of a static member that is away, in epoch milliseconds: its partitions wait for
+    it. None for others, and as long as no member has noticed that it is away; it has no session then."""
     pid: int | None = None
     """The process id; None where the registration has none, and for a client."""
     version: str | None = None
@@ -217,7 +226,7 @@ class GroupSummary:
     partitions: int
     """As many as `describe` has rows: of subscribed topics, and all that have an owner or an offset."""
     unowned: int
-    """Number of partitions of subscribed topics that have no owner."""
+    """Number of partitions of subscribed topics that have no owner, and wait for no member that is away."""
     lag: int | None
     """The sum of all known lags, in offsets; None if none is known."""
     protocol: Protocol = "zookeeper"

@@ -41,6 +41,7 @@ from zkgroup.znodes.consumers import (
     offsets_topic_path,
     owners_path,
     owners_topic_path,
+    static_path,
     views_path,
 )
 from zkgroup.znodes.coordinated_groups import (
@@ -51,10 +52,10 @@ from zkgroup.znodes.coordinated_groups import (
     members_of,
     slot_groups_path,
 )
-from zkgroup.znodes.group_records import StoredAssignment, View
+from zkgroup.znodes.group_records import StaticMember, StoredAssignment, View
 from zkgroup.znodes.ids import number_of, validate_topic
 
-_Named = TypeVar("_Named", Registration, View)
+_Named = TypeVar("_Named", Registration, View, StaticMember)
 
 TRIES = 5
 """Passes over a group that keeps moving; the last one is then used and marked as not still."""
@@ -225,7 +226,7 @@ def _read_once(
     seen = _Pass(groups, slots)
     coordinated = [path for g in groups for path in seen.coordinated_paths(g)]
     single = [path for g in groups for path in (group_path(g), StoredAssignment.path(g))] + coordinated
-    parents = [path for g in groups for path in (ids_path(g), owners_path(g), offsets_path(g), views_path(g))]
+    parents = [path for g in groups for path in _parents(g)]
     seen.before = zk.read_many([*single, *parents, topics_path()])
     parents += [path for g in groups if (path := seen.header_path(g)) is not None]
     present = [path for path in parents if seen.before[path] is not None]
@@ -259,15 +260,21 @@ def _marks(
     owner once it has claimed the partition, so the parents show each change of owners."""
     group = draft.group
     paths = [group_path(group), StoredAssignment.path(group), *seen.coordinated_paths(group)]
-    paths += [ids_path(group), owners_path(group), offsets_path(group), views_path(group)]
+    paths += _parents(group)
     marks = {path: mark_of(seen.before[path]) for path in (*paths, *_topic_parents(seen, group))}
-    entries: tuple[Mapping[str, DecodedZnode[Any]], ...] = (draft.registrations, draft.views)
+    entries: tuple[Mapping[str, DecodedZnode[Any]], ...] = (draft.registrations, draft.views, draft.static)
     marks |= {entry.znode.path: mark_of(entry.znode) for found in entries for entry in found.values()}
     for name in concerning:
         marks[Topic.path(name)] = mark_of(topics[name].znode) if name in topics else None
     if any(one.value and one.value.pattern != STATIC for one in draft.registrations.values()):
         marks[topics_path()] = mark_of(seen.before[topics_path()])
     return marks
+
+
+def _parents(group: str) -> tuple[str, ...]:
+    """The parents that are listed."""
+    kinds = ids_path, owners_path, offsets_path, views_path, static_path
+    return tuple(path(group) for path in kinds)
 
 
 def _topic_parents(seen: _Pass, group: str) -> list[str]:
@@ -283,6 +290,7 @@ def _leaf_paths(seen: _Pass, group: str) -> list[str]:
         *(path for path, _ in _numbered(seen, owners_path(group), Owner, group)[0]),
         *(path for path, _ in _numbered(seen, offsets_path(group), Offset, group)[0]),
         *(View.path(group, member) for member in seen.names.get(views_path(group)) or ()),
+        *(StaticMember.path(group, member) for member in seen.names.get(static_path(group)) or ()),
         *_chunk_paths(seen, group),
     ]
 
@@ -378,6 +386,7 @@ def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | No
         },
         strays=(*stray_owners, *stray_offsets),
         views=_members(seen, group, views_path(group), View),
+        static=_members(seen, group, static_path(group), StaticMember),
         plan=decode_or_error(plan, StoredAssignment.decode) if plan else None,
         topics={},
         topic_names=frozenset(seen.names.get(topics_path()) or ()),
@@ -389,7 +398,7 @@ def _members(seen: _Pass, group: str, parent: str, kind: type[_Named]) -> Mappin
     found = {}
     for member in seen.names.get(parent) or ():
         znode = seen.leaves[kind.path(group, member)]
-        if znode is not None:
+        if znode is not None and (kind is not StaticMember or znode.data != StaticMember.NOTHING):
             found[member] = decode_or_error(znode, kind.decode)
     return found
 

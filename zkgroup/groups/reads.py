@@ -34,6 +34,7 @@ from zkgroup.groups.verify import (
     group_state,
     is_in_foreign_format,
     needs_second_read,
+    waits_for_away,
 )
 from zkgroup.model import TopicPartition
 from zkgroup.znodes.consumers import subscription_kind
@@ -224,7 +225,10 @@ def describe_group(
         state=state,
         assignor=expected.assignor if snapshot.registrations else None,
         generation=snapshot.generation,
-        members=tuple(_member(snapshot, expected, member) for member in sorted(snapshot.registrations)),
+        members=tuple(
+            _member(snapshot, expected, member)
+            for member in sorted({*snapshot.registrations, *snapshot.away})
+        ),
         partitions=tuple(
             _partition(snapshot, expected, tp, first.get((tp.topic, tp.partition)), log_ends or {})
             for tp in known_partitions(snapshot, expected)
@@ -239,9 +243,6 @@ def summarise_group(
 ) -> GroupSummary:
     """One row of `group list`: its partitions are the rows of `describe_group`, its topics theirs."""
     known = known_partitions(snapshot, expected)
-    wanted = [
-        TopicPartition(topic, number) for topic in expected.topics for number in snapshot.partitions(topic)
-    ]
     lags = [_lag(snapshot, tp, log_ends or {}) for tp in known]
     return GroupSummary(
         group=snapshot.group,
@@ -249,11 +250,19 @@ def summarise_group(
         members=len(snapshot.registrations),
         topics=tuple(sorted({tp.topic for tp in known} | set(expected.topics))),
         partitions=len(known),
-        unowned=sum(1 for tp in wanted if tp not in snapshot.owners),
+        unowned=unowned(snapshot, expected),
         lag=_sum_of_known(lags),
         verdict=worst_verdict(map(verdict_of_one_read, lags)),
         persistent=snapshot.persistent_paths,
     )
+
+
+def unowned(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> int:
+    """Number of partitions of subscribed topics that have no owner, and wait for no member that is away."""
+    wanted = {
+        TopicPartition(topic, number) for topic in expected.topics for number in snapshot.partitions(topic)
+    }
+    return sum(not waits_for_away(snapshot, expected, tp) for tp in wanted - snapshot.owners.keys())
 
 
 def describe_coordinated(
@@ -367,21 +376,23 @@ def committed_at_ms(snapshot: GroupSnapshot, tp: TopicPartition) -> int | None:
 
 
 def _member(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -> MemberDescription:
-    entry = snapshot.registrations[member]
-    registration = entry.value
+    entry, away = snapshot.registrations.get(member), snapshot.away.get(member)
+    znode = (entry or snapshot.static[member]).znode
+    registration = entry.value if entry else away and away.registration
     return MemberDescription(
         member=member,
-        session_id=entry.stat.ephemeral_owner,
+        session_id=entry.stat.ephemeral_owner if entry else None,
         threads=dict(expected.threads(member)),
         pattern=registration.pattern if registration else None,
         subscription=dict(registration.subscription) if registration else {},
-        registered_at_ms=entry.stat.ctime,
-        kind=subscription_kind(entry.znode.data),
+        registered_at_ms=entry.stat.ctime if entry else None,
+        kind=subscription_kind(znode.data),
         host=member_host(snapshot.group, member) or (registration.host if registration else None),
         agrees=agreement(snapshot, expected, member),
         pid=registration.pid if registration else None,
         version=registration.version if registration else None,
         capacity=registration.capacity if registration else None,
+        away_until_ms=snapshot.away_until_ms(member),
     )
 
 

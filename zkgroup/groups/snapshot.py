@@ -15,9 +15,9 @@ from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.model.requests import Code
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, Owner, Registration
+from zkgroup.znodes.consumers import STATIC_MEMBERS, Offset, Owner, Registration
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, StoredMember
-from zkgroup.znodes.group_records import StoredAssignment, View
+from zkgroup.znodes.group_records import StaticMember, StoredAssignment, View
 from zkgroup.znodes.paths import path_kind
 from zkgroup.znodes.sessions import is_leftover
 
@@ -138,6 +138,8 @@ class GroupSnapshot:
     """None where neither a marker nor a coordinator's group is there."""
     exists: bool = True
     """False where there is no znode of the group."""
+    static: Mapping[str, DecodedZnode[StaticMember]] = field(default_factory=dict)
+    """What is kept for static members, also for those that are away."""
     marks: Marks = field(default_factory=dict)
     """What it is known by, where it stood still: as long as a read of these paths gives the same marks,
     nothing of it but offsets has changed."""
@@ -183,6 +185,28 @@ class GroupSnapshot:
     def generation(self) -> int | None:
         """The `pzxid` of `ids`: identifies one membership."""
         return self.ids.pzxid if self.ids else None
+
+    def is_away(self, member: str) -> bool:
+        """Returns whether this is a static member that is not registered, and that something is kept for."""
+        entry = self.static.get(member)
+        return entry is not None and entry.value is not None and member not in self.registrations
+
+    @property
+    def away(self) -> Mapping[str, StaticMember]:
+        """The static members that are away."""
+        entries = sorted(self.static.items())
+        return {member: entry.value for member, entry in entries if entry.value and self.is_away(member)}
+
+    def away_until_ms(self, member: str) -> int | None:
+        """The end of the grace of an away member; None for others, and before a member has noticed it."""
+        entry, away = self.static.get(member), self.away.get(member)
+        return entry.stat.mtime + away.grace_ms if entry and away and away.is_away else None
+
+    @property
+    def without_grace(self) -> tuple[str, ...]:
+        """The registered members that do not know static members; while there is one, no grace holds."""
+        known = {member: entry.value for member, entry in self.registrations.items() if entry.value}
+        return tuple(member for member, one in sorted(known.items()) if STATIC_MEMBERS not in one.features)
 
     @property
     def persistent(self) -> tuple[Znode, ...]:

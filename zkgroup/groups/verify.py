@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from zkgroup.assignment import assign
 from zkgroup.assignment.strategies import (
@@ -17,8 +18,8 @@ from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
 from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, T
-from zkgroup.model import EvaluatedMember, TopicPartition
-from zkgroup.model.text import hex_session
+from zkgroup.model import EvaluatedMember, TopicPartition, Znode
+from zkgroup.model.text import hex_session, iso_time
 from zkgroup.znodes.consumers import Owner, Registration, owners_topic_path
 from zkgroup.znodes.sessions import effect_without_session, is_leftover
 
@@ -35,6 +36,7 @@ def find_problems(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> tuple
         *_disagreeing_members(snapshot, expected),
         *_owner_problems(snapshot, expected),
         *_unowned(snapshot, expected),
+        *_void_graces(snapshot),
     ]
     order = list(ProblemKind)
     return tuple(
@@ -66,10 +68,16 @@ def needs_second_read(snapshot: GroupSnapshot, expected: ExpectedOwnership, now_
 
 
 def is_owned_as_expected(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> bool:
-    """Every partition of every subscribed topic is owned by the thread that it is assigned to."""
+    """Every partition of every subscribed topic is owned by the thread that it is assigned to, or waits for a
+    member that is away."""
     if expected.owners is None:
         return False
-    return all(_is_owned_by(snapshot, tp, thread) for tp, thread in expected.owners.items())
+    return all(
+        tp not in snapshot.owners
+        if _away_member(snapshot, thread) is not None
+        else _is_owned_by(snapshot, tp, thread)
+        for tp, thread in expected.owners.items()
+    )
 
 
 def is_young(snapshot: GroupSnapshot, now_ms: int) -> bool:
@@ -243,14 +251,49 @@ def _unowned(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[P
     owners: Mapping[TopicPartition, str] = expected.owners or {}
     for tp, thread in owners.items():
         if tp not in snapshot.owners:
-            path = Owner.path(snapshot.group, tp)
+            path, member = Owner.path(snapshot.group, tp), _away_member(snapshot, thread)
+            away = None if member is None else away_text(snapshot, member)
             yield Problem(
-                kind=ProblemKind.UNOWNED,
+                kind=ProblemKind.UNOWNED if away is None else ProblemKind.AWAY,
                 topic=tp.topic,
                 partition=tp.partition,
                 expected=thread,
-                detail=f"{path}: expected {thread}, found no owner",
+                detail=f"{path}: expected {thread}, found no owner" if away is None else f"{path}: {away}",
             )
+
+
+def waits_for_away(snapshot: GroupSnapshot, expected: ExpectedOwnership, tp: TopicPartition) -> bool:
+    """Returns whether a partition is kept for a member that is away."""
+    thread = (expected.owners or {}).get(tp)
+    return thread is not None and _away_member(snapshot, thread) is not None
+
+
+def _away_member(snapshot: GroupSnapshot, thread: str) -> str | None:
+    """The member of a thread, if it is away."""
+    member = thread.rpartition("-")[0]
+    return member if snapshot.is_away(member) else None
+
+
+def away_text(snapshot: GroupSnapshot, member: str) -> str:
+    """Until when a member is away, in words."""
+    until_ms = snapshot.away_until_ms(member)
+    if until_ms is None:
+        return f"{member} is away, and no member has noticed it yet"
+    return f"{member} is away until {iso_time(until_ms)}; then its partitions move, unless it is back"
+
+
+def _void_graces(snapshot: GroupSnapshot) -> Iterator[Problem]:
+    """Members without which the grace of static members would hold."""
+    for member in snapshot.without_grace if snapshot.static else ():
+        entry = snapshot.registrations[member]
+        kept = ", ".join(sorted(snapshot.static))
+        yield Problem(
+            kind=ProblemKind.RESTART_GRACE_VOID,
+            found=member,
+            since_ms=entry.stat.ctime,
+            detail=f"{entry.znode.path}: does not know static members (a JVM consumer, or zkgroup of an "
+            f"earlier version): while it is registered, the partitions of {kept} move at once at a restart",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,27 +342,35 @@ def expected_ownership(snapshot: GroupSnapshot, strategy: str | None = None) -> 
 
 
 def evaluate_members(snapshot: GroupSnapshot) -> tuple[list[EvaluatedMember], list[Problem]]:
-    """Every readable member with its subscription evaluated against the topics of the snapshot."""
+    """Every readable member, and those away that count, with the topics of the snapshot that it wants."""
     exclude_internal = published_exclude_internal(snapshot)
     evaluated: list[EvaluatedMember] = []
     problems: list[Problem] = []
-    for member, entry in sorted(snapshot.registrations.items()):
-        if entry.value is None:
-            continue
+    for member, znode, registration in _counted(snapshot):
         try:
-            threads = evaluate(entry.value.wanted(), sorted(snapshot.topic_names), exclude_internal)
+            threads = evaluate(registration.wanted(), sorted(snapshot.topic_names), exclude_internal)
         except ConfigError as error:
             problems.append(
                 Problem(
                     kind=ProblemKind.UNSUPPORTED_SUBSCRIPTION,
-                    found=next(iter(entry.value.subscription), None),
-                    since_ms=entry.stat.ctime,
-                    detail=f"{entry.znode.path}: {error}; no assignment can be expected of this group",
+                    found=next(iter(registration.subscription), None),
+                    since_ms=znode.stat.ctime,
+                    detail=f"{znode.path}: {error}; no assignment can be expected of this group",
                 )
             )
             continue
         evaluated.append(EvaluatedMember(member, threads))
     return evaluated, problems
+
+
+def _counted(snapshot: GroupSnapshot) -> list[tuple[str, Znode, Registration]]:
+    """The members that the assignment counts: those registered, and those away for whom the others wait."""
+    registered = snapshot.registrations
+    found = [(member, one.znode, one.value) for member, one in registered.items() if one.value]
+    if registered and not snapshot.without_grace:
+        away = snapshot.away.items()
+        found += [(member, snapshot.static[member].znode, one.registration) for member, one in away]
+    return sorted(found, key=itemgetter(0))
 
 
 def published_strategy(snapshot: GroupSnapshot) -> tuple[str | None, list[Problem]]:

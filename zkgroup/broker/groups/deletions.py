@@ -42,6 +42,7 @@ from zkgroup.znodes.consumers import (
     offsets_path,
     owners_path,
     resets_path,
+    static_path,
     views_path,
 )
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata, ProtocolMarker, meta_path
@@ -210,7 +211,7 @@ class Deletions:
         owner_topics, owners = yield from self._list([owners_path(group_id)])
         root = group_path(group_id)
         below = yield from _children([root])
-        of_members = [resets_path(group_id), views_path(group_id)]
+        of_members = [resets_path(group_id), views_path(group_id), static_path(group_id)]
         known = [owners_path(group_id), ids_path(group_id), *of_members, StoredAssignment.path(group_id)]
         is_ours = {*known, offsets_path(group_id), ProtocolMarker.path(group_id)}
         ((found,),) = yield from read_many([root])
