@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from zkgroup.admin.change import ChangeResult
@@ -28,10 +29,23 @@ from zkgroup.groups.descriptions import (
     ProblemKind,
     Verification,
 )
-from zkgroup.model.text import counted, iso_time
+from zkgroup.groups.history import RebalanceDescription
+from zkgroup.model.text import counted, duration_text, iso_time
 
 from .render import Cell, Output, short_name
-from .schema import COUNT, TIME, Document, Inline, JsonKey, KeyColumn, NamedKeys, Shape, list_of, nullable
+from .schema import (
+    COUNT,
+    SECONDS,
+    TIME,
+    Document,
+    Inline,
+    JsonKey,
+    KeyColumn,
+    NamedKeys,
+    Shape,
+    list_of,
+    nullable,
+)
 from .units import age
 
 _STATE_STYLES = {"stable": "good", "rebalancing": "warn", "inconsistent": "bad", "empty": "dim"}
@@ -170,6 +184,21 @@ DESCRIBED_GROUPS = Document("groups", NamedKeys(groups=list_of(GROUP.schema)), r
 REASON = Shape(Reason)
 GROUP_CHECK = Shape(GroupCheck, "group", "ok", "reasons")
 CHECK = Document("check", NamedKeys(groups=Sequence[GroupCheck]), rows="groups")
+REBALANCE = Shape(
+    RebalanceDescription,
+    *("time_ms", "generation", "reason", "joined", "left", "moved"),
+    JsonKey("seconds", nullable(SECONDS), attrgetter("took_s")),
+    columns=(
+        "time",
+        KeyColumn("generation", rank=3),
+        KeyColumn("reason", shorten="end", least=8),
+        KeyColumn("joined", cell=lambda row: _names(row.joined), shorten="end", least=10),
+        KeyColumn("left", cell=lambda row: _names(row.left), shorten="end", least=10),
+        "moved",
+        KeyColumn("seconds", "TOOK", lambda row: _took(row), right=True),
+    ),
+)
+HISTORY = Document("group_history", NamedKeys(rebalances=Sequence[RebalanceDescription]), rows="rebalances")
 VERIFICATION = Document("verify", Shape(Verification, "group", "converged", "problems"), rows="problems")
 PREVIEW_ROW = Shape(
     PreviewRow,
@@ -337,6 +366,19 @@ def check(out: Output, checks: Sequence[GroupCheck]) -> None:
         out.line(f"{out.paint(name, 'bold')}  {kind} {reason.detail}")
     if not reasons:
         out.line(f"{out.paint('ok', 'good')}  {counted(len(checks), 'group')}")
+
+
+def history(out: Output, rows: Sequence[RebalanceDescription]) -> None:
+    """A line a rebalance, the newest is the last."""
+    REBALANCE.table(out, rows)
+
+
+def _names(members: Sequence[str]) -> Cell:
+    return Cell(", ".join(members) or "-", None if members else "dim")
+
+
+def _took(row: RebalanceDescription) -> Cell:
+    return Cell("-", "dim") if row.took_s is None else Cell(duration_text(round(row.took_s * 1000)))
 
 
 def preview(out: Output, shown: Preview) -> None:

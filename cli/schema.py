@@ -40,6 +40,7 @@ STRING: Schema = {"type": "string"}
 INTEGER: Schema = {"type": "integer"}
 BOOLEAN: Schema = {"type": "boolean"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+SECONDS: Schema = {"type": "number", "minimum": 0}
 TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"}
 SESSION: Schema = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
 

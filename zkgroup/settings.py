@@ -173,6 +173,11 @@ class GroupSettings:
         bounds=range(1, 1_000_001),
     )
     publish_interval_ms: int = setting(5_000, "Shortest time between two publications of the member's view.")
+    group_history: bool = setting(
+        True,
+        "Keep the group's rebalances below `/zkgroup`, for `zkgroup group history`. The setting of the "
+        "oldest member counts.",
+    )
 
     def __post_init__(self) -> None:
         _check(self)

@@ -1,4 +1,4 @@
-"""`zkgroup group`: list, describe, check, verify, preview, nudge, delete."""
+"""`zkgroup group`: list, describe, check, history, verify, preview, nudge, delete."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from zkgroup.admin.groups import delete_group_change, nudge_group_change, plan_d
 from zkgroup.errors import NotFoundError
 from zkgroup.groups import reads as admin
 from zkgroup.groups.check import CheckLimits, check_groups, read_window
+from zkgroup.groups.history import read_history
 from zkgroup.groups.preview import GroupChange
 from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
@@ -147,6 +148,30 @@ def check(
         shown.check(out, found)
     if not all(one.ok for one in found):
         fail_check()
+
+
+@group.command()
+@group_argument()
+def history(group: str) -> None:
+    """Show the newest rebalances of GROUP.
+
+    Who joined and left, why, and how long it took: at most 200, the newest is the last. MOVED is how many
+    partitions got another member. Members keep the history below /zkgroup, and coordinators that of groups of
+    Kafka's protocol; it goes with the group.
+
+    \b
+    Example:
+      zkgroup group history billing
+    """
+    out = output()
+    with connected() as ensemble:
+        as_of, rows = read_history(ensemble, group)
+    if not shown.HISTORY.print(out, as_of, rebalances=rows):
+        shown.history(out, rows)
+        if not rows:
+            echo_err(
+                f"no rebalance of {group} is known: its members keep no history, or have not written it yet"
+            )
 
 
 @group.command()

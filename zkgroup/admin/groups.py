@@ -50,6 +50,7 @@ from zkgroup.znodes.consumers import (
 )
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.deletions import in_transactions
+from zkgroup.znodes.group_history import GroupHistory
 from zkgroup.znodes.ids import number_of
 from zkgroup.znodes.sessions import is_leftover
 
@@ -77,11 +78,13 @@ class DeletionPlan(ChangePlan):
     """Holds what a coordinator has stored of the group, parents first."""
     has_znode: bool = True
     """True if the group has a znode below `/consumers`."""
+    has_history: bool = False
+    """True if its members have kept a history of its rebalances."""
 
     @property
     def count(self) -> int:
         """The number of znodes that go."""
-        return len(self.znodes) + len(self.stored) + (2 if self.has_znode else 0)
+        return len(self.znodes) + len(self.stored) + (2 if self.has_znode else 0) + self.has_history
 
     @property
     def refusal(self) -> RefusedError | None:
@@ -112,6 +115,7 @@ def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
         is_marked=is_marked,
         stored=stored_znodes(ensemble, group),
         has_znode=ensemble.zk.exists(group_path(group)) is not None,
+        has_history=ensemble.zk.exists(GroupHistory.path(group)) is not None,
         offsets=tuple((tp, offset) for tp, (offset, _) in offsets.items() if offset >= 0),
         originals={tp: data for tp, (offset, data) in offsets.items() if data != Offset(offset).encode()},
         znodes=znodes,
@@ -140,7 +144,7 @@ def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
         # A coordinator deletes offsets as well.
         plan = replace(plan, znodes=tuple(_below(ensemble, plan.group)))
     if not ensemble.exists_now(group_path(plan.group)):
-        return done
+        return done + _remove_history(ensemble, plan.group)
     leaves_first = list(reversed(plan.znodes))
     removed = 0
     try:
@@ -156,7 +160,21 @@ def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
             f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
             f"run `zkgroup group delete {shlex.quote(plan.group)} --execute` again for the rest"
         ) from error
-    return done + removed + 2
+    return done + removed + 2 + plan.has_history
+
+
+def _remove_history(ensemble: Ensemble, group: str) -> bool:
+    """Removes the history of a group without a znode; a coordinator that deletes the group does it itself."""
+    deletes = _history_deletes(ensemble, group)
+    if deletes:
+        is_gone = lambda: not ensemble.exists_now(GroupHistory.path(group))  # noqa: E731
+        transact(ensemble, deletes, is_gone, changed_error)
+    return bool(deletes)
+
+
+def _history_deletes(ensemble: Ensemble, group: str) -> list[Operation]:
+    stat = ensemble.zk.exists(GroupHistory.path(group))
+    return [Delete(GroupHistory.path(group), stat.version)] if stat is not None else []
 
 
 def _remove(ensemble: Ensemble, group: str, batch: Sequence[Znode], *, last: bool) -> None:
@@ -165,7 +183,7 @@ def _remove(ensemble: Ensemble, group: str, batch: Sequence[Znode], *, last: boo
         group_stat = ensemble.zk.read(group_path(group)).stat
         ids = ensemble.zk.find(ids_path(group))
         operations = [Delete(ids_path(group), ids.stat.version)] if ids else []
-        operations.append(Delete(group_path(group), group_stat.version))
+        operations += [Delete(group_path(group), group_stat.version), *_history_deletes(ensemble, group)]
     else:
         operations = [*idle_guard(ensemble, group).operations]
         operations += [Delete(znode.path, znode.stat.version) for znode in batch]

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkgroup.coordinator.settings import GENERATIONS_LEFT, GENERATIONS_RESERVED
 from zkgroup.errors import IllegalTransitionError
@@ -124,6 +124,14 @@ def _never_armed() -> None:
     raise AssertionError("the timer of a member that was not added to a group fired")
 
 
+class RebalanceBegin(NamedTuple):
+    """The begin of a rebalance, for the history."""
+
+    ms: int
+    """By the machine's clock."""
+    reason: str
+
+
 class GroupMetadata:
     """A group: its members in the order in which they joined, its generation, what it waits for."""
 
@@ -171,6 +179,10 @@ class GroupMetadata:
         self.join_timer = Timer(_never_armed)
         self.sync_timer = Timer(_never_armed)
         self.rebalance_started_ms: int | None = None
+        self.rebalance_begin: RebalanceBegin | None = None
+        """Of the rebalance that no stored generation has ended, for the history."""
+        self.stored_assignments: Mapping[str, bytes] = {}
+        """Those of the stored generation, by the members' names in the history."""
 
     def transition_to(self, state: ConsumerGroupState, now_ms: int) -> None:
         """Changes the state. Raises IllegalTransitionError where Kafka has no such change."""

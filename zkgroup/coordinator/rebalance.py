@@ -16,6 +16,7 @@ from functools import partial
 from zkgroup.coordinator.context import CoordinatorContext, OnWritten
 from zkgroup.coordinator.events import JOIN_ERRORS, WriteOutcome
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
+from zkgroup.coordinator.history import assignments_by_name, note_begin
 from zkgroup.coordinator.records import group_record
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.wire.groups import JoinedMember, JoinGroupResponse, SyncGroupResponse
@@ -143,6 +144,7 @@ def prepare_rebalance(context: CoordinatorContext, group: GroupMetadata, reason:
     was_empty = group.state is ConsumerGroupState.EMPTY
     context.transition(group, ConsumerGroupState.PREPARING_REBALANCE, reason)
     group.rebalance_started_ms = context.now_ms
+    note_begin(group, reason, context.now_ms)
     if group.members:
         _reserve_if_needed(context, group)
     if was_empty:
@@ -289,11 +291,15 @@ def store_group(
 ) -> int:
     """Stores the group with these assignments; `then` gets the outcome. Returns the id of the write."""
     record = group_record(group, assignments, context.now_ms)
+    stored = assignments_by_name(group, assignments)
+    begin, group.rebalance_begin = group.rebalance_begin, None
 
     def written(outcome: WriteOutcome) -> None:
         if outcome is WriteOutcome.STORED:
             group.reserved_generation = max(group.reserved_generation, record.reserved_generation)
+            group.stored_assignments = stored
         else:
+            group.rebalance_begin = begin or group.rebalance_begin
             context.log("group_not_stored", group, generation=record.generation, outcome=outcome.value)
         then(outcome)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zkgroup.coordinator.group import ConsumerGroupState, GroupMetadata, MemberMetadata
+from zkgroup.coordinator.history import assignments_by_name, rebalance_of
 from zkgroup.znodes.coordinated_groups import StoredMember
+from zkgroup.znodes.group_history import RebalanceRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,8 @@ class GroupRecord:
     leader: str | None
     state_timestamp_ms: int
     members: tuple[StoredMember, ...]
+    rebalance: RebalanceRecord | None = field(default=None, compare=False)
+    """The one that ends with this generation, its time by the machine's clock; None where it is not known."""
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -39,6 +43,7 @@ def group_record(group: GroupMetadata, assignments: Mapping[str, bytes], now_ms:
         protocol=group.protocol,
         leader=group.leader,
         state_timestamp_ms=now_ms,
+        rebalance=rebalance_of(group, assignments, now_ms),
         members=tuple(
             StoredMember(
                 member_id=member.member_id,
@@ -73,6 +78,9 @@ def loaded_group(record: GroupRecord) -> GroupMetadata:
             ),
             record.protocol_type,
         )
+    group.stored_assignments = assignments_by_name(
+        group, {each.member_id: each.assignment for each in record.members}
+    )
     group.state = record.state
     group.state_timestamp_ms = record.state_timestamp_ms
     group.generation = record.generation

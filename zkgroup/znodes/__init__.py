@@ -6,6 +6,7 @@ missing and mistyped ones raise `CorruptZnodeError` with the path, what was expe
 * `ids`: names of groups, topics, members and threads; sequential znodes; lists of partitions
 * `consumers`: Kafka's znodes below `/consumers`: registrations, owners, offsets
 * `group_records`: zkgroup's own records of a group: resets, assignments, views, audit
+* `group_history`: the rebalances of a group, as members and coordinators keep them
 * `brokers`: broker registrations, topics, partition states
 * `config`, `config_settings`: configurations below `/config`, and the settings they may hold
 * `acls`: Kafka's access control lists, and the notifications of their changes

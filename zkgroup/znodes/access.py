@@ -15,6 +15,7 @@ from zkgroup.znodes.cluster import ClusterId, FinalizedFeatures, ProducerIdBlock
 from zkgroup.znodes.config import config_path, entities_path
 from zkgroup.znodes.consumers import consumers_path, group_path, offsets_path
 from zkgroup.znodes.controller import ControllerEpoch, ControllerRegistration
+from zkgroup.znodes.group_history import group_history_path
 from zkgroup.znodes.notifications import isr_changes_path, log_dir_events_path
 from zkgroup.znodes.paths import zkgroup_path
 
@@ -46,17 +47,20 @@ though its brokers create that closed."""
 
 _READ: Final = 1
 _BELOW_GROUPS: Final = f"{consumers_path()}/"
+_BELOW_HISTORIES: Final = f"{group_history_path()}/"
 
 
 def models_of(path: str) -> tuple[str, ...]:
     """The znodes whose ACL a new znode gets, of the first one that exists; none for most paths.
 
-    What is in a group gets the group's ACL, and an offset that of the group's `offsets`: so who may join the
-    group, and who may read its offsets, may do so with whatever its members create. Where secrets are, the
-    ACL of their parent counts by `secret_acl`.
+    What is in a group, and its history, gets the group's ACL, and an offset that of the group's `offsets`: so
+    who may join the group, and who may read its offsets, may do so with whatever its members create. Where
+    secrets are, the ACL of their parent counts by `secret_acl`.
     """
     if path.startswith(HIDDEN_PATHS):
         return tuple(parent for parent in HIDDEN_PATHS if path.startswith(f"{parent}/"))
+    if path.startswith(_BELOW_HISTORIES):
+        return (group_path(path.removeprefix(_BELOW_HISTORIES)),)
     if not path.startswith(_BELOW_GROUPS):
         return ()
     names = path.split("/", 4)

@@ -128,15 +128,23 @@ class View:
     """Digest of the input of the assignment."""
     result: str
     """Digest of the whole group's assignment."""
+    took_ms: int | None = None
+    """Milliseconds from the change until the member owned what it was assigned; None for unknown."""
 
     @staticmethod
     def path(group: str, member: str) -> str:
         return f"{views_path(group)}/{member}"
 
     def encode(self) -> bytes:
-        return write_object(
-            {"version": 1, "generation": str(self.generation), "inputs": self.inputs, "result": self.result}
-        )
+        fields: dict[str, object] = {
+            "version": 1,
+            "generation": str(self.generation),
+            "inputs": self.inputs,
+            "result": self.result,
+        }
+        if self.took_ms is not None:
+            fields["took"] = str(self.took_ms)
+        return write_object(fields)
 
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
@@ -145,6 +153,7 @@ class View:
             integer_text_of(path, fields, "generation"),
             text_of(path, fields, "inputs"),
             text_of(path, fields, "result"),
+            integer_text_of(path, fields, "took") if "took" in fields else None,
         )
 
 

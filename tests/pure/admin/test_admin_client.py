@@ -67,6 +67,7 @@ READS: dict[str, Callable[[Admin], object]] = {
     "list_groups": lambda admin: [one.group for one in admin.list_groups()] == ["idle", "left"],
     "describe_group": lambda admin: admin.describe_group("idle").group == "idle",
     "check_groups": lambda admin: [one.ok for one in admin.check_groups(["idle", "none"])] == [True, False],
+    "group_history": lambda admin: len(admin.group_history("idle")) == 0,
     "verify_group": lambda admin: admin.verify_group("idle").group == "idle",
     "preview_group": lambda admin: (
         admin.preview_group("idle", GroupChange(add=(("a", {"orders": 1}),))).assignor == "range"

@@ -12,6 +12,7 @@ from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi
 from zkgroup.znodes.consumers import Offset, Owner
 from zkgroup.znodes.deletions import DELETES_MAX
+from zkgroup.znodes.group_history import GroupHistory
 from zkgroup.znodes.group_records import Reset
 
 
@@ -24,12 +25,14 @@ def idle(world: MemoryGroups) -> MemoryGroups:
     world.leave("g", "a")
     world.commit("g", "orders", 0, 42)
     world.server.put(Reset.path("g", TopicPartition("orders", 0)), Reset(1, 1, "x").encode())
-    world.server.put("/consumers/g/history/1/deep", b"x")
+    world.server.put("/consumers/g/notes/1/deep", b"x")
+    world.server.put(GroupHistory.path("g"), b"{}")
     return world
 
 
 def _below(world: MemoryGroups) -> list[str]:
-    return [path for path in world.server.tree() if path.startswith("/consumers/g")]
+    ours = ("/consumers/g", GroupHistory.path("g"))
+    return [path for path in world.server.tree() if path.startswith(ours)]
 
 
 def test_an_idle_group_goes_with_everything_below_it(idle: MemoryGroups) -> None:
@@ -41,7 +44,7 @@ def test_an_idle_group_goes_with_everything_below_it(idle: MemoryGroups) -> None
 
     assert _below(idle) == []
     assert idle.server.find("/consumers/other/ids") is not None
-    assert removed == len(plan.znodes) + 2
+    assert removed == len(plan.znodes) + 3 == plan.count
     assert plan.offsets == ((TopicPartition("orders", 0), 42),)
 
 
@@ -122,7 +125,8 @@ def test_every_transaction_carries_the_guard(idle: MemoryGroups) -> None:
 
     first, last = idle.server.log[start:]
     assert first.operations[:2] == (Delete("/consumers/g/ids", 0), Create("/consumers/g/ids", None))
-    assert last.operations == (Delete("/consumers/g/ids", 0), Delete("/consumers/g", 0))
+    group = Delete("/consumers/g/ids", 0), Delete("/consumers/g", 0)
+    assert last.operations == (*group, Delete(GroupHistory.path("g"), 0))
 
 
 def test_a_znode_that_changed_since_the_plan_is_a_conflict(idle: MemoryGroups) -> None:

@@ -145,6 +145,7 @@ class AsyncAdmin:
     list_groups = _OffLoop(Admin.list_groups)
     describe_group = _OffLoop(Admin.describe_group)
     check_groups = _OffLoop(Admin.check_groups)
+    group_history = _OffLoop(Admin.group_history)
     verify_group = _OffLoop(Admin.verify_group)
     describe_coordinator = _OffLoop(Admin.describe_coordinator)
     release_group = _OffLoop(Admin.release_group)

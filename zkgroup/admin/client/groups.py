@@ -32,6 +32,7 @@ from zkgroup.groups.descriptions import (
     Preview,
     Verification,
 )
+from zkgroup.groups.history import RebalanceDescription, read_history
 from zkgroup.groups.preview import GroupChange
 from zkgroup.groups.reader import read_offsets
 from zkgroup.model import TopicPartition
@@ -86,6 +87,15 @@ class GroupMethods(AdminBase):
         limits = CheckLimits(max_lag=max_lag, max_age_ms=_ms(max_age_s), window_ms=_ms(window_s))
         live = live_reader(self._ensemble)
         as_of, rows = check_groups(self._ensemble, groups, limits, log_ends, live)
+        return Listing(as_of=as_of, rows=rows)
+
+    def group_history(self, group: str) -> Listing[RebalanceDescription]:
+        """The newest rebalances of a group, at most 200; the newest is the last.
+
+        Raises:
+            NotFoundError: the group does not exist.
+        """
+        as_of, rows = read_history(self._ensemble, group)
         return Listing(as_of=as_of, rows=rows)
 
     def verify_group(self, group: str, *, wait_s: float | None = None) -> Verification:

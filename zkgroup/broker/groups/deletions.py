@@ -47,6 +47,7 @@ from zkgroup.znodes.consumers import (
 )
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata, ProtocolMarker, meta_path
 from zkgroup.znodes.deletions import in_transactions
+from zkgroup.znodes.group_history import GroupHistory
 from zkgroup.znodes.group_records import StoredAssignment
 
 PARTITIONS_AT_ONCE: Final = 500
@@ -196,7 +197,8 @@ class Deletions:
     def _parents(self, group: StoredGroup) -> Procedure[list[str]]:
         """Returns the group's other znodes that exist, the deepest first; the header is the last."""
         children = yield from _children([group.path])
-        paths = [offsets_path(group.group_id), ProtocolMarker.path(group.group_id), group.path]
+        beside = [GroupHistory.path(group.group_id), ProtocolMarker.path(group.group_id)]
+        paths = [offsets_path(group.group_id), *beside, group.path]
         (found,) = yield from ask(Query(ReadMany(tuple(paths))))
         assert isinstance(found, ReadManyDone), found
         existing = [path for path, znode in zip(paths, found.znodes, strict=True) if znode is not None]

@@ -1,7 +1,7 @@
 """Changes of groups, one after another for each group, and many groups at once.
 
     claim   = multi[ check(slot), delete(ids), create(ids), create(protocol), set(header, reserved, v) ]
-    store   = multi[ check(slot), create(chunks), set(header, v), delete(former chunks) ]
+    store   = multi[ check(slot), create(chunks), set(header, v), delete(former chunks), create(rebalance) ]
     empty   = multi[ check(slot), set(header, no members, v), delete(former chunks), delete(protocol) ]
 
 A group that is too large for one transaction has its chunks written before, each with the slot's check.
@@ -57,9 +57,14 @@ from zkgroup.runtime.procedures import (
 )
 from zkgroup.znodes.consumers import group_path, ids_path
 from zkgroup.znodes.coordinated_groups import GroupChunk, GroupHeader, ProtocolMarker, chunks_of
+from zkgroup.znodes.group_history import REBALANCES_MAX, RebalanceRecord
 
 ONE_TRANSACTION_BYTES = 600 * 1024
 """Chunks of so many bytes are created in the transaction of the header; below ZooKeeper's limit of 1 MiB."""
+REBALANCE_BYTES_MAX = 64 * 1024
+"""A rebalance with more is left out, so that the transaction fits."""
+REBALANCES_DELETED_MAX = 20
+"""Rebalances that one transaction deletes."""
 TRIES = 5
 """Transactions that other clients' changes of the group's parents may refuse."""
 
@@ -244,24 +249,48 @@ class GroupWrites:
                 return WriteOutcome.CONFLICT
             creates = []
         marker = ProtocolMarker.path(group.group_id)
-        sent = SentHeader(header, group.version, paths, is_marked=bool(record.members))
+        history, rebalances = self._history(slot, group, record)
+        sent = SentHeader(header, group.version, paths, bool(record.members), rebalances)
         removed = [Delete(path, -1) for path in group.chunk_paths if path not in paths]
         guard: Sequence[Operation] = ()
         if record.members:
             guard = [Check(marker, -1)] if group.is_marked else (yield from self._claim(group))
         elif group.is_marked:
             removed.append(Delete(marker, -1))
-        operations = [slot.check, *guard, _set_header(group, sent), *creates, *removed]
+        operations = [slot.check, *guard, _set_header(group, sent), *creates, *removed, *history]
         outcome = yield from self._send(slot, group, sent, operations)
         if isinstance(outcome, MultiDone):
             return WriteOutcome.STORED
         refused = operations[outcome.index].path
+        if operations[outcome.index] in history:  # another program has created or deleted it
+            one = {RebalanceRecord.parse(refused.rpartition("/")[2]) or 0}
+            known = set(group.rebalances)
+            group.rebalances = sorted(known | one if outcome.code is Code.NODE_EXISTS else known - one)
+            return None
         if refused == marker:  # another program has deleted or created it
             group.is_marked = not group.is_marked
             if not group.is_marked and record.members:
                 self._core.context.note("group.unmarked", group=group.group_id)
             return None
         return self._refused_claim(group, refused, outcome.code)
+
+    def _history(
+        self, slot: LedSlot, group: StoredGroup, record: GroupRecord
+    ) -> tuple[list[Operation], list[int]]:
+        """The operations that add a rebalance to the history, and what the history then has.
+
+        Without one where the generation has it already, and where it is too large for the transaction.
+        """
+        known, one = group.rebalances, record.rebalance
+        if one is None or record.generation in known:
+            return [], known
+        data = replace(one, time_ms=self._core.wall_ms(one.time_ms)).encode()
+        if len(data) > REBALANCE_BYTES_MAX:
+            return [], known
+        gone = known[: max(len(known) + 1 - REBALANCES_MAX, 0)][:REBALANCES_DELETED_MAX]
+        path = partial(RebalanceRecord.path, slot.number, group.group_id)
+        create, deletes = Create(path(record.generation), data), [Delete(path(each), -1) for each in gone]
+        return [create, *deletes], [*known[len(gone) :], record.generation]
 
     def _refused_claim(self, group: StoredGroup, path: str, code: Code) -> WriteOutcome | None:
         """Returns the outcome of a claim that was refused at this path; None: the claim can be made again."""
@@ -322,7 +351,8 @@ class GroupWrites:
             yield from self._find_header(group)
             header, is_anew = self._reserved_header(group, change)
             kept = [] if is_anew else group.chunk_paths
-            sent = SentHeader(header, group.version, kept, is_marked=group.is_marked or change.marks)
+            is_marked = group.is_marked or change.marks
+            sent = SentHeader(header, group.version, kept, is_marked, group.rebalances)
             removed = [Delete(path, -1) for path in group.chunk_paths if is_anew]
             claim = (yield from self._claim(group)) if change.marks else []
             operations = [slot.check, *claim, _set_header(group, sent), *removed]

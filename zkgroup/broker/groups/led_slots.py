@@ -51,6 +51,8 @@ class SentHeader:
     """The one that the header had before; None if there was none."""
     chunk_paths: list[str]
     is_marked: bool
+    rebalances: list[int]
+    """The generations whose rebalances are in ZooKeeper after it, in order."""
     data: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,6 +110,8 @@ class StoredGroup:
     """True if chunks may exist that are not in `chunk_paths`: written for a header that is not."""
     is_marked: bool = False
     """True if the marker exists."""
+    rebalances: list[int] = field(default_factory=list)
+    """The generations whose rebalances are in ZooKeeper, in order."""
     existing: dict[str, bool] = field(default_factory=dict)
     """The existence of znodes of offsets, and of their parents; without those that are not known."""
     paths: dict[TopicPartition, OffsetPaths] = field(default_factory=dict)
@@ -128,6 +132,7 @@ class StoredGroup:
         """Nothing of the group is in ZooKeeper: it was deleted."""
         self.version = self.header = self.sent = None
         self.chunk_paths, self.chunk_numbers, self.existing = [], {}, {}
+        self.rebalances = []
         self.paths, self.complete = {}, {}
         self.is_marked = self.has_stray_chunks = False
 
@@ -145,6 +150,7 @@ class StoredGroup:
         """A write of the header is stored."""
         self.version, self.header = sent.version_after, sent.header
         self.chunk_paths, self.is_marked = sent.chunk_paths, sent.is_marked
+        self.rebalances = sent.rebalances
         self.sent, self.has_stray_chunks = None, False
 
 

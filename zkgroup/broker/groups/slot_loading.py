@@ -66,6 +66,7 @@ from zkgroup.znodes.coordinated_groups import (
     slot_groups_path,
     slots_path,
 )
+from zkgroup.znodes.group_history import RebalanceRecord
 from zkgroup.znodes.json_fields import INT32, is_integer, read_object, show
 from zkgroup.znodes.paths import zkgroup_path
 
@@ -349,6 +350,8 @@ def stored_group(
     chunks = {f"{stored.path}/{name}": parts for name in group.children if (parts := GroupChunk.parse(name))}
     for generation, number in chunks.values():
         stored.chunk_numbers[generation] = max(stored.chunk_numbers.get(generation, 0), number + 1)
+    rebalances = map(RebalanceRecord.parse, group.children)
+    stored.rebalances = sorted(each for each in rebalances if each is not None)
     stored.chunk_paths = [each for each in named if each in chunks]
     if group.corrupt is not None:
         stored.chunk_paths = sorted(chunks)  # the evidence stays until the group is written again

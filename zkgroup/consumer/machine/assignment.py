@@ -16,8 +16,9 @@ ephemeral and is written only once the member is stable, only if it changed, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy
 from zkgroup.assignment.strategies import needs_previous
@@ -27,8 +28,20 @@ from zkgroup.consumer.machine.shared_results import assign, decoded_assignment, 
 from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Check, Create, CreateMissing, Delete, MultiDone, Operation, Read, SetData
-from zkgroup.runtime.procedures import Procedure, Query, ask, read_done, read_many, write
+from zkgroup.model.requests import (
+    Check,
+    Code,
+    Create,
+    CreateMissing,
+    Delete,
+    Multi,
+    MultiDone,
+    MultiRefused,
+    Operation,
+    Read,
+    SetData,
+)
+from zkgroup.runtime.procedures import Procedure, Query, ask, read_done, read_many, require_answers, write
 from zkgroup.znodes.consumers import views_path
 from zkgroup.znodes.group_records import StoredAssignment, View
 from zkgroup.znodes.ids import split_thread_id, thread_id
@@ -225,13 +238,32 @@ class AssignmentComputer:
 PUBLISH_TIMER = "publish"
 
 
-class ViewPublisher:
-    """Publishes this member's view of the assignment."""
+class HistoryOperations(Protocol):
+    """What the history adds to the transaction of a view (`history.HistoryWriter`)."""
 
-    def __init__(self, context: MemberContext, paths: GroupPaths, assignments: AssignmentComputer) -> None:
+    took_ms: int | None
+
+    def operations(self) -> Sequence[Operation]: ...
+
+    def written(self) -> None: ...
+
+    def refused(self, path: str, code: Code) -> None: ...
+
+
+class ViewPublisher:
+    """Publishes this member's view of the assignment, and with it the history of the group."""
+
+    def __init__(
+        self,
+        context: MemberContext,
+        paths: GroupPaths,
+        assignments: AssignmentComputer,
+        history: HistoryOperations,
+    ) -> None:
         self._context = context
         self._paths = paths
         self._assignments = assignments
+        self._history = history
         self.is_due = False
         self._published: tuple[int, str] | None = None
         self._version: int | None = None
@@ -263,17 +295,27 @@ class ViewPublisher:
             self.is_due = False
             return
         self._next_ms = self._context.now.ms + self._interval_ms()
-        data = View(planned.generation, planned.inputs, planned.result()).encode()
+        data = View(planned.generation, planned.inputs, planned.result(), self._history.took_ms).encode()
         change: Operation = (
             Create(self._paths.view, data, ephemeral=True)
             if self._version is None
             else SetData(self._paths.view, data, self._version)
         )
-        answer = yield from write([guard(self._paths), change], (self._paths.own,))
+        own = [guard(self._paths), change]
+        operations = [*own, *self._history.operations()]
+        outcomes = yield (Query(Multi(tuple(operations))),)
+        (answer,) = outcomes
+        if isinstance(answer, MultiRefused) and answer.index >= len(own):
+            self.is_due = False
+            self._history.refused(operations[answer.index].path, answer.code)
+            self._context.set_timer_sooner(PUBLISH_TIMER, self._next_ms)
+            return
+        require_answers(outcomes, [operations], (self._paths.own,))
         self.is_due = False
         if isinstance(answer, MultiDone):
             self._version = 0 if self._version is None else self._version + 1
             self._published = (planned.generation, planned.inputs)
+            self._history.written()
         else:
             yield from self._read_version()
 

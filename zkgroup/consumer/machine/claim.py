@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.assignment import AssignmentComputer
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
+from zkgroup.consumer.machine.history import HistoryWriter
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext, OwnedPartition, tp_fields
 from zkgroup.consumer.machine.transactions import (
     MemberIdentity,
@@ -55,7 +56,9 @@ from zkgroup.runtime.procedures import (
     Query,
     ask,
     list_done,
+    read_allowed,
     read_many,
+    readable,
     require_answers,
 )
 from zkgroup.znodes.consumers import Offset, owners_path
@@ -409,10 +412,17 @@ SPREAD = 0.3
 class OwnerVerification:
     """Verifies the owner znodes of this member on a schedule."""
 
-    def __init__(self, context: MemberContext, paths: GroupPaths, snapshot: GroupSnapshotReader) -> None:
+    def __init__(
+        self,
+        context: MemberContext,
+        paths: GroupPaths,
+        snapshot: GroupSnapshotReader,
+        history: HistoryWriter,
+    ) -> None:
         self._context = context
         self._paths = paths
         self._snapshot = snapshot
+        self._history = history
         self.is_due = False
         self._suspicion: object = None
 
@@ -444,8 +454,11 @@ class OwnerVerification:
     def verify(self) -> Procedure[None]:
         """Reads all owner znodes once. A claim that is gone is lost, and claimed again if it is assigned."""
         paths, topics = self._paths, self._snapshot.topic_facts
-        owners = paths.owners(self._context.owned.partitions)
-        (znodes,) = yield from read_many([*owners, paths.own, paths.ids, *topics])
+        owners, beside = paths.owners(self._context.owned.partitions), self._history.paths_to_read()
+        wanted = [*owners, paths.own, paths.ids, *topics]
+        read = yield from read_allowed([*wanted, *beside])
+        self._history.read(dict(zip(beside, read[len(wanted) :], strict=True)))
+        znodes = [readable(path, each) for path, each in zip(wanted, read, strict=False)]
         own, ids, *found = znodes[len(owners) :]
         session = self._context.session
         assert session is not None

@@ -63,6 +63,11 @@ class SnapshotTiming:
     def is_due(self) -> bool:
         return self.is_dirty and self._context.now.ms >= self._due_ms
 
+    @property
+    def since_ms(self) -> int:
+        """The time of the first change that the newest snapshot has, or the next one will have."""
+        return self._since_ms
+
     def mark_changed(self) -> None:
         """Notes that the group may have changed: a snapshot is taken after `settle_ms`."""
         settings, now_ms = self._context.config.settings, self._context.now.ms
@@ -157,6 +162,8 @@ class MembershipSnapshot:
     not_evaluable: tuple[str, ...] = ()
     """Members whose wildcard Python cannot evaluate as Java would."""
     has_brokers: bool = True
+    created: Mapping[str, int] = field(default_factory=dict)
+    """czxid of each registration, also of an unreadable one; 0 for one that an ACL hides."""
 
     @property
     def has_foreign_members(self) -> bool:
@@ -185,6 +192,8 @@ class _GroupCache:
     """The peer of each name; None for a registration that cannot be read."""
     created_ms: dict[str, int] = field(default_factory=dict)
     """ctime of each registration, in epoch milliseconds."""
+    created: dict[str, int] = field(default_factory=dict)
+    """czxid of each registration."""
     listing: ListChildrenDone | None = None
     ids_watch: Watch | None = None
     topics: dict[str, CachedTopic] = field(default_factory=dict)
@@ -324,14 +333,16 @@ class GroupSnapshotReader:
         assert stat is not None
         registrations = {n: cached[n] for n in listing.children if n in cached and n not in fresh}
         created_ms = {name: cache.created_ms[name] for name in registrations}
+        created = {name: cache.created[name] for name in registrations}
         for name, znode in fresh.items():
             created_ms[name] = znode.stat.ctime if isinstance(znode, Znode) else stat.ctime
+            created[name] = znode.stat.czxid if isinstance(znode, Znode) else 0
             registrations[name] = self._decoded(name, znode) if isinstance(znode, Znode) else None
             if isinstance(znode, Code):
                 self._report(
                     "corrupt_znode", self._paths.registration(name), 0, f"it may not be read: {znode.value}"
                 )
-        cache.registrations, cache.created_ms = registrations, created_ms
+        cache.registrations, cache.created_ms, cache.created = registrations, created_ms, created
         cache.ids = (stat.czxid, stat.cversion)
 
     def _readable(self) -> Mapping[str, Registration]:
@@ -466,6 +477,7 @@ class GroupSnapshotReader:
             topic_versions={name: topic.version for name, topic in topics.items()},
             not_evaluable=evaluation.not_evaluable,
             has_brokers=has_brokers,
+            created=cache.created,
         )
         return True
 

@@ -319,6 +319,7 @@ class MemberMachine:
             )
             components.verification.after_rebalance(claimed=owned.claims_count != self._claims_verified)
             self._claims_verified = owned.claims_count
+            components.history.carried_out()
             components.views.stable()
             self._scheduler.run()
 

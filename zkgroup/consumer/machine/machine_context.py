@@ -52,6 +52,7 @@ from zkgroup.znodes.consumers import (
     views_path,
 )
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
+from zkgroup.znodes.group_history import GroupHistory
 from zkgroup.znodes.group_records import Reset, StaticMember, StoredAssignment, View
 
 NO_POSITION_FLOOR = -1
@@ -283,6 +284,7 @@ class GroupPaths:
         self.plan = StoredAssignment.path(group)
         self.static = static_path(group)
         self.own_static = StaticMember.path(group, member_id)
+        self.history = GroupHistory.path(group)
         self.view = View.path(group, member_id)
         self.parents = (
             consumers_path(),
@@ -300,6 +302,9 @@ class GroupPaths:
 
     def static_member(self, member: str) -> str:
         return StaticMember.path(self._group, member)
+
+    def view_of(self, member: str) -> str:
+        return View.path(self._group, member)
 
     def owner(self, tp: TopicPartition) -> str:
         return Owner.path(self._group, tp)

@@ -20,6 +20,7 @@ from zkgroup.consumer.machine.claim import Claims, OwnerVerification
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
 from zkgroup.consumer.machine.events import Abandon, Effect, EndLease, EndOverdue, Finish, MemberState
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
+from zkgroup.consumer.machine.history import HistoryWriter
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberConfig, MemberContext
 from zkgroup.consumer.machine.membership import Membership, SessionLease
 from zkgroup.consumer.machine.release import REVOKE_TIMER, Releases
@@ -56,8 +57,9 @@ class Components:
         self.claims = Claims(context, paths, self.snapshot, self.assignments)
         self.releases = Releases(context, paths, self.snapshot, self.assignments)
         self.resets = ResetWatch(context, paths, self.commits)
-        self.verification = OwnerVerification(context, paths, self.snapshot)
-        self.views = ViewPublisher(context, paths, self.assignments)
+        self.history = HistoryWriter(context, paths, self.snapshot, self.assignments)
+        self.verification = OwnerVerification(context, paths, self.snapshot, self.history)
+        self.views = ViewPublisher(context, paths, self.assignments, self.history)
 
 
 JVM_REVOKE_MS_MAX = 3100
@@ -218,7 +220,7 @@ class Scheduler(ProcedureLoop[Effect]):
         p = self._components
         if self.is_leaving:
             return None
-        if p.verification.is_due:
+        if p.verification.is_due or (p.views.is_due and p.history.must_read):
             return "verify", p.verification.verify
         if p.snapshot.away.is_due:
             return "attend to away members", p.snapshot.away.attend
@@ -266,6 +268,7 @@ class Scheduler(ProcedureLoop[Effect]):
         """Computes the assignment, and revokes partitions that are no longer assigned."""
         p = self._components
         yield from p.assignments.make()
+        p.history.planned()
         if self.is_leaving:  # the leave began while the assignment znode was written
             p.context.owned.assign({})
             return
@@ -344,7 +347,13 @@ class GroupLeave:
         context.owned.clear()
         if context.session is not None:
             context.owned.orphaned |= left_over  # the session goes on, and with it the owner znodes
-        for part in (components.claims, components.releases, components.assignments, components.snapshot):
+        for part in (
+            components.claims,
+            components.releases,
+            components.assignments,
+            components.snapshot,
+            components.history,
+        ):
             part.forget()
         for stopped in (components.lease, components.verification, components.views):
             stopped.stop()

@@ -22,6 +22,7 @@ from zkgroup.znodes.consumers import (
     owners_topic_path,
 )
 from zkgroup.znodes.coordinated_groups import CHUNK_BYTES, GroupChunk, SlotOwner
+from zkgroup.znodes.group_history import GroupHistory, RebalanceRecord
 from zkgroup.znodes.group_records import Reset, StoredAssignment, View
 
 STORED, NOT_OWNER = WriteOutcome.STORED, WriteOutcome.NOT_OWNER
@@ -144,6 +145,8 @@ LEFT_BY_MEMBERS = (
     Reset.path(GROUP, P0),
     View.path(GROUP, "m"),
     StoredAssignment.path(GROUP),
+    GroupHistory.path(GROUP),
+    RebalanceRecord.path(0, GROUP, 1),
 )
 """What zkgroup's members and operators leave below the znode of a group."""
 
