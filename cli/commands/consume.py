@@ -113,9 +113,8 @@ def consume(
 ) -> None:
     """Join GROUP as a member and print what happens.
 
-    Runs until Ctrl-C or SIGTERM, then leaves cleanly (exit code 0); with --no-leave its partitions wait for
-    the next process of this --consumer-id. A record counts as processed once its
-    line is written.
+    Runs until Ctrl-C or SIGTERM, then leaves cleanly (exit code 0). With --no-leave its partitions wait for
+    the next process of this --consumer-id. A record counts as processed once its line is written.
 
     \b
     Example:
@@ -129,9 +128,7 @@ def consume(
     if source == "none":
         _check_without_source(output_format, max_messages, exit_at_end=exit_at_end)
     wanted = _wanted(topics, whitelist, blacklist)
-    made = _settings(settings, short, delivers=source != "none")
-    if no_leave and made.restart_grace_ms is None:
-        raise click.UsageError("--no-leave needs --restart-grace: without it nothing is kept")
+    made = _settings(settings, short, delivers=source != "none", keeps=no_leave)
     where = target(shared())
 
     from ..member_events import EventPrinter, RecordPrinter
@@ -269,7 +266,9 @@ def _wanted(topics: Sequence[tuple[str, int]], whitelist: str | None, blacklist:
     return dict(topics)
 
 
-def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delivers: bool) -> GroupSettings:
+def _settings(
+    pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delivers: bool, keeps: bool
+) -> GroupSettings:
     from zkgroup.settings import GroupSettings
 
     from ..params import parse_settings
@@ -289,6 +288,8 @@ def _settings(pairs: Sequence[tuple[str, str]], short: dict[str, Any], *, delive
                 raise ConfigError(f"setting {name} is given twice: by an option of its own and by --set")
             values[name] = short[option]
     add_connect_timeout(values, shared(), "--set")
+    if keeps and values.get("restart_grace_ms") is None:
+        raise click.UsageError("--no-leave needs --restart-grace: without it nothing is kept")
     if delivers:
         values["ack_mode"] = "explicit"
     if values.get("consumer_id") is None and values.get("restart_grace_ms") is None:
