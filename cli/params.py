@@ -139,7 +139,7 @@ def metrics_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def checked(*args: Any, metrics_port: int | None, metrics_host: str | None, **values: Any) -> Any:
         if metrics_host is not None and metrics_port is None:
-            raise click.UsageError("--metrics-host is for --metrics-port: give both or none")
+            raise click.UsageError("--metrics-host needs --metrics-port")
         return function(*args, metrics=Metrics(metrics_host or "127.0.0.1", metrics_port), **values)
 
     decorated = click.option(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.waiting import PATIENCE_S, becomes, eventually
+from tests.waiting import PATIENCE_S, becomes, eventually, outcome
 from zkgroup.controller.controller import Controller, ControllerNews, Loaded
 from zkgroup.controller.machine.context import ControllerContext
 from zkgroup.controller.machine.events import (
@@ -254,13 +254,19 @@ def test_a_store_that_gives_up_for_good_is_a_failure() -> None:
 
 
 def test_the_listener_gets_election_and_resignation(scene: Scene) -> None:
-    """Other notes go to the log alone."""
+    """Other notes go to the log alone. A probe learns whether it has loaded the cluster."""
     elected, resigned = Elected(Fence(4, 3), 99, 0), Resigned(4, "why")
     loaded = LogEvent("controller.loaded", {"epoch": 4, "partitions": 10, "load_ms": 5})
     scene.machine.replies[ShutdownAsked] = lambda event: (elected, loaded, LogEvent("other", {}), resigned)
     scene.ask()
     becomes(lambda: len(scene.news), 3)
     assert scene.news == [elected, Loaded(4, 10, 5), resigned]
+
+    for effects, is_loading in (((elected,), True), ((loaded,), False), ((elected, resigned), False)):
+        scene.machine.replies[ShutdownAsked] = lambda event, effects=effects: effects
+        scene.ask()
+        outcome(scene.controller.beats()["controller"])
+        assert scene.controller.is_loading is is_loading
 
 
 def test_the_context_is_read_on_the_machines_thread(scene: Scene) -> None:

@@ -77,32 +77,27 @@ def test_a_broker_over_its_life(kafka_cluster: KafkaCluster, monkeypatch: pytest
     """Ready once it is registered and has loaded what it leads; healthy while its threads answer."""
     monkeypatch.setattr(probing, "ANSWER_S", 0.1)
     broker = kafka_cluster.broker(1)
-    network = broker._lifecycle.thread  # type: ignore[union-attr]  # it runs
+    life = broker._lifecycle
+    assert life is not None
+    assert life.network is not None
+    assert life._controller is not None
     held = threading.Event()
     with serve_metrics(broker) as server:
         eventually(lambda: state(server, "/readyz"), (200, "").__eq__)
-        network.call(held.wait, PATIENCE_S)
+        life._controller.is_loading = True
+        assert state(server, "/readyz")[1] == "broker 1: is the controller, and loads the cluster"
+        loading = life.network._groups.loading
+        monkeypatch.setattr(life.network._groups, "loading", lambda: [3, 1])
+        assert state(server, "/readyz")[1] == "broker 1: loads the groups of 2 slots: 1, 3"
+        monkeypatch.setattr(life.network._groups, "loading", loading)
+        life._controller.is_loading = False
+        life.thread.call(held.wait, PATIENCE_S)
         assert state(server, "/healthz") == (503, "broker 1: no answer within 0.1 s from its network")
         held.set()
         eventually(lambda: state(server, "/healthz"), (200, "").__eq__)
         kafka_cluster.stop(1)
         assert state(server, "/healthz") == (200, "")
         assert state(server, "/readyz") == (503, "broker 1: leaves the cluster")
-
-
-def test_a_slot_that_is_being_loaded_is_a_reason_not_to_be_ready(kafka_cluster: KafkaCluster) -> None:
-    """Groups of the slot get no answers yet. So is a controller that has not loaded the cluster."""
-    broker = kafka_cluster.broker(1)
-    life = broker._lifecycle
-    assert life is not None
-    assert life.network is not None
-    assert life._controller is not None
-    with serve_metrics(broker) as server:
-        eventually(lambda: state(server, "/readyz"), (200, "").__eq__)
-        life._controller.is_loading = True
-        assert state(server, "/readyz")[1] == "broker 1: is the controller, and loads the cluster"
-        life.network._groups.loading = lambda: [3, 1]  # type: ignore[method-assign]
-        assert state(server, "/readyz")[1] == "broker 1: loads the groups of 2 slots: 1, 3"
 
 
 def test_a_controller_alone_is_ready_with_a_session() -> None:

@@ -33,16 +33,19 @@ def test_a_slot_is_fenced_and_its_groups_are_loaded() -> None:
 
 
 def test_before_the_slots_are_counted_nothing_is_loaded() -> None:
-    """`/zkgroup/config` is watched: as soon as it exists, the slots that are led are loaded."""
+    """`/zkgroup/config` is watched: as soon as it exists, the slots that are led are loaded. A probe tells
+    until then which are not."""
     world = SteppedStores(slots=None)
     node = world.node()
     world.lead(node)
     world.run()
     assert node.slot_events == []
+    assert node.machine.loading() == [0]
 
     world.server.put(SlotConfig.path(), SlotConfig(50).encode())
     world.run()
 
+    assert node.machine.loading() == []
     assert node.emitted(SlotsCounted) == [SlotsCounted(50)]
     assert node.slot_events == ["SlotsCounted", "SlotLoading", "SlotLoaded"]
 
