@@ -29,7 +29,6 @@ from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.java_regex import compile_java
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import counted, named
-from zkgroup.znodes.consumers import group_path
 from zkgroup.zookeeper.four_letter_words import ServerStatus, ask_server
 from zkgroup.zookeeper.settings import Address
 
@@ -177,7 +176,7 @@ class Reader:
             return _tried(lambda: asked(groups), unknown) or {}
 
         groups, denied = _tried(lambda: self._groups.read(self._ensemble, names, live), unknown) or ({}, {})
-        unknown += [f"{group_path(group)}: {error}" for group, error in denied.items()]
+        unknown += map(str, denied.values())
         coordinator = _tried(lambda: read_coordinator(self._ensemble, ()), unknown)
         as_of, ended = self._ensemble.as_of(), self._count()
         partitions = sorted({tp for group in groups.values() for tp in group.snapshot.offsets})
