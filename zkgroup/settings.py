@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from zkgroup.assignment import DEFAULT_STRATEGY, STRATEGIES
+from zkgroup.assignment.strategies import ENTRY_POINTS, find_strategy
 from zkgroup.errors import ConfigError
+from zkgroup.model.assignors import strategy_names
 
 ASSIGNMENT_STRATEGIES = tuple(STRATEGIES)
-"""Values of `partition_assignment_strategy`, and of `--assignor`."""
+"""The strategies of zkgroup itself."""
 _STRATEGY_NAMES = " or ".join(", ".join(f"`{name}`" for name in STRATEGIES).rsplit(", ", 1))
 
 
@@ -57,7 +59,9 @@ class GroupSettings:
     )
     partition_assignment_strategy: str = setting(
         DEFAULT_STRATEGY,
-        f"Strategy that assigns partitions: {_STRATEGY_NAMES}. Must be equal in the whole group.",
+        f"Strategies that assign partitions: {_STRATEGY_NAMES}, or the name of an entry point of "
+        "`zkgroup.assignors`; several with commas between, the most preferred first. The group uses the one "
+        "that most prefer of those that all its members have, else `range`.",
         kafka="partition.assignment.strategy",
     )
     exclude_internal_topics: bool = setting(
@@ -168,9 +172,15 @@ class GroupSettings:
     )
     capacity: int | None = setting(
         None,
-        "How much this member can take, beside the others; published in its registration, for strategies "
-        "that weigh members and for `group describe`. Not published when absent.",
+        "How much this member can take, beside the others. Where every member of the group has one, shares "
+        "of partitions are in proportion. `group describe` shows it.",
         bounds=range(1, 1_000_001),
+    )
+    client_rack: str | None = setting(
+        None,
+        "The rack of this member. Where every member of the group has one, `range` and `sticky` give "
+        "partitions to members in the rack of a replica, as far as their shares allow.",
+        kafka="client.rack",
     )
     publish_interval_ms: int = setting(5_000, "Shortest time between two publications of the member's view.")
     group_history: bool = setting(
@@ -270,6 +280,19 @@ def _check_type(name: str, annotation: str, value: object) -> None:
         raise ConfigError(f"setting {name}: expected {words}, found {value!r}")
 
 
+def _check_strategies(text: str) -> None:
+    """Raises ConfigError unless every name is that of a strategy, once."""
+    names = strategy_names(text)
+    unknown = next((name for name in names if find_strategy(name) is None), None)
+    if unknown is not None or not names:
+        raise ConfigError(
+            f"setting partition_assignment_strategy: expected {_STRATEGY_NAMES}, or the name of an entry "
+            f"point of {ENTRY_POINTS} that is installed here, found {(unknown or text)!r}"
+        )
+    if len(set(names)) < len(names):
+        raise ConfigError(f"setting partition_assignment_strategy: expected each name once, found {text!r}")
+
+
 def _check(settings: GroupSettings) -> None:
     def require(condition: bool, name: str, expected: str) -> None:
         if not condition:
@@ -278,7 +301,6 @@ def _check(settings: GroupSettings) -> None:
     check_types(settings)
     check_bounds(settings)
     choices = {
-        "partition_assignment_strategy": ASSIGNMENT_STRATEGIES,
         "auto_offset_reset": ("earliest", "latest", "error", "smallest", "largest", None),
         "ack_mode": ("auto", "explicit"),
         "on_foreign_commit": ("reassert", "adopt", None),
@@ -290,6 +312,7 @@ def _check(settings: GroupSettings) -> None:
         if item.name.endswith("_ms") and item.name != "consumer_timeout_ms" and value is not None:
             lowest = 0 if item.name in ("settle_ms", "settle_max_ms", "initial_rebalance_delay_ms") else 1
             require(value >= lowest, item.name, f"a whole number of ms, at least {lowest}")
+    _check_strategies(settings.partition_assignment_strategy)
     require(0 < settings.lease_fraction < 1, "lease_fraction", "a number above 0 and below 1")
     longest_ms = max(settings.session_timeout_ms, 2 * settings.server_tick_ms)  # servers grant two ticks
     taken_off_ms = min(settings.server_tick_ms / 2, longest_ms / 4)

@@ -40,6 +40,9 @@ END_CHECK_S = 0.2
 """Seconds without a record after which the ends of the partitions are read."""
 
 
+ASSIGNOR_HELP = f"Strategies, the most preferred first: {', '.join(ASSIGNMENT_STRATEGIES)}, or own ones."
+
+
 @command("consume")
 @group_argument()
 @click.option(
@@ -60,7 +63,7 @@ END_CHECK_S = 0.2
     metavar="SPEC",
     help="files:DIR, brokers, kafka[:HOST:PORT,...] or none: own partitions, deliver nothing.",
 )
-@click.option("--assignor", type=click.Choice(ASSIGNMENT_STRATEGIES), help="Assignment strategy.")
+@click.option("--assignor", metavar="NAME[,NAME...]", help=ASSIGNOR_HELP)
 @click.option("--consumer-id", metavar="ID", help="Name of this member.  [default: generated]")
 @click.option(
     "--start",

@@ -13,7 +13,6 @@ from zkgroup.groups import reads as admin
 from zkgroup.groups.check import CheckLimits, check_groups, read_window
 from zkgroup.groups.history import read_history
 from zkgroup.groups.preview import GroupChange
-from zkgroup.settings import ASSIGNMENT_STRATEGIES
 
 from .. import groups as shown
 from ..app import check_read, fail_check, output
@@ -216,7 +215,7 @@ def verify(group: str, wait_s: float | None) -> None:
 @click.option(
     "--add-partitions", "grown", multiple=True, metavar="T=K", help="With K more partitions of topic T."
 )
-@click.option("--assignor", type=click.Choice(ASSIGNMENT_STRATEGIES), help="With this assignment strategy.")
+@click.option("--assignor", metavar="NAME", help="With this assignment strategy.  [default: the group's]")
 def preview(group: str, **what: Any) -> None:
     """Show who would own what after a change. Changes nothing.
 

@@ -1,28 +1,30 @@
-"""Kafka's strategies `range` and `roundrobin`, and Java's orders and hashes that every member must reproduce.
+"""Kafka's strategy `roundrobin`, and Java's orders and hashes that every member must reproduce.
 
 Nothing here or in the other assignors iterates a set or uses `hash()`: Python salts string hashes per
-process. Source: RangeAssignor and RoundRobinAssignor in kafka/consumer/PartitionAssignor.scala@0.8.2.2.
+process. Source: RoundRobinAssignor in kafka/consumer/PartitionAssignor.scala@0.8.2.2.
 
-`range`, Kafka's default, cuts each topic into contiguous blocks, one per thread. For a topic with partitions
-P and threads T, both sorted, let n = |P| div |T| and e = |P| mod |T|. The thread at index i gets k = n + (1
-if i < e else 0) partitions from index n*i + min(i, e) on. For example 10 partitions and 3 threads give 0-3,
-4-6, 7-9. Every topic is cut on its own, so the first threads get the remainders of all topics.
+`roundrobin` gives the partitions of all topics, in the order of a Java hash, to threads in turn. The hash is
+that of the text `[topic,partition]`. If two texts have the same hash, the JVM takes them in the order of a
+Scala hash map, which cannot be reproduced. zkgroup members order them by topic and partition, and the
+assignment has a note about it.
 
-`roundrobin` gives the partitions of all topics, in the order of a Java hash, to threads in turn. Every member
-has to subscribe to the same topics with the same number of threads each. The hash is that of the text
-`[topic,partition]`. If two texts have the same hash, the JVM takes them in the order of a Scala hash map,
-which cannot be reproduced. zkgroup members order them by topic and partition, and the assignment has a note
-about it.
+A JVM member fails its rebalance unless all members subscribe to the same topics with the same number of
+threads each. Without JVM members, unequal subscriptions are assigned as KIP-49 says: the topics with the
+fewest threads come first, of these the one with most partitions, then by name, and each partition goes to the
+thread of its topic that has the fewest so far, in the order of thread ids.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from zkgroup.assignment.shares import thread_costs, turns
 from zkgroup.errors import AssignmentError
 from zkgroup.model import Assignment, EvaluatedMember, TopicPartition
+from zkgroup.model.assignors import AssignorInput
 
 THREADS_COUNTED = 100_000
 """Threads of one member in a topic that take part: more partitions than any topic's znode can hold.
@@ -102,43 +104,53 @@ def sorted_partitions(partitions: Mapping[str, Sequence[int]], topic: str) -> li
     return sorted(set(partitions.get(topic, ())))
 
 
-def assign_range(members: Sequence[EvaluatedMember], partitions: Mapping[str, Sequence[int]]) -> Assignment:
-    """The whole group's assignment. Threads beyond the number of partitions get nothing."""
-    owners: dict[TopicPartition, str] = {}
-    for topic, threads in threads_by_topic(members).items():
-        numbers = sorted_partitions(partitions, topic)
-        share, extra = divmod(len(numbers), len(threads)) if threads else (0, 0)
-        start = 0
-        for index, thread in enumerate(threads):
-            end = start + share + (index < extra)
-            if start == end:
-                break
-            for number in numbers[start:end]:
-                owners[TopicPartition(topic, number)] = thread
-            start = end
-    return Assignment(owners)
-
-
-def assign_round_robin(
-    members: Sequence[EvaluatedMember], partitions: Mapping[str, Sequence[int]]
-) -> Assignment:
+def assign_round_robin(group: AssignorInput) -> Assignment:
     """The whole group's assignment.
 
-    Raises AssignmentError if topics have different threads; a JVM member fails its rebalance then, too.
-    A group without any subscription is not an error (as in Kafka 0.9; 0.8.2.2 fails).
+    Raises AssignmentError if topics have different threads and a JVM member is in the group: it fails its
+    rebalance then. A group without any subscription is not an error (as in Kafka 0.9; 0.8.2.2 fails).
     """
-    by_topic = threads_by_topic(members)
-    if not by_topic:
-        return Assignment({})
-    threads = _common_threads(by_topic)
+    by_topic = threads_by_topic(group.members)
+    threads = next(iter(by_topic.values()), [])
     if not threads:
         return Assignment({})
-    order = _hash_order({topic: sorted_partitions(partitions, topic) for topic in by_topic})
+    numbers = {topic: sorted_partitions(group.partitions, topic) for topic in by_topic}
+    costs = thread_costs(group.members, by_topic)
+    if any(other != threads for other in by_topic.values()):
+        if any(member.is_jvm for member in group.members):
+            raise _unequal(by_topic)
+        return Assignment(_fair(by_topic, numbers, costs))
+    order = _hash_order(numbers)
+    in_turn = itertools.cycle(threads) if costs is None else turns(threads, costs)
     owners = {
         TopicPartition(topic, number): thread
-        for (_, topic, number), thread in zip(order, itertools.cycle(threads), strict=False)
+        for (_, topic, number), thread in zip(order, in_turn, strict=False)
     }
     return Assignment(owners, tuple(map(_tie_note, _ties(order))))
+
+
+def _fair(
+    by_topic: Mapping[str, Sequence[str]],
+    numbers: Mapping[str, Sequence[int]],
+    costs: Mapping[str, int] | None,
+) -> dict[TopicPartition, str]:
+    """The assignment of KIP-49; with `costs`, the fewest partitions are those that cost least."""
+    loads: dict[str, int] = {}
+    owners: dict[TopicPartition, str] = {}
+    order = {topic: place for place, topic in enumerate(by_topic)}
+    for topic in sorted(by_topic, key=lambda t: (len(by_topic[t]), -len(numbers[t]), order[t])):
+        threads = by_topic[topic]
+        emptiest = [
+            (loads.get(thread, costs[thread] if costs else 0), place) for place, thread in enumerate(threads)
+        ]
+        heapq.heapify(emptiest)
+        for number in numbers[topic]:
+            load, place = emptiest[0]
+            thread = threads[place]
+            owners[TopicPartition(topic, number)] = thread
+            loads[thread] = load + (2 * costs[thread] if costs else 1)
+            heapq.heapreplace(emptiest, (loads[thread], place))
+    return owners
 
 
 def round_robin_ties(partitions: Mapping[str, Sequence[int]]) -> tuple[tuple[TopicPartition, ...], ...]:
@@ -147,16 +159,14 @@ def round_robin_ties(partitions: Mapping[str, Sequence[int]]) -> tuple[tuple[Top
     return tuple(tuple(TopicPartition(topic, number) for _, topic, number in tie) for tie in _ties(order))
 
 
-def _common_threads(by_topic: Mapping[str, list[str]]) -> list[str]:
+def _unequal(by_topic: Mapping[str, list[str]]) -> AssignmentError:
     first, *others = by_topic.items()
-    for topic, threads in others:
-        if threads != first[1]:
-            odd = sorted(set(threads) ^ set(first[1]))[:3]
-            raise AssignmentError(
-                "strategy roundrobin: expected every member to have the same topics with equal thread counts,"
-                f" found topics {first[0]!r} and {topic!r} to differ in {', '.join(odd)}"
-            )
-    return first[1]
+    topic, threads = next(each for each in others if each[1] != first[1])
+    odd = sorted(set(threads) ^ set(first[1]))[:3]
+    return AssignmentError(
+        "strategy roundrobin with a JVM member: expected every member to have the same topics with equal "
+        f"thread counts, found topics {first[0]!r} and {topic!r} to differ in {', '.join(odd)}"
+    )
 
 
 _Hashed = tuple[int, str, int]

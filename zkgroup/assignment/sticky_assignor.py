@@ -2,41 +2,45 @@
 
 It has two goals, the first before the second:
 
-1. Balance: the loads of the threads are as even as the subscriptions allow (the sum of their squares is
-   least). Threads that can take each other's partitions then differ by at most 1.
+1. Balance: the loads of the threads are as even as the subscriptions allow (the sum of their squares, each
+   divided by the capacity of the thread, is least). Threads of equal capacity that can take each other's
+   partitions then differ by at most 1.
 2. Moves: among all balanced assignments, one that takes the fewest partitions from their previous thread.
 
 A group is split into parts that share no thread. If all topics of a part have the same threads, quotas give
 the result. Otherwise the assignment is computed as a flow of least cost:
 
 Every partition sends one unit to a thread that may have it, and from there to a sink. The n-th unit of a
-thread costs 2n-1 (their sum is the square of the load); a unit costs a little more when its partition leaves
-its previous thread. An assignment is optimal exactly when no cycle of changes lowers the cost. So the search
-starts from a good assignment, applies chains that improve the balance, and then cycles that keep the balance
-and save moves, until there are none.
+thread costs 2n-1 (their sum is the square of the load), times its cost of one partition where members publish
+capacities; a unit costs a little more when its partition leaves its previous thread. An assignment is optimal
+exactly when no cycle of changes lowers the cost. So the search starts from a good assignment, applies chains
+that improve the balance, and then cycles that keep the balance and save moves, until there are none.
 
 A group of 200 members and 10,000 partitions is computed on the member's own thread, within its lease. So
 partitions of a topic differ only by their home here, cheap cycles are tried first, and the search that proves
 that there is none comes last.
+
+Racks count where all topics of a part have the same threads. After a thread has kept what has a replica in
+its rack, it takes, up to its quota, other partitions that have one, as in KIP-881; then it keeps the rest.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from zkgroup.assignment.kafka_assignors import java_sorted, sorted_partitions, threads_by_topic
-from zkgroup.model import Assignment, EvaluatedMember, TopicPartition
+from zkgroup.assignment.shares import shares, thread_costs
+from zkgroup.model import Assignment, TopicPartition
+from zkgroup.model.assignors import AssignorInput
 
 
-def assign_sticky(
-    members: Sequence[EvaluatedMember],
-    partitions: Mapping[str, Sequence[int]],
-    previous: Mapping[TopicPartition, str],
-) -> Assignment:
+def assign_sticky(group: AssignorInput) -> Assignment:
     """The whole group's assignment. A previous owner that has left the group or the topic counts as none."""
-    by_topic = {topic: threads for topic, threads in threads_by_topic(members).items() if threads}
+    partitions, previous = group.partitions, group.previous
+    by_topic = {topic: threads for topic, threads in threads_by_topic(group.members).items() if threads}
+    costs = thread_costs(group.members, by_topic)
     owners: dict[TopicPartition, str] = {}
     for topics in _parts(by_topic):
         wanted = {topic: by_topic[topic] for topic in topics}
@@ -44,10 +48,18 @@ def assign_sticky(
         eligible = {topic: frozenset(threads) for topic, threads in wanted.items()}
         homes = {tp: previous[tp] for tp in numbers if previous.get(tp) in eligible[tp.topic]}
         if len(set(eligible.values())) == 1:
-            owners |= _by_quota(numbers, wanted[topics[0]], homes)
+            owners |= _by_quota(numbers, wanted[topics[0]], homes, costs, _rack_matcher(group))
         else:
-            owners |= balance(numbers, wanted, homes)
+            owners |= balance(numbers, wanted, homes, costs)
     return Assignment(owners)
+
+
+def _rack_matcher(group: AssignorInput) -> Callable[[str, TopicPartition], bool] | None:
+    """Returns whether a partition has a replica in a thread's rack; None if racks decide nothing."""
+    if not group.racks:
+        return None
+    racks = {member.member: member.rack for member in group.members}
+    return lambda thread, tp: racks[thread.rpartition("-")[0]] in group.racks.get(tp, ())
 
 
 def _parts(by_topic: Mapping[str, Sequence[str]]) -> list[list[str]]:
@@ -64,7 +76,11 @@ def _parts(by_topic: Mapping[str, Sequence[str]]) -> list[list[str]]:
 
 
 def _by_quota(
-    partitions: Sequence[TopicPartition], threads: Sequence[str], homes: Mapping[TopicPartition, str]
+    partitions: Sequence[TopicPartition],
+    threads: Sequence[str],
+    homes: Mapping[TopicPartition, str],
+    costs: Mapping[str, int] | None,
+    matches: Callable[[str, TopicPartition], bool] | None,
 ) -> dict[TopicPartition, str]:
     """Partition to thread: each keeps its partitions up to its quota, and the rest fills the other quotas.
 
@@ -73,15 +89,42 @@ def _by_quota(
     kept: dict[str, list[TopicPartition]] = {thread: [] for thread in threads}
     for tp, thread in homes.items():
         kept[thread].append(tp)
-    share, extra = divmod(len(partitions), len(threads))
     most_first = sorted(threads, key=lambda thread: -len(kept[thread]))
-    quotas = {thread: share + (index < extra) for index, thread in enumerate(most_first)}
-    owners = {tp: thread for thread in threads for tp in kept[thread][: quotas[thread]]}
+    quotas = shares(len(partitions), most_first, costs)
+    owners: dict[TopicPartition, str] = {}
+    if matches is not None:
+        owners = _in_their_racks(partitions, kept, quotas, matches)
+        kept = {thread: [tp for tp in tps if tp not in owners] for thread, tps in kept.items()}
+        for thread in owners.values():
+            quotas[thread] -= 1
+    owners |= {tp: thread for thread in threads for tp in kept[thread][: quotas[thread]]}
     room = {thread: quotas[thread] - min(quotas[thread], len(kept[thread])) for thread in threads}
-    turns = (
+    in_turn = (
         thread for turn in range(max(room.values(), default=0)) for thread in threads if room[thread] > turn
     )
-    owners.update(zip((tp for tp in partitions if tp not in owners), turns, strict=True))
+    owners.update(zip((tp for tp in partitions if tp not in owners), in_turn, strict=True))
+    return owners
+
+
+def _in_their_racks(
+    partitions: Sequence[TopicPartition],
+    kept: Mapping[str, Sequence[TopicPartition]],
+    quotas: Mapping[str, int],
+    matches: Callable[[str, TopicPartition], bool],
+) -> dict[TopicPartition, str]:
+    """The partitions that go to a thread in the rack of a replica, first to the one that has them."""
+    owners: dict[TopicPartition, str] = {}
+    room = dict(quotas)
+    for thread, tps in kept.items():
+        for tp in [tp for tp in tps if matches(thread, tp)][: quotas[thread]]:
+            owners[tp] = thread
+            room[thread] -= 1
+    for tp in partitions:
+        if tp not in owners:
+            fitting = [thread for thread in kept if room[thread] > 0 and matches(thread, tp)]
+            if fitting:
+                owners[tp] = max(fitting, key=room.__getitem__)  # of equal ones the first
+                room[owners[tp]] -= 1
     return owners
 
 
@@ -104,11 +147,19 @@ class ThreadHoldings:
     any other or if it has no home: moving a loose partition on costs no further move.
     """
 
-    def __init__(self, allowed: Mapping[str, Sequence[str]], homes: Mapping[TopicPartition, str]) -> None:
+    def __init__(
+        self,
+        allowed: Mapping[str, Sequence[str]],
+        homes: Mapping[TopicPartition, str],
+        costs: Mapping[str, int] | None = None,
+    ) -> None:
         self.allowed = allowed
         self.threads = list(dict.fromkeys(t for threads in allowed.values() for t in threads))
         self.owners: dict[TopicPartition, str] = {}
-        self.loads = dict.fromkeys(self.threads, 0)
+        self.next_costs = {thread: costs[thread] if costs else 1 for thread in self.threads}
+        """Thread to what one partition more would cost there: 2n+1 with n, times its cost of one."""
+        self.steps = {thread: 2 * cost for thread, cost in self.next_costs.items()}
+        """By how much that grows with each partition; the last one has cost as much less."""
         self._homes = homes
         self._topics: dict[str, list[str]] = {thread: [] for thread in self.threads}
         for topic, threads in allowed.items():
@@ -142,10 +193,10 @@ class ThreadHoldings:
         before = self.owners.get(tp)
         home = self._homes.get(tp)
         if before is not None:
-            self.loads[before] -= 1
+            self.next_costs[before] -= self.steps[before]
             del (self._settled if before == home else self._loose)[before, tp.topic][tp]
         self.owners[tp] = thread
-        self.loads[thread] += 1
+        self.next_costs[thread] += self.steps[thread]
         buckets = self._settled if thread == home else self._loose
         buckets.setdefault((thread, tp.topic), {})[tp] = None
         if home is None or thread == home:
@@ -178,6 +229,7 @@ def balance(
     partitions: Sequence[TopicPartition],
     threads_by_topic: Mapping[str, Sequence[str]],
     homes: Mapping[TopicPartition, str],
+    costs: Mapping[str, int] | None = None,
 ) -> dict[TopicPartition, str]:
     """Partition to thread, with loads as even as possible and then the fewest partitions away from home.
 
@@ -185,8 +237,9 @@ def balance(
         partitions: all partitions, topic by topic, in order.
         threads_by_topic: for each topic the threads that may have it, in order; never empty.
         homes: the previous thread of a partition, where it may still have it.
+        costs: the cost of one partition on each thread (`thread_costs`); None if they are equal.
     """
-    holdings = ThreadHoldings(threads_by_topic, homes)
+    holdings = ThreadHoldings(threads_by_topic, homes, costs)
     _deal(holdings, partitions, threads_by_topic, homes)
     _even_out(holdings)
     while _bring_home(holdings):
@@ -213,11 +266,12 @@ def _deal(
             continue
         threads = threads_by_topic[tp.topic]
         if tp.topic != topic:  # loads change by this topic alone until the next one
-            topic, emptiest = tp.topic, [(holdings.loads[thread], n) for n, thread in enumerate(threads)]
+            topic = tp.topic
+            emptiest = [(holdings.next_costs[thread], n) for n, thread in enumerate(threads)]
             heapq.heapify(emptiest)
-        load, number = emptiest[0]
+        _, number = emptiest[0]
         holdings.place(tp, threads[number])
-        heapq.heapreplace(emptiest, (load + 1, number))
+        heapq.heapreplace(emptiest, (holdings.next_costs[threads[number]], number))
 
 
 class _Hop(NamedTuple):
@@ -229,15 +283,16 @@ class _Hop(NamedTuple):
 
 
 def _even_out(holdings: ThreadHoldings) -> None:
-    """Applies the cheapest chains from the fullest threads to ones with at least 2 less, until none is left.
+    """Applies the cheapest chains from the fullest threads to ones where it saves cost, until none is left.
 
     A thread from which no emptier thread can be reached is not tried again: no later chain changes that.
     """
     left = dict.fromkeys(holdings.threads)
     while left:
-        top = max(map(holdings.loads.__getitem__, left))
-        fullest = [thread for thread in left if holdings.loads[thread] == top]
-        chain, reached = _cheapest_chain(holdings, fullest, top - 2)
+        last = {thread: holdings.next_costs[thread] - holdings.steps[thread] for thread in left}
+        top = max(last.values())
+        fullest = [thread for thread in left if last[thread] == top]
+        chain, reached = _cheapest_chain(holdings, fullest, top)
         if chain:
             holdings.pass_on(chain)
         else:
@@ -246,10 +301,10 @@ def _even_out(holdings: ThreadHoldings) -> None:
 
 
 def _cheapest_chain(
-    holdings: ThreadHoldings, sources: Iterable[str], load_max: int
+    holdings: ThreadHoldings, sources: Iterable[str], below: int
 ) -> tuple[list[_Hop], Iterable[str]]:
-    """The chain to a thread of at most this load that takes the fewest partitions from home, and, where there
-    is none, all threads that can be reached."""
+    """The chain to a thread where one partition more costs less than `below` that takes the fewest partitions
+    from home, and, where there is none, all threads that can be reached."""
     came: dict[str, _Hop | None] = dict.fromkeys(sources)
     cheap, dear, topics = list(came), list[tuple[str, str]](), set[str]()
     while cheap:
@@ -260,7 +315,7 @@ def _cheapest_chain(
                 if holdings.has_loose(thread, topic):
                     topics.add(topic)
                     new = _arrive(holdings, came, thread, topic)
-                    if (end := _emptiest(holdings, new, load_max)) is not None:
+                    if (end := _emptiest(holdings, new, below)) is not None:
                         return _walk_back(came, end), ()
                     cheap += new
                 elif holdings.has_settled(thread, topic):
@@ -270,7 +325,7 @@ def _cheapest_chain(
             if topic not in topics:
                 topics.add(topic)
                 new = _arrive(holdings, came, thread, topic)
-                if (end := _emptiest(holdings, new, load_max)) is not None:
+                if (end := _emptiest(holdings, new, below)) is not None:
                     return _walk_back(came, end), ()
                 cheap += new
         dear = []
@@ -284,11 +339,11 @@ def _arrive(holdings: ThreadHoldings, came: dict[str, _Hop | None], source: str,
     return new
 
 
-def _emptiest(holdings: ThreadHoldings, threads: Sequence[str], load_max: int) -> str | None:
-    """One of at most this load."""
-    loads = holdings.loads
-    end = min(threads, key=loads.__getitem__, default=None)
-    return end if end is not None and loads[end] <= load_max else None
+def _emptiest(holdings: ThreadHoldings, threads: Sequence[str], below: int) -> str | None:
+    """The one where one partition more costs least, if that is less than `below`."""
+    costs = holdings.next_costs
+    end = min(threads, key=costs.__getitem__, default=None)
+    return end if end is not None and costs[end] < below else None
 
 
 def _walk_back(came: Mapping[str, _Hop | None], end: str) -> list[_Hop]:
@@ -324,17 +379,18 @@ def _bring_home(holdings: ThreadHoldings) -> bool:
 def _free_chain(holdings: ThreadHoldings, start: str, end: str) -> dict[str, _Hop | str | None]:
     """Finds how threads are reached from `start`, up to `end` or all, by hops of partitions not at home.
 
-    A chain that ends at a thread of load n can continue at one of load n + 1, which gives one up instead: the
-    two exchange their loads, and nothing moves for it.
+    A chain that ends at a thread can continue at another whose last partition cost what one more costs there:
+    that one gives one up instead. With equal capacities the two exchange their loads.
     """
     came: dict[str, _Hop | str | None] = {start: None}
-    queue, topics, loads = [start], set[str](), set[int]()
+    queue, topics, costs = [start], set[str](), set[int]()
+    next_costs, steps = holdings.next_costs, holdings.steps
     for thread in queue:
-        load = holdings.loads[thread]
-        if load not in loads:
-            loads.add(load)
+        cost = next_costs[thread]
+        if cost not in costs:
+            costs.add(cost)
             for other in holdings.threads:
-                if holdings.loads[other] == load + 1 and other not in came:
+                if next_costs[other] - steps[other] == cost and other not in came:
                     came[other] = thread
                     queue.append(other)
         for topic in holdings.topics_of(thread):
@@ -416,8 +472,8 @@ def _edges(holdings: ThreadHoldings) -> tuple[list[_ThreadEdge], Sequence[str]]:
                 edges.append(_ThreadEdge(n, topics[topic], 0, tp))
             elif (tp := holdings.settled(thread, topic)) is not None:
                 edges.append(_ThreadEdge(n, topics[topic], 1, tp))
-    loads = {load: nodes + n for n, load in enumerate(sorted(set(holdings.loads.values())))}
-    nodes += len(loads)
+    costs = {cost: nodes + n for n, cost in enumerate(sorted(set(holdings.next_costs.values())))}
+    nodes += len(costs)
     for tp, home in holdings.away():
         edges += (
             _ThreadEdge(number[holdings.owners[tp]], nodes, -1, tp),
@@ -425,8 +481,9 @@ def _edges(holdings: ThreadHoldings) -> tuple[list[_ThreadEdge], Sequence[str]]:
         )
         nodes += 1
     for thread, n in number.items():
-        edges.append(_ThreadEdge(n, loads[holdings.loads[thread]], 0))
-        if (before := loads.get(holdings.loads[thread] - 1)) is not None:
+        cost = holdings.next_costs[thread]
+        edges.append(_ThreadEdge(n, costs[cost], 0))
+        if (before := costs.get(cost - holdings.steps[thread])) is not None:
             edges.append(_ThreadEdge(before, n, 0))
     for topic, allowed in holdings.allowed.items():
         edges += (_ThreadEdge(topics[topic], number[thread], 0) for thread in allowed)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkgroup.assignment import assign
+from zkgroup.assignment import agreed_strategy, assign
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.descriptions import Preview, PreviewRow
 from zkgroup.groups.snapshot import GroupSnapshot
@@ -48,8 +49,8 @@ def preview_group(snapshot: GroupSnapshot, change: GroupChange) -> Preview:
         topic: _grown(snapshot.partitions(topic), change.add_partitions.get(topic, 0)) for topic in topics
     }
     now = {tp: entry.text for tp, entry in snapshot.owners.items()}
-    strategy = change.assignor or expected.assignor
-    then = assign(strategy, members, partitions, now)
+    strategy = change.assignor or _agreed(snapshot, members) or expected.assignor
+    then = assign(strategy, members, partitions, now, snapshot.racks(partitions))
     everything = sorted({TopicPartition(t, p) for t, ps in partitions.items() for p in ps} | set(now))
     after = {tp: _in_format(snapshot, tp, thread) for tp, thread in then.owners.items()}
     rows = tuple(PreviewRow(topic_partition=tp, now=now.get(tp), then=after.get(tp)) for tp in everything)
@@ -61,6 +62,12 @@ def preview_group(snapshot: GroupSnapshot, change: GroupChange) -> Preview:
         moves=sum(row.step == "moves" for row in rows),
         notes=(*_notes_on_group(snapshot, topics), *notes, *then.notes),
     )
+
+
+def _agreed(snapshot: GroupSnapshot, members: Sequence[EvaluatedMember]) -> str | None:
+    """The strategy of the members that stay; None if they publish none, or none stays."""
+    entries = (snapshot.registrations.get(member.member) for member in members)
+    return agreed_strategy(entry.value.preference for entry in entries if entry and entry.value)
 
 
 def _in_format(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> str:
@@ -110,8 +117,8 @@ def _changed_members(snapshot: GroupSnapshot, change: GroupChange) -> tuple[list
         full = _full_id(snapshot.group, name)
         if full in members:
             raise ConfigError(f"group {snapshot.group} already has a member {full!r}")
-        members[full] = EvaluatedMember(
-            full, threads if threads is not None else _like_present(snapshot, evaluated)
+        members[full] = _new_member(
+            full, threads if threads is not None else _like_present(snapshot, evaluated), members.values()
         )
     notes = _resize(snapshot, members, evaluated, change.members) if change.members is not None else []
     return [members[name] for name in sorted(members)], notes
@@ -126,10 +133,31 @@ def _resize(
     for number in range(1, missing + 1):
         # "~" sorts behind every generated id, so that the present members keep their places
         name = f"{snapshot.group}_~new-{number}"
-        members[name] = EvaluatedMember(name, _like_present(snapshot, present))
+        members[name] = _new_member(name, _like_present(snapshot, present), members.values())
     if missing > 0:
-        return ["the ids of new members decide their place in the order: here they come last"]
+        traits = ["capacity"] if all(one.capacity for one in present) else []
+        traits += ["rack"] if all(one.rack for one in present) else []
+        about = [f"{' and '.join(traits)} of new members decide, too: here they are like the present ones"]
+        return [
+            *(about if present and traits else []),
+            "the ids of new members decide their place in the order: here they come last",
+        ]
     return []
+
+
+def _new_member(name: str, threads: Mapping[str, int], beside: Iterable[EvaluatedMember]) -> EvaluatedMember:
+    """A member to add: where all others publish a capacity, with the most usual one; where all publish a
+    rack, with the one that has the fewest members."""
+    others = list(beside)
+    capacities = Counter(one.capacity for one in others if one.capacity is not None)
+    racks = Counter(one.rack for one in others if one.rack is not None)
+    return EvaluatedMember(
+        name,
+        threads,
+        min(capacities, key=lambda n: (-capacities[n], n)) if capacities.total() == len(others) > 0 else None,
+        min(racks, key=lambda rack: (racks[rack], rack)) if racks.total() == len(others) > 0 else None,
+        is_jvm=bool(others) and all(one.is_jvm for one in others),
+    )
 
 
 def _like_present(snapshot: GroupSnapshot, present: list[EvaluatedMember]) -> Mapping[str, int]:

@@ -25,10 +25,11 @@ from zkgroup.groups.snapshot import (
     Marks,
     decode_or_error,
     mark_of,
+    value_of,
 )
 from zkgroup.groups.verify import evaluate_members
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
-from zkgroup.znodes.brokers import Topic, topics_path
+from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path, topics_path
 from zkgroup.znodes.consumers import (
     STATIC,
     Offset,
@@ -243,14 +244,37 @@ def _read_once(
         name: decode_or_error(znode, Topic.decode)
         for name, znode in ensemble.find_each(wanted, Topic.path).items()
     }
+    racks: dict[int, str] = {}
+    if any(draft and _has_racks(draft) for draft in drafts.values()):
+        seen.before |= zk.read_many([broker_ids_path()])
+        racks = _broker_racks(ensemble)
     return {
         g: replace(
-            draft, as_of=ensemble.as_of(), topics=topics, marks=_marks(seen, draft, concerning[g], topics)
+            draft,
+            as_of=ensemble.as_of(),
+            topics=topics,
+            marks=_marks(seen, draft, concerning[g], topics),
+            broker_racks=racks if _has_racks(draft) else {},
         )
         if draft
         else None
         for g, draft in drafts.items()
     }
+
+
+def _has_racks(draft: GroupSnapshot) -> bool:
+    values = [entry.value for entry in draft.registrations.values() if entry.value]
+    return bool(values) and all(value.rack is not None for value in values)
+
+
+def _broker_racks(ensemble: Ensemble) -> dict[int, str]:
+    """The racks of the registered brokers that have one."""
+    brokers = ensemble.numbers_below(broker_ids_path())
+    found = {
+        broker: value_of(znode, BrokerRegistration.decode)
+        for broker, znode in ensemble.find_each(brokers, BrokerRegistration.path).items()
+    }
+    return {broker: value.rack for broker, value in found.items() if value and value.rack}
 
 
 def _marks(
@@ -268,6 +292,8 @@ def _marks(
         marks[Topic.path(name)] = mark_of(topics[name].znode) if name in topics else None
     if any(one.value and one.value.pattern != STATIC for one in draft.registrations.values()):
         marks[topics_path()] = mark_of(seen.before[topics_path()])
+    if _has_racks(draft):
+        marks[broker_ids_path()] = mark_of(seen.before[broker_ids_path()])
     return marks
 
 

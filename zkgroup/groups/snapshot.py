@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError
 from zkgroup.groups.ensemble import AsOf
 from zkgroup.model import TopicPartition, Znode, ZnodeStat
+from zkgroup.model.assignors import Racks, racks_of_replicas
 from zkgroup.model.requests import Code
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import STATIC_MEMBERS, Offset, Owner, Registration
@@ -136,6 +137,8 @@ class GroupSnapshot:
     """Every topic of the ensemble: what wildcards are evaluated against."""
     coordinated: CoordinatedGroup | None = None
     """None where neither a marker nor a coordinator's group is there."""
+    broker_racks: Mapping[int, str] = field(default_factory=dict)
+    """Broker to its rack; read only where every member has a rack."""
     exists: bool = True
     """False where there is no znode of the group."""
     static: Mapping[str, DecodedZnode[StaticMember]] = field(default_factory=dict)
@@ -236,6 +239,11 @@ class GroupSnapshot:
         """Partition numbers of a topic, ascending; none where it is missing or unreadable."""
         entry = self.topics.get(topic)
         return entry.value.numbers if entry and entry.value else ()
+
+    def racks(self, topics: Iterable[str]) -> Racks:
+        """The racks of the replicas of each partition of these topics."""
+        values = {topic: entry.value for topic in topics if (entry := self.topics.get(topic))}
+        return racks_of_replicas({t: v.partitions for t, v in values.items() if v}, self.broker_racks)
 
     def fingerprint(self) -> tuple[object, ...]:
         """Equal for two snapshots iff no member joined or left and no partition changed hands in between."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from zkgroup.assignment import assign
 from zkgroup.assignment.strategies import (
+    ENTRY_POINTS,
     agreed_strategy,
+    common_strategies,
+    find_strategy,
     inferred_strategy,
     inputs_digest,
     needs_previous,
@@ -89,15 +93,29 @@ def is_young(snapshot: GroupSnapshot, now_ms: int) -> bool:
 def agreement(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -> bool | None:
     """Returns whether the result that a member has published equals the one computed here.
 
+    With a strategy that is not installed here, the result that most members have published counts instead.
     None where it published none, where nothing can be expected, and where it published another result for an
     older membership: members publish lazily (published results, recipes 11), so that says nothing yet.
     """
     view = snapshot.views.get(member)
-    if view is None or view.value is None or expected.owners is None:
+    if view is None or view.value is None:
         return None
-    if view.value.result == result_digest(expected.owners):
+    if expected.owners is not None:
+        computed: str | None = result_digest(expected.owners)
+    else:
+        computed = None if find_strategy(expected.assignor) else _usual_result(snapshot)
+    if computed is None:
+        return None
+    if view.value.result == computed:
         return True
     return False if view.value.generation == snapshot.generation else None
+
+
+def _usual_result(snapshot: GroupSnapshot) -> str | None:
+    """The result that most members have published for this membership; None unless two have."""
+    views = (entry.value for entry in snapshot.views.values() if entry.value)
+    results = Counter(view.result for view in views if view.generation == snapshot.generation)
+    return max(results, key=lambda result: (results[result], result)) if results.total() > 1 else None
 
 
 def _is_owned_by(snapshot: GroupSnapshot, tp: TopicPartition, thread: str) -> bool:
@@ -172,12 +190,13 @@ def _corrupt(
 
 
 def _disagreeing_members(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[Problem]:
+    computed = None if expected.owners is None else result_digest(expected.owners)
     for member in sorted(snapshot.registrations):
         if agreement(snapshot, expected, member) is False:
             view = snapshot.views[member]
             yield Problem(
                 kind=ProblemKind.MEMBER_DISAGREES,
-                expected=result_digest(expected.owners or {}),
+                expected=computed or _usual_result(snapshot),
                 found=view.value.result if view.value else None,
                 since_ms=view.stat.mtime,
                 detail=f"{view.znode.path}: {member} has another result for generation {snapshot.generation}",
@@ -326,7 +345,9 @@ def expected_ownership(snapshot: GroupSnapshot, strategy: str | None = None) -> 
     chosen = strategy or published or inferred_strategy(evaluated, partitions, actual)
     owners: Mapping[TopicPartition, str] | None = None
     notes: tuple[str, ...] = ()
-    if not unknown:
+    if find_strategy(chosen) is None:
+        problems.append(_unknown_assignor(chosen))
+    elif not unknown:
         try:
             owners, notes = _assigned(snapshot, chosen, evaluated, partitions)
         except AssignmentError as error:
@@ -338,6 +359,15 @@ def expected_ownership(snapshot: GroupSnapshot, strategy: str | None = None) -> 
         problems=tuple(problems),
         notes=notes,
         topics=topics,
+    )
+
+
+def _unknown_assignor(name: str) -> Problem:
+    return Problem(
+        kind=ProblemKind.UNKNOWN_ASSIGNOR,
+        found=name,
+        detail=f"the group uses the strategy {name}, which is no entry point of {ENTRY_POINTS} here: install "
+        "the package that the members have it from, and run this again",
     )
 
 
@@ -359,7 +389,7 @@ def evaluate_members(snapshot: GroupSnapshot) -> tuple[list[EvaluatedMember], li
                 )
             )
             continue
-        evaluated.append(EvaluatedMember(member, threads))
+        evaluated.append(registration.evaluated(member, threads))
     return evaluated, problems
 
 
@@ -376,22 +406,22 @@ def _counted(snapshot: GroupSnapshot) -> list[tuple[str, Znode, Registration]]:
 def published_strategy(snapshot: GroupSnapshot) -> tuple[str | None, list[Problem]]:
     """The strategy that zkgroup members use, None where no member published one.
 
-    `sticky` is in force only when every registration publishes it; otherwise zkgroup members use range
-    (assignments, recipes 4). Members that publish different ones never agree: that is a problem.
+    It is the one that they agree on (assignments, recipes 4). Registrations without a common one are a
+    problem, unless the only others are JVM members.
     """
-    by_strategy: dict[str, list[str]] = {}
-    for member, registration in _readable(snapshot):
-        if registration.strategy:
-            by_strategy.setdefault(registration.strategy, []).append(member)
-    if not by_strategy:
-        return None, []
+    preferences = {member: registration.preference for member, registration in _readable(snapshot)}
+    by_names: dict[str, list[str]] = {}
+    for member, preference in preferences.items():
+        if preference.names:
+            by_names.setdefault(",".join(preference.names), []).append(member)
     problems = []
-    if len(by_strategy) > 1:
-        found = ", ".join(f"{name} ({len(members)})" for name, members in sorted(by_strategy.items()))
-        detail = "; ".join(f"{name}: {', '.join(members)}" for name, members in sorted(by_strategy.items()))
+    if len(by_names) > 1 and not common_strategies(preferences.values()):
+        found = ", ".join(f"{name} ({len(members)})" for name, members in sorted(by_names.items()))
+        detail = "; ".join(f"{name}: {', '.join(members)}" for name, members in sorted(by_names.items()))
         problems.append(Problem(kind=ProblemKind.ASSIGNORS_DIFFER, found=found, detail=detail))
-    problems += _differing_exclusions(snapshot)
-    return agreed_strategy([registration.strategy for _, registration in _readable(snapshot)]), problems
+    if by_names:
+        problems += _differing_exclusions(snapshot)
+    return agreed_strategy(preferences.values()), problems
 
 
 def _differing_exclusions(snapshot: GroupSnapshot) -> list[Problem]:
@@ -420,11 +450,11 @@ def _assigned(
     members: Sequence[EvaluatedMember],
     partitions: Mapping[str, Sequence[int]],
 ) -> tuple[Mapping[TopicPartition, str], tuple[str, ...]]:
-    previous = None
+    previous, racks = None, snapshot.racks(partitions)
     if needs_previous(strategy) and snapshot.plan and snapshot.plan.value:
         plan = snapshot.plan.value
-        if plan.inputs == inputs_digest(strategy, members, partitions):
+        if plan.inputs == inputs_digest(strategy, members, partitions, racks=racks):
             return plan.owners, ()  # what the group has agreed on for just this membership
         previous = plan.owners
-    result = assign(strategy, members, partitions, previous)
+    result = assign(strategy, members, partitions, previous, racks)
     return result.owners, result.notes

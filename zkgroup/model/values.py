@@ -85,6 +85,12 @@ class EvaluatedMember:
     """The consumer id string, `<group>_<...>`."""
     threads: Mapping[str, int]
     """Topic to thread count; empty for a member whose subscription matches no topic."""
+    capacity: int | None = None
+    """How much it can take, beside the others; None if it publishes nothing."""
+    rack: str | None = None
+    """The rack that it publishes (Kafka's `client.rack`); None for none."""
+    is_jvm: bool = False
+    """True if its registration names no strategy: probably a JVM member."""
 
 
 @dataclass(frozen=True, slots=True)

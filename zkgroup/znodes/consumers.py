@@ -15,7 +15,15 @@ from typing import Final, Literal, Self, assert_never
 
 from zkgroup.errors import ConfigError, CorruptZnodeError, UnsupportedRegexError
 from zkgroup.java_regex import compile_java, normalise
-from zkgroup.model import Blacklist, StaticSubscription, Subscription, TopicPartition, Whitelist
+from zkgroup.model import (
+    Blacklist,
+    EvaluatedMember,
+    StaticSubscription,
+    Subscription,
+    TopicPartition,
+    Whitelist,
+)
+from zkgroup.model.assignors import Preference, strategy_names
 from zkgroup.model.values import quick_init
 from zkgroup.znodes.ids import split_thread_id
 from zkgroup.znodes.json_fields import (
@@ -110,10 +118,12 @@ HOST_KEY: Final = "host"
 RESTART_GRACE_KEY: Final = "restart_grace_ms"
 FEATURES_KEY: Final = "features"
 STATIC_MEMBERS: Final = "static"
-FEATURES: Final = (STATIC_MEMBERS,)
+NEGOTIATION: Final = "strategies"
+FEATURES: Final = (STATIC_MEMBERS, NEGOTIATION)
 """The recipes of this version that work only while every member of the group follows them, by name."""
 PID_KEY: Final = "pid"
 CAPACITY_KEY: Final = "capacity"
+RACK_KEY: Final = "rack"
 
 SubscriptionKind = Literal["zkgroup", "jvm", "unknown"]
 
@@ -135,8 +145,8 @@ class Registration:
     Created with its final data, never set again. Every member of the group watches the children of `ids` and
     reads every registration at each rebalance; one that a JVM member cannot parse stops all of them.
     Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup` (its version), `strategy`,
-    `exclude_internal`, `features`, `pid`, unless the id contains it `host`, and where they are set `capacity`
-    and `restart_grace_ms`, with text values.
+    `exclude_internal`, `features`, `pid`, unless the id contains it `host`, and where they are set
+    `capacity`, `rack` and `restart_grace_ms`, with text values.
     """
 
     subscription: Mapping[str, int]
@@ -179,9 +189,24 @@ class Registration:
 
     @property
     def strategy(self) -> str | None:
-        """The published assignment strategy; JVM members publish none."""
+        """The published assignment strategies, with commas between; JVM members publish none."""
         value = self.extensions.get(STRATEGY_KEY)
         return value if isinstance(value, str) else None
+
+    @property
+    def preference(self) -> Preference:
+        """The published strategies, and whether the member uses what the group agrees on."""
+        features = self.extensions.get(FEATURES_KEY)
+        return _preference(self.strategy, features if isinstance(features, str) else "")
+
+    def evaluated(self, member: str, threads: Mapping[str, int]) -> EvaluatedMember:
+        """The member as assignment strategies see it, with these topics."""
+        return EvaluatedMember(member, threads, self.capacity, self.rack, is_jvm=self.strategy is None)
+
+    @property
+    def rack(self) -> str | None:
+        """The published `client_rack`; None where it is not set."""
+        return self._text(RACK_KEY)
 
     @property
     def exclude_internal(self) -> bool | None:
@@ -295,6 +320,11 @@ class Registration:
                 raise ConfigError(
                     f"registration: expected text in an extension key, found {key!r}: {show(value)}"
                 )
+
+
+@_cached
+def _preference(strategy: str | None, features: str) -> Preference:
+    return Preference(strategy_names(strategy), NEGOTIATION in features.split())
 
 
 def subscription_kind(data: bytes | None) -> SubscriptionKind:

@@ -79,6 +79,29 @@ def test_another_strategy_can_be_tried(group: MemoryGroups) -> None:
     assert sticky.moves < by_range.moves
 
 
+def test_the_strategy_is_the_one_that_the_members_then_agree_on(group: MemoryGroups) -> None:
+    """Without the member that has range only, the others use what they prefer."""
+    lists = {**OURS, "strategy": "sticky,range", "features": "strategies"}
+    group.member("l", "a", {"orders": 1}, lists)
+    group.member("l", "b", {"orders": 1}, {**OURS, "features": "strategies"})
+
+    now = preview(group.ensemble, "l", GroupChange(members=3))
+    then = preview(group.ensemble, "l", GroupChange(remove=("b",)))
+
+    assert (now.assignor, then.assignor) == ("range", "sticky")
+
+
+def test_new_members_are_like_the_present_ones_in_capacity_and_rack(group: MemoryGroups) -> None:
+    """The most usual capacity, and the rack with the fewest members; both are said."""
+    for name, capacity, rack in (("a", "1", "x"), ("b", "9", "y"), ("c", "9", "x")):
+        group.member("w", name, {"orders": 1}, {**OURS, "capacity": capacity, "rack": rack})
+
+    shown = preview(group.ensemble, "w", GroupChange(members=4))
+
+    assert [_then(shown).count(f"w_{name}-0") for name in ("a", "b", "c", "~new-1")] == [0, 2, 1, 1]
+    assert any("capacity and rack" in note for note in shown.notes)
+
+
 def test_what_cannot_be_imagined_is_refused(group: MemoryGroups) -> None:
     """Unknown members and topics, a name that is taken, and nothing to copy from."""
     with pytest.raises(NotFoundError, match="no member 'x'"):

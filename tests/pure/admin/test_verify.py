@@ -286,6 +286,24 @@ def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: Memory
     assert (found.assignor, found.state) == ("roundrobin", GroupState.STABLE)
 
 
+def test_members_that_differ_are_named_without_their_strategy_installed_here(world: MemoryGroups) -> None:
+    """Nothing can be expected then, but most published results name the one that differs (recipes 11)."""
+    world.topic("orders", 2)
+    for name in "abc":
+        world.member("g", name, {"orders": 1}, {**OURS, "strategy": "own", "features": "strategies"})
+    generation = read_snapshot(world.ensemble, "g").generation
+    assert generation is not None
+    for name, result in zip("abc", ("1", "2", "1"), strict=True):
+        world.publish("g", name, View(generation, "0", result))
+
+    found = describe(world.ensemble, "g")
+
+    kinds = [(problem.kind, problem.found) for problem in found.problems]
+    assert (ProblemKind.UNKNOWN_ASSIGNOR, "own") in kinds
+    assert [f for k, f in kinds if k is ProblemKind.MEMBER_DISAGREES] == ["2"]
+    assert found.assignor == "own"
+
+
 def test_sticky_counts_only_where_every_member_publishes_it(world: MemoryGroups) -> None:
     """One registration without sticky and every zkgroup member uses range (recipes 4)."""
     world.topic("orders", 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from zkgroup.assignment import assign, java_hash, round_robin_ties
@@ -63,18 +65,47 @@ def test_two_topics_are_dealt_in_one_pass() -> None:
     ],
     ids=["topics differ", "thread counts differ"],
 )
-def test_unequal_subscriptions_are_refused(group: list[EvaluatedMember]) -> None:
+def test_unequal_subscriptions_beside_a_jvm_member_are_refused(group: list[EvaluatedMember]) -> None:
     """A JVM member would fail its rebalance; here it is an error before any znode is touched."""
+    jvm = EvaluatedMember("c3", {"a": 1, "b": 1}, is_jvm=True)
     with pytest.raises(AssignmentError, match=r"topics 'a' and 'b' to differ in c\d-\d"):
-        assign("roundrobin", group, {"a": [0], "b": [0]})
+        assign("roundrobin", [*group, jvm], {"a": [0], "b": [0]})
 
 
 def test_a_topic_that_does_not_exist_counts_for_the_precondition() -> None:
     """Subscriptions are compared, not existing topics."""
-    group = [EvaluatedMember("c1", {"a": 1, "missing": 1}), EvaluatedMember("c2", {"a": 1})]
+    group = [EvaluatedMember("c1", {"a": 1, "missing": 1}), EvaluatedMember("c2", {"a": 1}, is_jvm=True)]
 
     with pytest.raises(AssignmentError):
         assign("roundrobin", group, {"a": [0]})
+
+
+def test_unequal_subscriptions_are_assigned_as_kip_49_says() -> None:
+    """Its example; then topics in its order (fewest threads, most partitions, name), the emptiest first."""
+    two = [EvaluatedMember("c0", {"t0": 1}), EvaluatedMember("c1", {"t0": 1, "t1": 1})]
+    three = [
+        EvaluatedMember("c0", {"t0": 1, "t1": 1, "t2": 1}),
+        EvaluatedMember("c1", {"t1": 1, "t2": 1}),
+        EvaluatedMember("c2", {"t2": 1}),
+    ]
+    each = {topic: range(3) for topic in ("t0", "t1", "t2")}
+
+    assert _shares(assign("roundrobin", two, {"t0": range(3), "t1": range(3)}).owners) == {
+        "c0": ["t0-0", "t0-1", "t0-2"],
+        "c1": ["t1-0", "t1-1", "t1-2"],
+    }
+    assert _shares(assign("roundrobin", three, each).owners) == {
+        "c0": ["t0-0", "t0-1", "t0-2"],
+        "c1": ["t1-0", "t1-1", "t1-2"],
+        "c2": ["t2-0", "t2-1", "t2-2"],
+    }
+
+
+def _shares(owners: Mapping[TopicPartition, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for tp, thread in sorted(owners.items()):
+        found.setdefault(thread.rpartition("-")[0], []).append(str(tp))
+    return found
 
 
 def test_a_group_that_wants_nothing_is_no_error() -> None:

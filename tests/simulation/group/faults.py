@@ -10,7 +10,7 @@ import random
 from typing import TYPE_CHECKING
 
 from tests.simulation.group.members import ConsumingActor
-from tests.simulation.group.setup import GROUP
+from tests.simulation.group.setup import GROUP, topic_of
 from tests.simulation.schedule import ScheduleFaults
 from zkgroup.consumer.machine import events as ev
 from zkgroup.model import TopicPartition
@@ -150,7 +150,7 @@ class GroupFaults(ScheduleFaults):
     def _grow(self, topic: str) -> object:
         znode = self._world.server.find(Topic.path(topic))
         count = len(Topic.decode(Topic.path(topic), znode.data).numbers) + 1 if znode is not None else 2
-        self._world.server.put(Topic.path(topic), Topic(dict.fromkeys(range(min(count, 7)), (0,))).encode())
+        self._world.server.put(Topic.path(topic), topic_of(min(count, 7)).encode())
         return f"{topic}: {count}"
 
     def delete_topic(self) -> object:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tests.simulation.group.application import ApplicationOptions
 from zkgroup.model import StaticSubscription, Subscription, Whitelist
 from zkgroup.settings import GroupSettings
+from zkgroup.znodes.brokers import Topic
 
 GROUP = "g"
 
@@ -82,9 +84,12 @@ class GroupSetup:
     static_members: int = 0
     """The first members are static; all of them when it is large."""
 
+    traits: tuple[Mapping[str, Any], ...] = ({},)
+    """Settings of the members, in turn, which differ between them."""
+
     def settings(self, index: int = 0) -> GroupSettings:
         is_static = self.grace_ms is not None and index < self.static_members
-        return GroupSettings(
+        base = GroupSettings(
             consumer_id=f"m{index}",
             restart_grace_ms=self.grace_ms if is_static else None,
             session_timeout_ms=self.session_timeout_ms,
@@ -104,6 +109,13 @@ class GroupSetup:
             max_poll_interval_ms=self.poll_interval_ms,
             require_brokers=self.require_brokers,
         )
+        return replace(base, **self.traits[index % len(self.traits)])
+
+
+def topic_of(partitions: int) -> Topic:
+    """A topic whose partitions are in turn on broker 0 and another, and on the other, which is never
+    there."""
+    return Topic({number: (0, 1)[number % 2 :] for number in range(partitions)})
 
 
 def draw(seed: int, steps: int) -> GroupSetup:
@@ -134,7 +146,22 @@ def draw(seed: int, steps: int) -> GroupSetup:
         request_bytes_max=rng.choice((800_000, 800_000, 300, 600)),
         grace_ms=rng.choice((None, None, 3000, 10_000)),
         static_members=rng.choice((2, members + 2)),
+        traits=_traits(random.Random(f"traits of {seed}"), strategy),
     )
+
+
+def _traits(rng: random.Random, strategy: str) -> tuple[Mapping[str, Any], ...]:
+    """What members need not have in common: lists of strategies, capacities, racks."""
+    found: list[dict[str, Any]] = [{} for _ in range(7)]
+    if rng.random() < 0.3 and strategy != "roundrobin":
+        for each in found:
+            names = rng.choice((strategy, "sticky,range", "range,sticky", "range"))
+            each["partition_assignment_strategy"] = names
+    for name, values, chance in (("capacity", (1, 1, 2, 5), 0.2), ("client_rack", "ab", 0.2)):
+        if rng.random() < chance:
+            for each in found[: rng.choice((7, 7, 6))]:
+                each[name] = rng.choice(values)
+    return tuple(found)
 
 
 def _habits(rng: random.Random) -> ApplicationOptions:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from tests.simulation.group.faults import GroupFaults
 from tests.simulation.group.members import ConsumingActor
 from tests.simulation.group.setup import GROUP, GroupSetup, draw
-from tests.simulation.group.world import GroupWorld
+from tests.simulation.group.world import BROKER, GroupWorld
 from tests.simulation.schedule import Action, Schedule, ScheduleReport
 from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy, assign
 from zkgroup.assignment.strategies import needs_previous
@@ -25,6 +25,7 @@ from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import AssignmentError
 from zkgroup.history import CheckOptions, check_history
 from zkgroup.model import EvaluatedMember, TopicPartition, Znode
+from zkgroup.model.assignors import racks_of_replicas
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.znodes.brokers import Topic
@@ -70,9 +71,8 @@ class Goal:
         prefix = f"/consumers/{self._group}/ids/"
         topics = [p.removeprefix("/brokers/topics/") for p in tree if p.startswith("/brokers/topics/")]
         return [
-            EvaluatedMember(
-                path.removeprefix(prefix),
-                evaluate(Registration.decode(path, znode.data).wanted(), topics, True),
+            (registration := Registration.decode(path, znode.data)).evaluated(
+                path.removeprefix(prefix), evaluate(registration.wanted(), topics, True)
             )
             for path, znode in tree.items()
             if path.startswith(prefix)
@@ -81,15 +81,18 @@ class Goal:
     def _expected(
         self, tree: Mapping[str, Znode], members: Sequence[EvaluatedMember]
     ) -> Mapping[TopicPartition, str]:
-        partitions = {
-            topic: Topic.decode(path, tree[path].data).numbers if (path := Topic.path(topic)) in tree else ()
+        replicas = {
+            topic: Topic.decode(path, tree[path].data).partitions
+            if (path := Topic.path(topic)) in tree
+            else {}
             for member in members
             for topic in member.threads
         }
+        partitions = {topic: tuple(sorted(each)) for topic, each in replicas.items()}
         prefix = f"/consumers/{self._group}/ids/"
         strategy = agreed_strategy(
             [
-                Registration.decode(path, znode.data).strategy
+                Registration.decode(path, znode.data).preference
                 for path, znode in tree.items()
                 if path.startswith(prefix)
             ]
@@ -98,7 +101,8 @@ class Goal:
             path = StoredAssignment.path(self._group)
             return StoredAssignment.decode(path, tree[path].data).owners if path in tree else {}
         try:
-            return assign(strategy or DEFAULT_STRATEGY, members, partitions).owners
+            racks = racks_of_replicas(replicas, {0: "a"} if BROKER in tree else {})
+            return assign(strategy or DEFAULT_STRATEGY, members, partitions, None, racks).owners
         except AssignmentError:
             return {tp: who for tp, (who, _) in self.owners().items()}
 

@@ -7,7 +7,7 @@ import random
 from tests.simulation.group.application import Application, Log
 from tests.simulation.group.jvm_consumer import JvmConsumer
 from tests.simulation.group.members import ConsumingActor
-from tests.simulation.group.setup import GROUP, GroupSetup
+from tests.simulation.group.setup import GROUP, GroupSetup, topic_of
 from tests.simulation.group.step_checks import GroupAudit
 from tests.simulation.schedule import ScheduleRecording
 from zkgroup.consumer.machine import MemberConfig
@@ -17,6 +17,7 @@ from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper, ServerStep
 from zkgroup.znodes.brokers import Topic
 
 BROKER = "/brokers/ids/0"
+IN_RACK_A = b'{"version":3,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"],"rack":"a"}'
 FOR_EVER = 10**12
 
 
@@ -41,13 +42,13 @@ class GroupWorld:
         self._isolated_until: dict[str, int] = {}
         self._joined = 0
         for topic, partitions in setup.topics.items():
-            self.server.put(Topic.path(topic), Topic(dict.fromkeys(range(partitions), (0,))).encode())
+            self.server.put(Topic.path(topic), topic_of(partitions).encode())
         self.dead: set[TopicPartition] = set()
         """Partitions that are never available."""
         if setup.dead_partition:
             topic = rng.choice(list(setup.topics))
             self.dead.add(TopicPartition(topic, rng.randrange(setup.topics[topic])))
-        if setup.require_brokers:
+        if setup.require_brokers or "client_rack" in setup.traits[0]:
             self.bring_broker()
         self._late_at: dict[str, int] = {}
         """Clients that receive nothing for now, and the time at which their responses arrive."""
@@ -55,7 +56,7 @@ class GroupWorld:
 
     def bring_broker(self) -> None:
         """Registers the one broker."""
-        self.server.put(BROKER, b"{}")
+        self.server.put(BROKER, IN_RACK_A)
 
     def lose_broker(self) -> bool:
         """Removes the broker; False where there is none."""

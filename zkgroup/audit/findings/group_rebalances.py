@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from zkgroup.assignment import assignment_diff
+from zkgroup.assignment import agreed_strategy, assignment_diff
 from zkgroup.audit.answers.partitions import OwnerLife, is_session_end, member_of_thread, thread_of
 from zkgroup.audit.findings import membership
 from zkgroup.audit.findings.membership import ExpectedOwners, expected_owners, least_moves, numbers_of
@@ -391,8 +391,7 @@ class _Rebalances:
             retaken=tuple(sorted(current.retaken)),
             members=len(self._replay.members),
             retaken_by_zkgroup=sum(current.retaken.values()),
-            is_sticky=bool(registrations)
-            and all(registration.strategy == "sticky" for registration in registrations.values()),
+            is_sticky=agreed_strategy(one.preference for one in registrations.values()) == "sticky",
             moved=moved,
             least=least_moves(
                 registrations, membership.partitions_at(self._facts, current.to_zxid), current.before, moved

@@ -13,6 +13,7 @@ from zkgroup.audit.findings.rules import TimeRange, merged, overlaps
 from zkgroup.audit.inputs.facts import Facts, Life, change_at, decoded, derived, registration_of
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.model import EvaluatedMember, StaticSubscription, TopicPartition
+from zkgroup.model.assignors import all_have_racks
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
@@ -54,7 +55,7 @@ def evaluated(
         wanted = topics_wanted(registration, topics)
         if wanted is None:
             return None
-        found.append(EvaluatedMember(member, wanted))
+        found.append(registration.evaluated(member, wanted))
     return found
 
 
@@ -136,13 +137,14 @@ def expected_owners(
 ) -> ExpectedOwners | None:
     """The assignment of these members; None where it cannot be known.
 
-    It cannot where a wildcard cannot be evaluated, where round robin has unequal subscriptions, and for
+    It cannot where a wildcard cannot be evaluated, where round robin has unequal subscriptions, where every
+    member has a rack (those of brokers are not read), with a strategy that is not installed here, and for
     `sticky` while no assignment of just this membership is stored.
     """
     members = evaluated(registrations, sorted(partitions))
-    if members is None:
+    if members is None or all_have_racks(members):
         return None
-    published = [registration.strategy for registration in registrations.values()]
+    published = [registration.preference for registration in registrations.values()]
     strategy = agreed_strategy(published) or inferred_strategy(members, partitions, actual)
     try:
         if not needs_previous(strategy):

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy
-from zkgroup.assignment.strategies import needs_previous
+from zkgroup.assignment.strategies import common_strategies, needs_previous
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader, MembershipSnapshot
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
 from zkgroup.consumer.machine.shared_results import assign, decoded_assignment, inputs_digest, result_digest
 from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
+from zkgroup.model.assignors import shared_traits, strategy_names
 from zkgroup.model.requests import (
     Check,
     Code,
@@ -117,7 +118,7 @@ class AssignmentComputer:
                 self._context.note("sticky_refused", detail=str(error))
                 strategy = DEFAULT_STRATEGY
         try:
-            assignment = assign(strategy, snapshot.members, snapshot.partitions)
+            assignment = assign(strategy, snapshot.members, snapshot.partitions, racks=snapshot.racks)
         except AssignmentError as error:
             self._context.note("assignment_refused", detail=str(error))
             kept = {
@@ -134,31 +135,34 @@ class AssignmentComputer:
     ) -> GroupAssignment:
         # Later claims depend on the result of the previous assignment as well.
         past = owners if needs_previous(strategy) else None
-        inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions, past)
+        inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions, past, snapshot.racks)
         return GroupAssignment(snapshot.generation, strategy, inputs, owners)
 
     def _strategy(self, snapshot: MembershipSnapshot) -> str:
-        """The setting's strategy; the default if it needs a previous assignment and not all publish it."""
+        """What the group agrees on; the default instead of one that needs the previous assignment while a
+        member treats internal topics differently."""
         settings = self._context.config.settings
-        own = settings.partition_assignment_strategy
-        published = {name: registration.strategy for name, registration in snapshot.registrations.items()}
-        differing = [
+        registrations = snapshot.registrations
+        preferences = {name: registration.preference for name, registration in registrations.items()}
+        strategy = agreed_strategy(preferences.values()) or DEFAULT_STRATEGY
+        own = strategy_names(settings.partition_assignment_strategy)
+        odd = {
             name
-            for name, registration in snapshot.registrations.items()
-            if (registration.strategy or DEFAULT_STRATEGY) != own
-            or registration.exclude_internal not in (None, settings.exclude_internal_topics)
-        ]
-        if differing and (needs_previous(own) or any(published[name] for name in differing)):
-            self._context.note("assignors_differ", own=own, members=differing)
-        if differing and needs_previous(own):
-            return DEFAULT_STRATEGY
-        return agreed_strategy(published.values(), own) or DEFAULT_STRATEGY
+            for name, registration in registrations.items()
+            if registration.exclude_internal not in (None, settings.exclude_internal_topics)
+        }
+        if not common_strategies(preferences.values()):
+            odd |= {name for name, preference in preferences.items() if preference.names != own}
+        if odd:
+            members = [name for name in registrations if name in odd]
+            self._context.note("assignors_differ", own=",".join(own), members=members)
+        return DEFAULT_STRATEGY if odd and needs_previous(strategy) else strategy
 
     def _from_previous(
         self, snapshot: MembershipSnapshot, strategy: str
     ) -> Procedure[GroupAssignment | None]:
         paths = self._paths
-        inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions)
+        inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions, racks=snapshot.racks)
         for _ in range(ASSIGNMENT_ROUNDS_MAX):
             ((znode,),) = yield from read_many([paths.plan])
             plan: StoredAssignment | None = None
@@ -180,7 +184,7 @@ class AssignmentComputer:
                 self._read_again(snapshot)
                 return None
             previous = plan.owners if plan is not None else None
-            owners = assign(strategy, snapshot.members, snapshot.partitions, previous).owners
+            owners = assign(strategy, snapshot.members, snapshot.partitions, previous, snapshot.racks).owners
             data = StoredAssignment(snapshot.generation, inputs, owners).encode()
             change: Operation = (
                 Create(paths.plan, data) if znode is None else SetData(paths.plan, data, znode.stat.version)
@@ -196,6 +200,7 @@ class AssignmentComputer:
     def _take_over(self, snapshot: MembershipSnapshot, planned: GroupAssignment) -> None:
         context, owned = self._context, self._context.owned
         before, self.planned = self.planned, planned
+        traits = shared_traits(snapshot.members)
         context.note(
             "rebalance.begin",
             generation=planned.generation,
@@ -203,6 +208,7 @@ class AssignmentComputer:
             strategy=planned.strategy,
             members={m.member: m.threads for m in snapshot.members},
             partitions={topic: list(numbers) for topic, numbers in snapshot.partitions.items()},
+            **({"traits": {member: list(each) for member, each in traits.items()}} if traits else {}),
         )
         owned.handed_back.clear()
         own = context.config.member_id

@@ -17,7 +17,7 @@ registration is `initial_rebalance_delay_ms` old, so that the members started wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.assignment.wildcards import evaluate
@@ -26,6 +26,7 @@ from zkgroup.consumer.machine.shared_results import DecodedMember, decoded_membe
 from zkgroup.consumer.machine.static_members import AwayMembers
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError, UnsupportedRegexError
 from zkgroup.model import EvaluatedMember, Znode
+from zkgroup.model.assignors import Racks, all_have_racks, racks_of_replicas
 from zkgroup.model.requests import Code, ListChildren, ListChildrenDone, Read
 from zkgroup.runtime.events import Watch
 from zkgroup.runtime.procedures import (
@@ -36,9 +37,10 @@ from zkgroup.runtime.procedures import (
     list_done,
     read_allowed,
     read_done,
+    read_many,
     readable,
 )
-from zkgroup.znodes.brokers import Topic, broker_ids_path, topics_path
+from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path, topics_path
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.sessions import is_leftover
 
@@ -143,7 +145,8 @@ class CachedTopic:
     watch: Watch
     version: int | None
     mzxid: int
-    partitions: tuple[int, ...]
+    replicas: Mapping[int, Sequence[int]]
+    """Partition to the ids of the brokers that hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,8 @@ class MembershipSnapshot:
     has_brokers: bool = True
     created: Mapping[str, int] = field(default_factory=dict)
     """czxid of each registration, also of an unreadable one; 0 for one that an ACL hides."""
+    racks: Racks = field(default_factory=dict)
+    """The racks of the replicas of each partition; empty unless every member has a rack."""
 
     @property
     def has_foreign_members(self) -> bool:
@@ -201,6 +206,9 @@ class _GroupCache:
     topic_names_watch: Watch | None = None
     brokers_watch: Watch | None = None
     has_brokers: bool = False
+    racks: Mapping[int, str] = field(default_factory=dict)
+    """Broker to its rack; read, under `racks_watch`, only while every member has a rack."""
+    racks_watch: Watch | None = None
 
 
 class GroupSnapshotReader:
@@ -222,7 +230,8 @@ class GroupSnapshotReader:
     def forget_watches(self) -> None:
         """Drops everything that relied on watches: a disconnect has ended them."""
         cache = self._cache
-        cache.ids_watch = cache.topic_names_watch = cache.brokers_watch = cache.listing = None
+        cache.ids_watch = cache.topic_names_watch = cache.brokers_watch = cache.racks_watch = None
+        cache.listing = None
         cache.topics.clear()
 
     def forget_topic(self, topic: str) -> None:
@@ -254,6 +263,8 @@ class GroupSnapshotReader:
                 return None
             if owned is not None:
                 evaluation = yield from self._read_topics()
+                if all_have_racks(evaluation.members):
+                    yield from self._read_racks()
                 if self._store_snapshot(listing, evaluation):
                     self.settling.done(marks)
                     return owned
@@ -414,19 +425,38 @@ class GroupSnapshotReader:
                 cache.topics[name] = self._topic(read_done(outcome), watch)
         return evaluation
 
+    def _read_racks(self) -> Procedure[None]:
+        """Reads the racks of the registered brokers, unless none came or went since the last time."""
+        cache = self._cache
+        if _armed(cache.racks_watch):
+            return
+        watch = self._watch()
+        (outcome,) = yield from ask(Query(ListChildren(broker_ids_path(), watch=True), watch))
+        ids = [int(name) for name in sorted(list_done(outcome).children) if name.isdecimal()]
+        (znodes,) = yield from read_many([BrokerRegistration.path(broker) for broker in ids])
+        racks = {}
+        for broker, znode in zip(ids, znodes, strict=True):
+            try:
+                registered = znode and BrokerRegistration.decode(znode.path, znode.data)
+            except CorruptZnodeError:
+                continue
+            if registered and registered.rack:
+                racks[broker] = registered.rack
+        cache.racks, cache.racks_watch = racks, watch
+
     def _is_cached(self, topic: str) -> bool:
         cached = self._cache.topics.get(topic)
         return cached is not None and not cached.watch.fired
 
     def _topic(self, znode: Znode | None, watch: Watch) -> CachedTopic:
         if znode is None:
-            return CachedTopic(watch, None, 0, ())
+            return CachedTopic(watch, None, 0, {})
         try:
-            partitions = Topic.decode(znode.path, znode.data).numbers
+            replicas = Topic.decode(znode.path, znode.data).partitions
         except CorruptZnodeError as error:
             self.report_corrupt(znode, error)
-            partitions = ()
-        return CachedTopic(watch, znode.stat.version, znode.stat.mzxid, partitions)
+            replicas = {}
+        return CachedTopic(watch, znode.stat.version, znode.stat.mzxid, replicas)
 
     def _evaluated(self, counted: Mapping[str, DecodedMember | None]) -> Evaluation:
         """The members with their topics, all topics, and who cannot be evaluated."""
@@ -444,7 +474,7 @@ class GroupSnapshotReader:
                 except UnsupportedRegexError:
                     not_evaluable.append(name)
                     continue
-                member = EvaluatedMember(name, threads)
+                member = peer.registration.evaluated(name, threads)
             members.append(member)
             names.update(member.threads)
         return Evaluation(tuple(members), frozenset(names), tuple(not_evaluable))
@@ -459,12 +489,15 @@ class GroupSnapshotReader:
         topics = {name: cache.topics[name] for name in sorted(names)}
         facts = {Topic.path(name): topic.mzxid for name, topic in topics.items()}
         has_brokers = cache.has_brokers or self._context.config.settings.require_brokers is not True
+        replicas = {name: topic.replicas for name, topic in topics.items()}
+        racks = racks_of_replicas(replicas, cache.racks) if all_have_racks(evaluation.members) else {}
         before = self.newest
         same = (
             before is not None
             and before.generation == listing.stat.pzxid
             and before.has_brokers == has_brokers
             and facts == self.topic_facts
+            and before.racks == racks
         )
         if same:
             return True
@@ -473,11 +506,12 @@ class GroupSnapshotReader:
             generation=listing.stat.pzxid,
             registrations=self._readable(),
             members=evaluation.members,
-            partitions={name: topic.partitions for name, topic in topics.items()},
+            partitions={name: tuple(sorted(topic.replicas)) for name, topic in topics.items()},
             topic_versions={name: topic.version for name, topic in topics.items()},
             not_evaluable=evaluation.not_evaluable,
             has_brokers=has_brokers,
             created=cache.created,
+            racks=racks,
         )
         return True
 

@@ -36,6 +36,7 @@ from zkgroup.consumer.machine.static_members import OwnStaticEntry
 from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import CoordinatedGroupError, CorruptZnodeError, MemberIdInUseError
 from zkgroup.model import Subscription, Znode
+from zkgroup.model.assignors import strategy_names
 from zkgroup.model.requests import (
     Check,
     Create,
@@ -272,7 +273,7 @@ class Membership:
         settings = self._context.config.settings
         extensions = {
             "zkgroup": self._context.config.version,
-            "strategy": settings.partition_assignment_strategy,
+            "strategy": ",".join(strategy_names(settings.partition_assignment_strategy)),
             "exclude_internal": "true" if settings.exclude_internal_topics else "false",
             FEATURES_KEY: " ".join(FEATURES),
         }
@@ -281,6 +282,7 @@ class Membership:
             "host": self._context.config.host,
             "pid": self._context.config.pid,
             "capacity": settings.capacity,
+            "rack": settings.client_rack,
         }
         extensions.update({key: str(value) for key, value in published.items() if value is not None})
         return Registration.of(self.subscription, self._context.now.wall_ms, extensions).encode()

@@ -75,5 +75,5 @@ def member_of(name: str, registration: Registration) -> DecodedMember:
     subscription = registration.wanted()
     evaluated = None
     if isinstance(subscription, StaticSubscription):
-        evaluated = EvaluatedMember(name, subscription.topics)
+        evaluated = registration.evaluated(name, subscription.topics)
     return DecodedMember(registration, subscription, evaluated)

@@ -82,7 +82,7 @@ def _same_result(first: HistoryRecord, second: HistoryRecord) -> Iterator[Violat
 
 def _right(begin: HistoryRecord, end: HistoryRecord) -> Iterator[Violation]:
     """Compares the result, and the member's own share of it, with an independent computation."""
-    if begin.fields["strategy"] != "range":
+    if begin.fields["strategy"] != "range" or begin.fields.get("traits"):
         return
     computed = plain_range(begin.fields["members"], begin.fields["partitions"])
     expected = {TopicPartition(*key): thread for key, thread in computed.items()}
@@ -151,7 +151,8 @@ def check_convergence_by_records(evidence: GroupEvidence) -> Iterator[Violation]
             and holding.member not in evidence.options.ended_members
         ):
             owners[holding.topic_partition] = holding.member
-    expected = plain_range(last["members"], last["partitions"]) if last["strategy"] == "range" else None
+    is_plain = last["strategy"] == "range" and not last.get("traits")
+    expected = plain_range(last["members"], last["partitions"]) if is_plain else None
     topics = {topic for wanted in last["members"].values() for topic in wanted}
     yield from _compare(
         {TopicPartition(topic, n) for topic in topics for n in last["partitions"].get(topic, ())},
@@ -173,7 +174,10 @@ def _check_owners(replayed: ReplayedGroup) -> Iterator[Violation]:
         except ConfigError:
             return  # a wildcard that cannot be evaluated: the assignment is not known
     partitions: Mapping[str, Sequence[int]] = replayed.topics
-    plain = {registration.strategy or "range" for registration in registrations.values()} <= {"range"}
+    published = list(registrations.values())
+    plain = {one.strategy or "range" for one in published} <= {"range"} and not (
+        all(one.rack for one in published) or all(one.capacity for one in published)
+    )
     topics = {topic for threads in wanted.values() for topic in threads}
     yield from _compare(
         {TopicPartition(topic, n) for topic in topics for n in partitions.get(topic, ())},

@@ -18,6 +18,7 @@ from zkgroup.consumer.machine import events as ev
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Check, Multi, ReadMany
 from zkgroup.settings import GroupSettings
+from zkgroup.znodes.brokers import BrokerRegistration, Topic
 from zkgroup.znodes.consumers import Registration
 
 
@@ -98,10 +99,60 @@ def test_different_strategies_are_reported_and_sticky_falls_back_to_range() -> N
     assert stage.notes("assignors_differ")
 
 
-def test_round_robin_with_unequal_subscriptions_keeps_what_is_held() -> None:
+def test_a_group_changes_its_strategy_by_a_rolling_restart() -> None:
+    """Range while one member has range only, then what all prefer; nobody reports a difference."""
+    stage = SteppedGroup()
+    of_list = GroupSettings(partition_assignment_strategy="sticky,range")
+    for name in "ab":
+        stage.join(name)
+    for old, new in ("ac", "bd"):
+        stage.actors[old].post(ev.CloseRequested(True, stage.clock.now_ms() + 1000))
+        stage.run(1000)
+        stage.join(new, settings=of_list)
+        strategies = {actor.machine.describe().strategy for n, actor in stage.actors.items() if n >= "b"}
+        assert strategies <= ({"range", None} if new == "c" else {"sticky", "range", None})
+
+    assert {stage.actors[name].machine.describe().strategy for name in "cd"} == {"sticky"}
+    assert sorted(len(owned(stage.actors[name])) for name in "cd") == [2, 2]
+    assert not stage.notes("assignors_differ")
+
+
+def test_racks_decide_while_every_member_has_one() -> None:
+    """Racks of brokers are read only then; a broker that comes back in another rack moves partitions."""
+    stage = SteppedGroup({})
+    for broker, rack in ((1, "x"), (2, "y")):
+        _register_broker(stage, broker, rack)
+    stage.server.put(Topic.path("t"), Topic({n: (1 + n % 2,) for n in range(4)}).encode())
+    first = stage.join("a", settings=GroupSettings(client_rack="y"))
+    stage.join("b", settings=GroupSettings(client_rack="x"))
+    assert stage.owners() == {0: "b-0", 1: "a-0", 2: "b-0", 3: "a-0"}
+
+    for broker, rack in ((1, "y"), (2, "x")):
+        stage.server.remove(f"/brokers/ids/{broker}")
+        _register_broker(stage, broker, rack)
+    stage.run(2000)
+    assert stage.owners() == {0: "a-0", 1: "b-0", 2: "a-0", 3: "b-0"}
+
+    stage.join("c")
+    assert stage.owners() == {0: "a-0", 1: "a-0", 2: "b-0", 3: "c-0"}
+    sent = len(first.asked)
+    stage.join("d")
+    assert not any("/brokers/ids" in str(request) for request in first.asked[sent:])
+
+
+def _register_broker(stage: SteppedGroup, broker: int, rack: str) -> None:
+    stage.server.put(
+        BrokerRegistration.path(broker),
+        f'{{"version":3,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"],"rack":"{rack}"}}'.encode(),
+    )
+
+
+def test_round_robin_with_unequal_subscriptions_beside_a_jvm_member_keeps_what_is_held() -> None:
     """No member claims or releases without a valid assignment; the error is reported."""
-    stage = SteppedGroup({"t": 4, "u": 2}, partition_assignment_strategy="roundrobin")
+    stage = SteppedGroup({"t": 4, "u": 2, "none": 0}, partition_assignment_strategy="roundrobin")
     first = stage.join("a", {"t": 1})
+    jvm = b'{"version":1,"subscription":{"none":1},"pattern":"static","timestamp":"1"}'
+    stage.server.put(Registration.path(GROUP, "g_jvm"), jvm)
     tokens = {held: grant.token for held, grant in first.machine.grants().items()}
     second = stage.join("b", {"u": 1}, run_ms=5000)
 
