@@ -222,10 +222,10 @@ class Membership:
 
     def replace(self) -> Procedure[None]:
         """Replaces the registration for a new subscription in one multi; claims stay valid."""
-        self.data = self._encode()
+        subscription, self.data = self.subscription, self._encode()
         yield from self._create_over(0)
-        # Without a reply `must_replace` stays: the replacement is idempotent.
-        self.must_replace = False
+        # Without a reply `must_replace` stays: the replacement is idempotent. It may have changed meanwhile.
+        self.must_replace = self.subscription is not subscription
 
     def _create_over(self, version: int) -> Procedure[None]:
         assert self.data is not None

@@ -13,6 +13,7 @@ from tests.worlds.stepped_group import (
     owned,
     reads,
     tp,
+    writes_to,
 )
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Assign, EndLease, EndOverdue, MemberState, Revoke
@@ -279,3 +280,16 @@ def test_move_between_threads_of_one_member_is_one_transaction() -> None:
     order = [type(e).__name__ for e in member.effects if isinstance(e, (Revoke, EndLease, Assign))]
     assert order[:3] == ["Revoke", "EndLease", "Assign"]
     assert is_stable(member)
+
+
+def test_a_subscription_that_changes_while_the_last_one_is_registered_is_registered_too() -> None:
+    """Past bug: the second change was lost, and the member stayed in `joining`."""
+    stage = SteppedGroup({"t": 2, "u": 2, "v": 2})
+    member = stage.join("a")
+    again = ev.SubscriptionChanged(StaticSubscription({"v": 1}))
+    stage.when("client-a", writes_to("/ids/"), lambda: member.post(again))
+    member.post(ev.SubscriptionChanged(StaticSubscription({"u": 1})))
+    stage.run(2000)
+
+    assert is_stable(member)
+    assert {tp.topic for tp in member.machine.grants()} == {"v"}
