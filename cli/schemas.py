@@ -24,7 +24,7 @@ from .commands import (
     controller,
     coordinator,
     elect,
-    exporter,
+    live,
     session,
     status,
     undo,
@@ -56,7 +56,7 @@ _DOCUMENTS: tuple[Document[Any], ...] = (
     *(inspect.FILES, tree.TREE, tree.DIFF, history.OWNERS, history.OFFSETS, history.SESSIONS),
     *(findings.FINDINGS, summary.SUMMARY, report.REPORT, report.RUN, tree.EXPORT),
     *(znode.ZNODE_DOCUMENT, znode.ZNODE_LIST, znode.ZNODES, status.STATUS, status.FINDINGS, status.FIX),
-    exporter.LIVE,
+    live.LIVE,
 )
 
 SCHEMAS: Mapping[str, Schema] = {

@@ -1,10 +1,10 @@
-"""`zkgroup exporter`: serves the state of an ensemble to Prometheus, and as JSON."""
+"""`zkgroup exporter`: serves the state of an ensemble to Prometheus, and to people as a page."""
 
 from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,33 +12,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zkgroup.admin.cluster.brokers import Brokers
-from zkgroup.admin.coordinator_status import CoordinatorStatus
 from zkgroup.errors import ConfigError
-from zkgroup.groups.as_of import AsOf
-from zkgroup.groups.descriptions import GroupDescription, GroupSummary
-from zkgroup.model import TopicPartition
 from zkgroup.security import tls as tls_files
 from zkgroup.security.certificates import valid_until
 from zkgroup.security.principals import RULES
 from zkgroup.security.properties import read_properties
-from zkgroup.zookeeper.four_letter_words import ServerStatus
 from zkgroup.zookeeper.settings import Address
 
 from ..app import command, output, shared
 from ..context import SESSION_TIMEOUT_MS, broker_access, client_settings, target
-from ..groups import GROUP
 from ..param_types import Parsed, duration
 from ..params import broker_options
 from ..render import echo_err
-from ..schema import AS_OF, INTEGER, Document, Json, JsonKey, Shape, given, nullable
 from ..serving import READY, Ready, StopSignals, address_text, rare_collections
 from ..sources import KINDS, check_source, log_positions
 from ..units import is_whole
-from . import cluster, status  # noqa: F401 - they declare the JSON of brokers, servers and coordinators
 
 if TYPE_CHECKING:
-    from zkgroup.exporter.reading import EnsembleReading
     from zkgroup.exporter.users import FileUsers
     from zkgroup.groups.ensemble import Ensemble
     from zkgroup.groups.reads import LogEndReader
@@ -49,64 +39,6 @@ ASKS_LEADERS = ("brokers", "kafka")
 USERS_FILE = "basic.auth.users.file"
 CHECK_S = 60.0
 """Longest wait for a signal; after it, it is waited for again."""
-
-
-class Live(NamedTuple):
-    """What `/api/snapshot` shows of a reading."""
-
-    as_of: AsOf | None
-    time_ms: int
-    took_s: float
-    packets: int | None
-    groups: Sequence[GroupSummary]
-    group: GroupDescription | None
-    """The one that the query names."""
-    brokers: Brokers | None
-    controller: int | None
-    offline_partitions: int | None
-    under_replicated_partitions: int | None
-    reassigning: Sequence[TopicPartition] | None
-    coordinator: CoordinatorStatus | None
-    servers: Sequence[ServerStatus]
-    unknown: Sequence[str]
-
-
-LIVE = Document(
-    "live",
-    Shape(
-        Live,
-        JsonKey("as_of", nullable(AS_OF.schema), lambda one: AS_OF.json(one.as_of) if one.as_of else None),
-        *("time_ms", "took_s", "packets", "groups"),
-        JsonKey(
-            "group", nullable(GROUP.schema), lambda one: one.group and GROUP.json(one.group.as_of, one.group)
-        ),
-        *("brokers", given("controller", nullable(INTEGER)), "offline_partitions"),
-        *("under_replicated_partitions", "reassigning", "coordinator", "servers", "unknown"),
-    ),
-    as_of=None,  # null where ZooKeeper was not reached
-)
-
-
-def live(reading: EnsembleReading, group: str | None) -> Json:
-    """The document of a reading; with the name of one of its groups, all of that one."""
-    brokers = reading.cluster
-    value = Live(
-        as_of=reading.as_of,
-        time_ms=reading.time_ms,
-        took_s=reading.took_s,
-        packets=reading.packets,
-        groups=reading.summaries,
-        group=reading.description(group) if group is not None else None,
-        brokers=brokers.brokers if brokers else None,
-        controller=brokers.controller if brokers else None,
-        offline_partitions=brokers.offline if brokers else None,
-        under_replicated_partitions=brokers.under_replicated if brokers else None,
-        reassigning=brokers.moving if brokers else None,
-        coordinator=reading.coordinator,
-        servers=reading.servers,
-        unknown=reading.unknown,
-    )
-    return LIVE.json(None, value)
 
 
 def _listen(text: str) -> tuple[str, int]:
@@ -182,10 +114,10 @@ def exporter(
 ) -> None:
     """Serve lag, groups and brokers to Prometheus.
 
-    It serves until Ctrl-C or SIGTERM. /metrics has the metrics, /api/snapshot the same as JSON (with
-    ?group=G all of a group), /healthz whether it works. It reads the ensemble once an interval, however often
-    it is asked. Where ZooKeeper or a broker is away, what they know is absent until they are back. Needs the
-    extra `metrics`: pip install 'zkgroup[metrics]'.
+    It serves until Ctrl-C or SIGTERM. /metrics has the metrics, / a page for people, /api/snapshot the same
+    as JSON (with ?group=G all of a group), /healthz whether it works. It reads the ensemble once an interval,
+    however often it is asked. Where ZooKeeper or a broker is away, what they know is absent until they are
+    back. Needs the extra `metrics`: pip install 'zkgroup[metrics]'.
 
     \b
     Example:
@@ -205,6 +137,8 @@ def exporter(
     from zkgroup.exporter.exporter import Exporter, ExporterSettings, connection_to
     from zkgroup.exporter.reading import ReadingSettings
 
+    from .live import live
+
     reading = ReadingSettings(
         include=include_group,
         exclude=exclude_group,
@@ -216,14 +150,13 @@ def exporter(
     settings = ExporterSettings(listen=listen, interval_ms=interval_ms, reading=reading, **web._asdict())
     served = Exporter(
         lambda: connection_to(where.zookeeper, connection, access=access, timeout_s=where.timeout_s),
-        settings,
-        live,
+        *(settings, live),
         log_ends=lambda ensemble: _log_ends(source, ensemble),
     )
     with StopSignals() as stop, served:
         text = address_text(*served.address)
         if out.is_table:
-            echo_err(f"serving {'https' if web.tls else 'http'}://{text}/metrics")
+            echo_err(f"serving {'https' if web.tls else 'http'}://{text}/")
         else:
             out.event(READY.json(Ready(listen=text)))
         with rare_collections():

@@ -243,11 +243,12 @@ def diagnose(
     """
     order = {"error": 0, "warning": 1, "info": 2}
     found = [
-        *_persistent(status),
-        *_groups(status, rebalances or {}),
+        *diagnose_persistent(status.persistent),
+        *diagnose_groups(status.groups, status.coordinator, rebalances or {}),
         *_topics(status),
         *partitions,
-        *_brokers(status),
+        *_unreadable_brokers(status),
+        *diagnose_brokers(status.brokers, status.controller, status.missing),
         *_controller(status),
         *_others(status),
         *_throttle(status),
@@ -293,13 +294,18 @@ def missing_replicas(missing: MissingBroker) -> str:
     return f"{text}, out of sync since {since:%Y-%m-%dT%H:%M:%SZ} by their states"
 
 
-def _groups(status: Status, rebalances: Mapping[str, CoordinatedGroupDescription]) -> Iterator[DoctorFinding]:
-    for group in status.groups:
-        if status.coordinator and (own := diagnose_coordinated(group, status.coordinator, rebalances)):
+def diagnose_groups(
+    groups: Sequence[GroupSummary],
+    coordinator: CoordinatorStatus | None,
+    rebalances: Mapping[str, CoordinatedGroupDescription],
+) -> Iterator[DoctorFinding]:
+    """Groups that are wrong, rebalancing, or have nothing to share; `rebalances` as `read_rebalances`."""
+    for group in groups:
+        if coordinator and (own := diagnose_coordinated(group, coordinator, rebalances)):
             yield own
             continue
         if group.persistent and not group.unowned:
-            continue  # `_persistent` names the cause; what else there is shows once they are removed
+            continue  # `diagnose_persistent` names the cause; what else there is shows once they are removed
         subject, verify = f"group {group.group}", f"zkgroup group verify {shlex.quote(group.group)}"
         if group.state is GroupState.INCONSISTENT:
             detail = f"owners are missing ({group.unowned}) or wrong, and nothing moves"
@@ -328,24 +334,31 @@ def _topics(status: Status) -> Iterator[DoctorFinding]:
             yield DoctorFinding("info", subject, detail, f"zkgroup topic describe {topic.topic}")
 
 
-def _persistent(status: Status) -> Iterator[DoctorFinding]:
-    for paths, effect in by_parent(status.persistent):
+def diagnose_persistent(persistent: Sequence[str]) -> Iterator[DoctorFinding]:
+    """Paths of znodes that no session ends, though they belong to one."""
+    for paths, effect in by_parent(persistent):
         detail = f"persistent, so no session ends it: {effect}"
         yield DoctorFinding("error", paths, detail, FIX_PERSISTENT)
 
 
-def _brokers(status: Status) -> Iterator[DoctorFinding]:
+def _unreadable_brokers(status: Status) -> Iterator[DoctorFinding]:
     for text in status.brokers.unreadable:
         if text.partition(": ")[0] not in status.persistent_in_cluster:
             yield DoctorFinding("error", "broker", f"{text}: every JVM member fails its rebalances on it")
-    for one in status.missing:
+
+
+def diagnose_brokers(
+    brokers: Brokers, controller: int | None, missing: Sequence[MissingBroker]
+) -> Iterator[DoctorFinding]:
+    """Brokers that are not registered and have replicas, and registered ones without a controller."""
+    for one in missing:
         detail = f"not registered, with {missing_replicas(one)}: start it, or give its replicas to others"
         yield DoctorFinding(
             "warning", f"broker {one.broker}", detail, f"zkgroup plan decommission {one.broker}"
         )
-    if status.brokers.data and status.controller is None:
+    if brokers.data and controller is None:
         yield DoctorFinding("error", "controller", "brokers are registered, but none is controller")
-    if not status.brokers.data:
+    if not brokers.data:
         yield DoctorFinding(
             "info", "brokers", "no broker is registered: JVM members wait for one, zkgroup members need none"
         )

@@ -13,6 +13,7 @@ from zkgroup.admin.cluster.brokers import (
     readable,
     unhosted_topics,
 )
+from zkgroup.admin.reassign.progress import target_of
 from zkgroup.admin.status import ill
 from zkgroup.admin.topics.listing import TopicDescription, describe_topic
 from zkgroup.groups.ensemble import Ensemble
@@ -42,8 +43,8 @@ class ClusterReading:
     """Topics that can be read and are not being deleted, by name."""
     leaders: Leaders
     """Of every partition of these topics."""
-    moving: tuple[TopicPartition, ...]
-    """Partitions under way to other replicas, in order."""
+    moving: Mapping[TopicPartition, tuple[int, ...]]
+    """Partitions under way to other replicas, in order, with these."""
 
     @property
     def offline(self) -> int:
@@ -94,14 +95,18 @@ class ClusterCache:
         topics = self._decoded({name: znode for name in names if (znode := found[Topic.path(name)])})
         known = self._describe(ensemble, topics, found)
         request = value_of(found[Reassignment.path()], Reassignment.decode)
-        moving = {TopicPartition(name, number) for name, topic in topics.items() for number in topic.moving}
+        moving = {
+            TopicPartition(name, number): target_of(topic, number)
+            for name, topic in topics.items()
+            for number in topic.moving
+        }
         return ClusterReading(
             brokers=by_role(entries),
             registered=readable(entries),
             controller=info.broker if info else None,
             topics=tuple(each.described for each in known.values()),
             leaders={tp: leader for each in known.values() for tp, leader in each.leaders.items()},
-            moving=tuple(sorted(moving | set(request.targets if request else ()))),
+            moving=dict(sorted({**moving, **(request.targets if request else {})}.items())),
         )
 
     def _decoded(self, znodes: Mapping[str, Znode]) -> dict[str, Topic]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import ssl
@@ -13,7 +14,9 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from zkgroup import pages
 from zkgroup.errors import ZkGroupError
+from zkgroup.exporter.history import ReadingHistory
 from zkgroup.exporter.metrics import CONTENT_TYPE, render
 from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings
 from zkgroup.groups.ensemble import Ensemble
@@ -30,6 +33,7 @@ from zkgroup.zookeeper.settings import ClientSettings
 _log = logging.getLogger("zkgroup.exporter")
 
 JSON: Final = "application/json"
+HTML: Final = "text/html; charset=utf-8"
 HANGS_MS: Final = 60_000
 """A read that takes so long, and longer than three intervals, hangs."""
 CLOSE_S: Final = 5.0
@@ -49,8 +53,8 @@ Connect = Callable[[], EnsembleConnection]
 """Opens a connection to the ensemble; need not wait for it."""
 LogEnds = Callable[[Ensemble], AbstractContextManager[LogEndReader | None]]
 """Opens what is asked for log ends in place of the leaders of partitions."""
-Document = Callable[[EnsembleReading, str | None], Mapping[str, object]]
-"""Makes the document of a reading; with the name of a group, that of all of this group."""
+Document = Callable[[EnsembleReading, ReadingHistory, str | None], Mapping[str, object]]
+"""Makes the document of a reading and those before; with the name of a group, all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +110,18 @@ class Exporter:
         self._began_ms: int | None = None
         self._rendering = threading.Lock()
         self._rendered: tuple[EnsembleReading | None, bytes] | None = None
-        pages = {"/metrics": self._metrics, "/healthz": self._health, "/api/snapshot": self._snapshot}
+        self._snapped: tuple[EnsembleReading, bytes] | None = None
+        self._history = ReadingHistory()
+        self._page = page_for_people(settings)
+        served = {
+            "/": lambda query: Page(HTML, self._page),
+            "/metrics": self._metrics,
+            "/healthz": self._health,
+            "/api/snapshot": self._snapshot,
+        }
         self._server = HttpServer(
             settings.listen,
-            pages,
+            served,
             tls=settings.tls,
             users=settings.users,
             open_paths=frozenset({"/healthz"}),
@@ -204,6 +216,7 @@ class Exporter:
 
     def _publish(self, reading: EnsembleReading, errors: int, began_ms: int) -> None:
         """Shows a reading, and waits until the next one is due."""
+        self._history.add(reading)
         with self._changed:
             self._reading = reading
             self._errors += errors
@@ -243,11 +256,32 @@ class Exporter:
             return _error(HTTPStatus.SERVICE_UNAVAILABLE, "nothing has been read yet; ask again")
         if group is not None and group not in reading.groups:
             return _error(HTTPStatus.NOT_FOUND, f"there is no group {group!r}, or it is not read")
-        return Page(JSON, json.dumps(self._document(reading, group)).encode())
+        if group is not None:
+            return Page(JSON, self._json(reading, group))
+        with self._rendering:
+            if self._snapped is None or self._snapped[0] is not reading:
+                self._snapped = (reading, self._json(reading, None))
+            return Page(JSON, self._snapped[1])
+
+    def _json(self, reading: EnsembleReading, group: str | None) -> bytes:
+        return json.dumps(self._document(reading, self._history, group), separators=(",", ":")).encode()
 
 
 def _error(status: HTTPStatus, text: str) -> Page:
     return Page(JSON, f"{json.dumps({'error': text})}\n".encode(), status)
+
+
+def page_for_people(settings: ExporterSettings) -> bytes:
+    """The HTML of `/`, which asks for `api/snapshot` once an interval."""
+    name = str(settings.reading.servers or "this ensemble")
+    return pages.page(
+        *("zkgroup.exporter", "live.html"),
+        style="live.css",
+        scripts=("live_groups.js", "live.js"),
+        fetches=True,
+        interval=str(settings.interval_ms),
+        name=html.escape(name.replace(",", ", ")),
+    ).encode()
 
 
 def connection_to(

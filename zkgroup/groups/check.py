@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.descriptions import GroupDescription, PartitionDescription, ProblemKind
@@ -77,12 +78,13 @@ class CheckLimits:
     """The time over which ten reads are made, for verdicts on the lag; None: one read, which has none."""
 
 
-_MEANING = {
+VERDICT_TEXTS: Final[Mapping[LagVerdict, str]] = {
     LagVerdict.WARN: "commits grow, and the lag does not decrease",
     LagVerdict.STOP: "no commit for longer than the commits before are apart",
     LagVerdict.STALL: "all commits are of the same offset",
     LagVerdict.REWIND: "the committed offset went back",
 }
+"""What each verdict but `ok` says, for people."""
 
 
 def judged(described: Mapping[str, GroupDescription], windows: LagWindows) -> dict[str, GroupDescription]:
@@ -178,4 +180,4 @@ def _of_partition(
         ago, most = duration_text(now_ms - since_ms), duration_text(limits.max_age_ms)
         yield ReasonKind.AGE, f"no commit for {ago}, expected one within {most}; {lag}"
     if row.verdict is not None and row.verdict is not LagVerdict.OK:
-        yield ReasonKind.VERDICT, f"{row.verdict.value}: {_MEANING[row.verdict]}; {lag}"
+        yield ReasonKind.VERDICT, f"{row.verdict.value}: {VERDICT_TEXTS[row.verdict]}; {lag}"

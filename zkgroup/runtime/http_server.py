@@ -164,6 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", page.content_type)
         self.send_header("Content-Length", str(len(page.body)))
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Content-Security-Policy", "frame-ancestors 'none'")  # no page frames this one
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()

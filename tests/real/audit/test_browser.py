@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.real.audit.browser import Page, browser, found
 from tests.worlds import audit_folders
 from tests.worlds.audit_log import AuditLog
+from tests.worlds.browser import Page, browser, found
 from tests.worlds.made_reports import HOSTILE, busy, data_of, shape_of, spans_of
 from zkgroup.audit.report.writing import page, report_of
 

@@ -56,8 +56,11 @@ def test_it_serves_until_a_signal(shell: Shell, groups: ServerGroups, tmp_path: 
 
     with shell.start("exporter", *ANYWHERE, *source, "--exclude-group", "console-.*", fresh=True) as process:
         url = f"https://{process.until_event('ready')['listen']}"
-        with pytest.raises(urllib.error.HTTPError, match="401"):
-            get(f"{url}/metrics", tls=trusting)
+        for path in ("/metrics", "/"):
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                get(f"{url}{path}", tls=trusting)
+        page = get(f"{url}/", tls=trusting, user="ada:secret")
+        assert b"<h1>Groups and brokers of " in page
         assert json.loads(get(f"{url}/healthz", tls=trusting))["ok"] is True
 
         def read() -> Samples:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer
-from zkgroup_cli.commands.exporter import LIVE, live
+from zkgroup_cli.commands.live import LIVE, live
 
 from tests.pure.exporter.test_metrics import Samples, samples
 from tests.waiting import PATIENCE_S, eventually, happened
@@ -106,7 +106,9 @@ def test_a_dead_leader_costs_only_its_partitions(kafka_cluster: KafkaCluster) ->
         assert found["zkgroup_exporter_errors_total", ()] > 0
         document = json.loads(get(exporter, "/api/snapshot")[1])
         assert not violations(document, LIVE.schema)
-        assert any(reason.startswith("log ends of 1 partition, orders-1: ") for reason in document["unknown"])
+        assert any(
+            one["reason"].startswith("log ends of 1 partition, orders-1: ") for one in document["unknown"]
+        )
         kafka_cluster.restart(dead)
         eventually(lambda: lags.items() <= metrics(exporter).items())
 
@@ -261,4 +263,4 @@ def test_a_closed_cluster_tells_what_the_user_may_know(
 
 
 def unknown(exporter: Exporter) -> list[str]:
-    return list(json.loads(get(exporter, "/api/snapshot")[1])["unknown"])
+    return [one["reason"] for one in json.loads(get(exporter, "/api/snapshot")[1])["unknown"]]

@@ -103,11 +103,7 @@ def list_reassignments(
     ensemble.zk.sync("/")
     seen = _read(ensemble, topic_names(ensemble), [])
     moving = {
-        TopicPartition(name, number): tuple(
-            broker
-            for broker in topic.partitions.get(number, ())
-            if broker not in topic.removing.get(number, ())
-        )
+        TopicPartition(name, number): target_of(topic, number)
         for name, topic in seen.readable.items()
         for number in topic.moving
     }
@@ -116,6 +112,12 @@ def list_reassignments(
     errors = [seen.request.error] if seen.request else []
     errors += [entry.error for entry in seen.topics.values()]
     return ensemble.as_of(), rows, tuple(error for error in errors if error)
+
+
+def target_of(topic: Topic, partition: int) -> tuple[int, ...]:
+    """The replicas of a partition once its move has ended: without those that it removes."""
+    removing = topic.removing.get(partition, ())
+    return tuple(broker for broker in topic.partitions.get(partition, ()) if broker not in removing)
 
 
 def moving_partitions(

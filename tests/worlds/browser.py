@@ -61,8 +61,10 @@ class Page:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return dict(answer["result"])
 
-    def open(self, file: Path, width: int, height: int, *, dark: bool = False, phone: bool = False) -> None:
-        """Shows a file, and waits until its scripts have drawn it."""
+    def open(
+        self, page: Path | str, width: int, height: int, *, dark: bool = False, phone: bool = False
+    ) -> None:
+        """Shows a file or an address, and waits until its scripts have drawn it."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -73,7 +75,7 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._loaded = False
-        self.call("Page.navigate", url=file.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not self._loaded:
             self._next()
         self.settle()
