@@ -70,41 +70,38 @@ def get(process: Process, path: str) -> int:
 
 @pytest.mark.parametrize("document", workloads(), ids=lambda one: one["kind"])
 def test_a_pod_answers_its_probes(document: Mapping[str, Any], shell: Shell, tmp_path: Path) -> None:
-    """With 200 once it does its work. SIGTERM ends it cleanly, as the end of its grace period would not."""
-    spec = document["spec"]["template"]["spec"]
-    (container,) = spec["containers"]
+    """With 200 once it does its work; SIGTERM ends it cleanly. Below systemd it says the same by notices."""
+    (container,) = document["spec"]["template"]["spec"]["containers"]
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
-    words = here(container["args"], tmp_path)
     assert f"--metrics-port={ports['metrics']}" in container["args"]
-    assert document["spec"]["selector"]["matchLabels"] == document["spec"]["template"]["metadata"]["labels"]
-    shell.run("topic", "create", "orders", "--partitions", "2")
-
-    with shell.start(*words) as process:
-        for name in ("readinessProbe", "livenessProbe"):
-            probe = container[name]["httpGet"]
-            assert probe["port"] == "metrics"
-            eventually(lambda probe=probe: get(process, probe["path"]), (200).__eq__, what=f"{name} succeeds")
-        assert get(process, "/metrics") == 200
-        assert process.stop() == 0
-
-
-@pytest.mark.parametrize("name", units())
-def test_a_unit_notifies_systemd(name: str, shell: Shell, tmp_path: Path) -> None:
-    """It is ready when the command is, sends the watchdog, and stops at SIGTERM."""
-    command = re.search(r"^ExecStart=\S+ (.*)$", units()[name], re.MULTILINE)
-    assert command is not None
     shell.run("topic", "create", "orders", "--partitions", "2")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(PATIENCE_S)
         shell.environment |= {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "20000"}
         notices = iter(lambda: manager.recv(4096).decode().split("\n"), None)
-        with shell.start(*here(shlex.split(command[1]), tmp_path)) as process:
+
+        with shell.start(*here(container["args"], tmp_path)) as process:
             ready = next(found for found in notices if "READY=1" in found)
             assert ready[-1] == "WATCHDOG=1"
+            for name in ("readinessProbe", "livenessProbe"):
+                probe = container[name]["httpGet"]
+                assert (probe["port"], get(process, probe["path"])) == ("metrics", 200)
+            assert get(process, "/metrics") == 200
             assert next(found for found in notices if found == ["WATCHDOG=1"])
             assert process.stop() == 0
-            assert next(found for found in notices if "STOPPING=1" in found)
+        assert next(found for found in notices if "STOPPING=1" in found)
+
+
+@pytest.mark.parametrize("name", units())
+def test_a_unit_starts_what_can_be_started(name: str, shell: Shell, tmp_path: Path) -> None:
+    """Its command has no wrong option."""
+    command = re.search(r"^ExecStart=\S+ (.*)$", units()[name], re.MULTILINE)
+    assert command is not None
+
+    ran = shell.run(*here(shlex.split(command[1]), tmp_path), "--dry-run")
+
+    assert (ran.code, "would " in ran.err) == (0, True), ran
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
