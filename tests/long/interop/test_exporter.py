@@ -11,27 +11,35 @@ from kazoo.client import KazooClient
 
 from tests.long.interop.conftest import Scene
 from tests.long.interop.servers import Producer, RealBroker, RealZooKeeper
+from tests.long.monitoring.prometheus import alerting, program, prometheus
 from tests.pure.exporter.test_metrics import Samples, samples
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.shell import Shell
 from zkgroup import Admin
 
 CHROOT = "/exporter"
+WATCHED = "/prometheus"
+
+
+@contextmanager
+def exporting(home: Path, zookeeper: str, *options: str) -> Iterator[str]:
+    """The host and port of an exporter that runs as a process."""
+    words = ("exporter", "--listen", "127.0.0.1:0", "--interval", "1s", *options)
+    with Shell(home, zookeeper).start(*words, fresh=True) as process:
+        yield process.until_event("ready")["listen"]
+        assert process.stop() == 0
 
 
 @contextmanager
 def exported(home: Path, zookeeper: str, *options: str) -> Iterator[Callable[[], Samples]]:
-    """Reads the metrics of an exporter that runs as a process."""
-    words = ("exporter", "--listen", "127.0.0.1:0", "--interval", "1s", *options)
-    with Shell(home, zookeeper).start(*words, fresh=True) as process:
-        url = f"http://{process.until_event('ready')['listen']}/metrics"
+    """Reads the metrics of an exporter."""
+    with exporting(home, zookeeper, *options) as listen:
 
         def read() -> Samples:
-            with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            with urllib.request.urlopen(f"http://{listen}/metrics", timeout=PATIENCE_S) as answer:
                 return samples(answer.read())
 
         yield read
-        assert process.stop() == 0
 
 
 def test_the_lag_of_a_jvm_consumer_is_served(
@@ -90,5 +98,29 @@ def test_a_killed_broker_is_missed_until_it_is_back(
             broker = RealBroker(real_zookeeper, tmp_path / "broker", 7, CHROOT)
             broker.wait_ready()
             eventually(read, lambda found: found.get(lag) == 0)
+    finally:
+        broker.stop()
+
+
+def test_alerts_of_a_lost_broker_fire_and_end(
+    real_zookeeper: RealZooKeeper, tree: KazooClient, tmp_path: Path
+) -> None:
+    """In Prometheus, by the rules of `--rules`."""
+    program("prometheus")
+    tree.ensure_path(WATCHED)
+    address = real_zookeeper.address + WATCHED
+    broker = RealBroker(real_zookeeper, tmp_path / "broker", 7, WATCHED)
+    try:
+        broker.wait_ready()
+        with Admin(address, undo_folder=tmp_path / "undo") as admin:
+            admin.create_topic("orders", partitions=1, wait_s=PATIENCE_S)
+        with exporting(tmp_path, address) as listen, prometheus(tmp_path, listen) as server:
+            eventually(lambda: server.query("zkgroup_brokers == 1"))
+            session = tree.get(f"{WATCHED}/brokers/ids/7")[1].ephemeralOwner
+            broker.stop()
+            real_zookeeper.end_session(session)
+            with alerting(server, "ZkgroupBrokerGone", "ZkgroupPartitionOffline"):
+                broker = RealBroker(real_zookeeper, tmp_path / "broker", 7, WATCHED)
+            assert server.firing() == set()
     finally:
         broker.stop()

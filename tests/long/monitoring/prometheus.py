@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import urllib.parse
 import urllib.request
@@ -15,6 +16,7 @@ import pytest
 
 from tests.long.interop.processes import Process
 from tests.waiting import PATIENCE_S, eventually
+from zkgroup.exporter.alerts import rules
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
 
@@ -38,6 +40,10 @@ class Prometheus:
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return json.load(answer)["data"]
 
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The samples of a query."""
+        return list(self.get("query", query=expression)["result"])
+
     def firing(self) -> set[str]:
         """The names of the alerts that fire."""
         alerts = self.get("alerts")["alerts"]
@@ -45,10 +51,30 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, config: str) -> Iterator[Prometheus]:
-    """One that runs with this configuration."""
-    file, held = folder / "prometheus.yml", ReservedPort()
-    file.write_text(config)
+def alerting(server: Prometheus, *alerts: str) -> Iterator[None]:
+    """These fire; the body mends what is wrong, and they end."""
+    eventually(server.firing, lambda found: set(alerts) <= found)
+    yield
+    eventually(server.firing, lambda found: not set(alerts) & found)
+
+
+@contextmanager
+def prometheus(folder: Path, exporter: str, authority: Path | None = None) -> Iterator[Prometheus]:
+    """One that scrapes an exporter, by TLS with an authority, and has its rules.
+
+    Alerts fire at once, without the times for which they have to be true.
+    """
+    file, rules_file, held = folder / "prometheus.yml", folder / "rules.yml", ReservedPort()
+    rules_file.write_text(re.sub(r"for: \d+m", "for: 0s", rules()).replace("[5m]", "[5s]"))
+    target: dict[str, Any] = {"job_name": "zkgroup", "static_configs": [{"targets": [exporter]}]}
+    if authority is not None:
+        target |= {"scheme": "https", "tls_config": {"ca_file": str(authority)}}
+    config = {
+        "global": {"scrape_interval": "500ms", "evaluation_interval": "500ms"},
+        "rule_files": [str(rules_file)],
+        "scrape_configs": [target],
+    }
+    file.write_text(json.dumps(config))
     held.release()
     command = [
         program("prometheus"),

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka import KafkaConsumer
 from kazoo.client import KazooClient
 
-from tests.long.monitoring.prometheus import Prometheus, program, prometheus
+from tests.long.monitoring.prometheus import Prometheus, alerting, program, prometheus
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.certificates import Authority
 from tests.worlds.processes import Process
 from tests.worlds.shell import Shell
 from zkgroup import GroupMember
-from zkgroup.exporter.alerts import ALERTS, rules
+from zkgroup.exporter.alerts import ALERTS
 from zkgroup.exporter.board import BOARD
 from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.testing.plugin import ServerTree
@@ -30,15 +28,6 @@ from zkgroup.znodes.consumers import Offset, Registration
 from zkgroup.znodes.controller import ControllerRegistration
 from zkgroup.zookeeper.embedded.server import ReservedPort
 
-CONFIG = """\
-global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
-rule_files: [{rules}]
-scrape_configs:
-  - job_name: zkgroup
-    scheme: https
-    tls_config: {{ca_file: {authority}}}
-    static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
-"""
 QUICK = (
     *("--set", "zookeeper.session.timeout.ms=4s", "--set", "replica.lag.time.max.ms=2s"),
     *("--set", "offsets.topic.num.partitions=1"),
@@ -71,11 +60,9 @@ class Watched:
         for topic, replicas in (("orders", "1,2"), ("pairs", "1:2")):
             self.shell.json("topic", "create", topic, "--replica-assignment", replicas)
         self.export(timedelta(days=2))
-        (folder / "rules.yml").write_text(at_once(rules()))
-        config = CONFIG.format(
-            rules=folder / "rules.yml", authority=self.authority.trust_store, port=held.number
+        self.prometheus: Prometheus = stack.enter_context(
+            prometheus(folder, self.listen, self.authority.trust_store)
         )
-        self.prometheus: Prometheus = stack.enter_context(prometheus(folder, config))
 
     def start_broker(self, broker: int) -> None:
         words = ("broker", "run", "--id", str(broker), "--data", str(self.folder / f"b{broker}"), *QUICK)
@@ -104,9 +91,12 @@ class Watched:
         found = (json.loads(self.tree.get(f"/brokers/ids/{broker}")[0]) for broker in self.brokers)
         return [f"{broker['host']}:{broker['port']}" for broker in found]
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """The samples of a query."""
-        return list(self.prometheus.get("query", query=expression)["result"])
+    @contextmanager
+    def alerting(self, *alerts: str) -> Iterator[None]:
+        """They fire, until the body mends what is wrong."""
+        with alerting(self.prometheus, *alerts):
+            self.seen.update(alerts)
+            yield
 
     def commit(self, group: str, offset: int, topic: str = "pairs", partition: int = 0) -> None:
         path = Offset.path(group, TopicPartition(topic, partition))
@@ -116,11 +106,6 @@ class Watched:
     def produce(self, records: int) -> None:
         ran = self.shell.run("produce", "pairs", stdin="x\n" * records)
         assert ran.code == 0, ran
-
-
-def at_once(text: str) -> str:
-    """The rules without the times for which they have to be true, and with a short window of errors."""
-    return re.sub(r"for: \d+m", "for: 0s", text).replace("[5m]", "[5s]")
 
 
 @pytest.fixture(scope="session")
@@ -138,26 +123,17 @@ def watched(installed: None, zk_ensemble: ServerTree, tmp_path: Path) -> Iterato
 def test_alerts_fire_and_end(watched: Watched) -> None:
     """All of them. Every query of the board is answered meanwhile."""
     queries = [query for panels in BOARD.values() for panel in panels for query in panel.queries.values()]
-    with alerting(watched, "ZkgroupCertificateExpires"):
+    with watched.alerting("ZkgroupCertificateExpires"):
         a_member_stops(watched)
         partitions_have_no_owner(watched)
         no_broker_is_the_controller(watched)
         consumers_do_not_keep_up(watched)
         brokers_are_gone(watched)
         for query in queries:
-            watched.query(query.replace("$instance", watched.listen).replace("$group", ".*"))
+            watched.prometheus.query(query.replace("$instance", watched.listen).replace("$group", ".*"))
         zookeeper_is_away(watched)
         the_exporter_is_away(watched)
     assert watched.seen == {alert.name for alert in ALERTS}
-
-
-@contextmanager
-def alerting(watched: Watched, *alerts: str) -> Iterator[None]:
-    """These fire; the body mends what is wrong, and they end."""
-    eventually(watched.prometheus.firing, lambda found: set(alerts) <= found)
-    watched.seen.update(alerts)
-    yield
-    eventually(watched.prometheus.firing, lambda found: not set(alerts) & found)
 
 
 def a_member_stops(watched: Watched) -> None:
@@ -165,12 +141,12 @@ def a_member_stops(watched: Watched) -> None:
         first.wait_until_stable(PATIENCE_S)
         with watched.member() as second:
             second.wait_until_stable(PATIENCE_S)
-            eventually(lambda: watched.query("zkgroup_group_members == 2"))
-        with alerting(watched, "ZkgroupMemberStopped"):
+            eventually(lambda: watched.prometheus.query("zkgroup_group_members == 2"))
+        with watched.alerting("ZkgroupMemberStopped"):
             again = watched.member().start()
         again.close()
-    eventually(lambda: watched.query("zkgroup_group_members == 0"))
-    with alerting(watched, "ZkgroupMemberStopped"):
+    eventually(lambda: watched.prometheus.query("zkgroup_group_members == 0"))
+    with watched.alerting("ZkgroupMemberStopped"):
         watched.tree.delete("/consumers/g", recursive=True)
 
 
@@ -179,7 +155,7 @@ def partitions_have_no_owner(watched: Watched) -> None:
     ghost = Registration.path("h", "h_ghost")
     wanted = Registration.of(StaticSubscription({"orders": 1}), 0)
     watched.tree.create(ghost, wanted.encode(), makepath=True)
-    with alerting(watched, "ZkgroupPartitionUnowned", "ZkgroupGroupInconsistent"):
+    with watched.alerting("ZkgroupPartitionUnowned", "ZkgroupGroupInconsistent"):
         watched.tree.delete("/consumers/h", recursive=True)
 
 
@@ -190,7 +166,7 @@ def no_broker_is_the_controller(watched: Watched) -> None:
     taking.delete(path)
     taking.create(path, b"nobody", ephemeral=True)
     assert taking.commit() == [True, path]
-    with alerting(watched, "ZkgroupControllerMissing"):
+    with watched.alerting("ZkgroupControllerMissing"):
         watched.tree.delete(path)
 
 
@@ -205,7 +181,7 @@ def consumers_do_not_keep_up(watched: Watched) -> None:
         return watched.prometheus.firing()
 
     eventually(firing, lambda found: {"ZkgroupConsumerStuck", "ZkgroupLagGrows"} <= found)
-    with alerting(watched, "ZkgroupConsumerStuck", "ZkgroupLagGrows"):
+    with watched.alerting("ZkgroupConsumerStuck", "ZkgroupLagGrows"):
         for group in ("stuck", "slow"):
             watched.commit(group, BEYOND)
 
@@ -218,12 +194,12 @@ def brokers_are_gone(watched: Watched) -> None:
     finally:
         consumer.close()
     watched.commit("asking", 0, "orders", 1)
-    eventually(lambda: watched.query('zkgroup_group_lag{group="asking"}'))
+    eventually(lambda: watched.prometheus.query('zkgroup_group_lag{group="asking"}'))
     lost = ("ZkgroupBrokerGone", "ZkgroupPartitionOffline", "ZkgroupReadsIncomplete")
     watched.kill_broker(2)
-    with alerting(watched, *lost, "ZkgroupReplicaOutOfSync"):
+    with watched.alerting(*lost, "ZkgroupReplicaOutOfSync"):
         watched.kill_broker(1)
-        with alerting(watched, "ZkgroupSlotWithoutLeader"):
+        with watched.alerting("ZkgroupSlotWithoutLeader"):
             watched.start_broker(1)
             watched.start_broker(2)
 
@@ -232,9 +208,9 @@ def zookeeper_is_away(watched: Watched) -> None:
     """One server, then a second, and with it the quorum."""
     first, second = (watched.ensemble.server(number) for number in range(2))
     first.stop()
-    with alerting(watched, "ZkgroupZooKeeperServerAway"):
+    with watched.alerting("ZkgroupZooKeeperServerAway"):
         second.stop()
-        with alerting(watched, "ZkgroupEnsembleAway"):
+        with watched.alerting("ZkgroupEnsembleAway"):
             first.spawn()
             second.spawn()
 
@@ -242,5 +218,5 @@ def zookeeper_is_away(watched: Watched) -> None:
 def the_exporter_is_away(watched: Watched) -> None:
     """With another certificate it comes back."""
     assert watched.exporter.stop() == 0
-    with alerting(watched, "ZkgroupExporterAway"):
+    with watched.alerting("ZkgroupExporterAway"):
         watched.export(timedelta(days=30))
