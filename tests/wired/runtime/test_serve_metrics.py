@@ -65,7 +65,7 @@ def test_a_member_over_its_life() -> None:
             assert 'zkgroup_partitions_owned{group="g",member="g_a"} 4.0' in get(server, "/metrics")[1]
             world.server.suspend("a")
             world.until(lambda: state(server, "/healthz")[0] == 503)
-            assert "its lease ended" in state(server, "/readyz")[1]
+            assert "its lease has ended" in state(server, "/readyz")[1]
             world.server.resume("a")
             world.until(lambda: state(server, "/readyz") == (200, ""))
         assert state(server, "/healthz") == (200, "")
