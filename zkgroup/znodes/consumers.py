@@ -119,7 +119,8 @@ RESTART_GRACE_KEY: Final = "restart_grace_ms"
 FEATURES_KEY: Final = "features"
 STATIC_MEMBERS: Final = "static"
 NEGOTIATION: Final = "strategies"
-FEATURES: Final = (STATIC_MEMBERS, NEGOTIATION)
+FREEZE: Final = "freeze"
+FEATURES: Final = (STATIC_MEMBERS, NEGOTIATION, FREEZE)
 """The recipes of this version that work only while every member of the group follows them, by name."""
 PID_KEY: Final = "pid"
 CAPACITY_KEY: Final = "capacity"

@@ -1,4 +1,4 @@
-"""zkgroup's own znodes of a group, beside Kafka's: resets, assignments, views, and the audit record.
+"""zkgroup's own znodes of a group, beside Kafka's: resets, assignments, views, freezes, the audit record.
 
 Numbers that may not fit 32 bits are stored as text, so that a JVM parser that reads them does not fail.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
-from zkgroup.model import TopicPartition
+from zkgroup.model import TopicPartition, ZnodeStat
 from zkgroup.znodes.consumers import Registration, group_path, resets_path, static_path, views_path
 from zkgroup.znodes.json_fields import (
     DATA_BYTES_MAX,
@@ -196,6 +196,57 @@ class StaticMember:
         extensions = dict(registration.extensions)
         is_away = extensions.pop(_AWAY_KEY, None) is not None
         return cls(replace(registration, extensions=extensions), is_away)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freeze:
+    """`/consumers/<g>/frozen`: while it stands, partitions of the group move by leaving and death alone.
+
+    Persistent. It stands from its `ctime` for `for_ms`, by ZooKeeper's clock; a member or the coordinator
+    deletes it then. Created in the transaction that sets `owners`, whose data version therefore counts the
+    freezes of the group.
+    """
+
+    reason: str
+    """For people."""
+    by: str
+    """The user who did it, for people."""
+    for_ms: int
+    """Milliseconds from its `ctime`."""
+    allows_takeover: bool
+    """True if partitions without an owner may be claimed."""
+
+    @staticmethod
+    def path(group: str) -> str:
+        return f"{group_path(group)}/frozen"
+
+    def until_ms(self, stat: ZnodeStat) -> int:
+        """The end by ZooKeeper's clock, in epoch milliseconds. `stat`: of the znode."""
+        return stat.ctime + self.for_ms
+
+    def encode(self) -> bytes:
+        return write_object(
+            {
+                "version": 1,
+                "reason": self.reason,
+                "by": self.by,
+                "for_ms": str(self.for_ms),
+                "allow_takeover": "true" if self.allows_takeover else "false",
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "a freeze")
+        takeover = text_of(path, fields, "allow_takeover")
+        if takeover not in ("true", "false"):
+            raise CorruptZnodeError(path, "allow_takeover true or false", show(takeover))
+        return cls(
+            reason=text_of(path, fields, "reason"),
+            by=text_of(path, fields, "by"),
+            for_ms=integer_text_of(path, fields, "for_ms", range(1, 2**63)),
+            allows_takeover=takeover == "true",
+        )
 
 
 def _partition(path: str, text: str) -> int:

@@ -10,6 +10,7 @@ import pytest
 from zkgroup.consumer.machine import commit, release, transactions
 from zkgroup.consumer.machine.claim import Claims
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
+from zkgroup.consumer.machine.freeze import GroupFreeze
 from zkgroup.consumer.machine.machine_context import GroupPaths, OwnedPartition
 from zkgroup.consumer.machine.scheduler import GroupLeave
 from zkgroup.consumer.machine.transactions import MemberIdentity, PartitionZnodes, WriteVerdict
@@ -247,3 +248,14 @@ def reset_applied_without_the_owner(patch: Patch) -> None:
     patch.setattr(
         transactions, "commit_operations", lambda paths, owned, value: real(paths, owned, value)[1:]
     )
+
+
+def moves_without_the_check_of_a_freeze(patch: Patch) -> None:
+    """Claims and releases pass whatever the version of `owners` is."""
+    any_version = property(lambda self: Check(self._paths.owners_root, -1))
+    patch.setattr(GroupFreeze, "check", any_version)
+
+
+def freeze_that_nobody_ends(patch: Patch) -> None:
+    """No member looks whether a freeze is over."""
+    patch.setattr(GroupFreeze, "timer_fired", lambda self: None)

@@ -47,6 +47,20 @@ BUGS: tuple[Bug, ...] = (
         SETUPS["reset-then-stranger"],
         "ignored|S4|S2",
     ),
+    Bug(
+        "moves without the check of a freeze",
+        broken_writes.moves_without_the_check_of_a_freeze,
+        SETUPS["freeze"],
+        "frozen group",
+        "freeze claim",
+    ),
+    Bug(
+        "freeze that nobody ends",
+        broken_writes.freeze_that_nobody_ends,
+        SETUPS["freeze"],
+        "the group is frozen",
+        "freeze wake",
+    ),
     Bug("commit goes back", broken_writes.commit_goes_back, SETUPS["join"], "S4"),
     Bug(
         "no registration check",

@@ -7,15 +7,18 @@ from typing import NamedTuple
 
 from tests.programs.model.jvm import jvm_steps
 from tests.programs.model.member import lost, member_steps
+from tests.programs.model.recipes import freeze_ops
 from tests.programs.model.values import (
     Client,
     ClientSession,
     Configuration,
     Fault,
+    Node,
     Op,
     Pc,
     State,
     Tree,
+    blank_nodes,
     create,
     delete,
     put,
@@ -54,6 +57,7 @@ def successors(s: State, cfg: Configuration) -> Iterator[Successor]:
             if t := spend(s, fault):
                 tree, _ = multi(cfg, s.tree, s.zxid, None, ops)
                 yield Successor(label, somebody, True, t._replace(tree=tree, zxid=s.zxid + 1))
+    yield from _freezes(s, cfg, somebody)
     yield from _group_deletion(s, cfg, somebody)
 
 
@@ -108,11 +112,39 @@ def reset_ops(p: int, version: int, *, is_marked: bool, value: int = 0) -> list[
     return [set_data("offset", p, value, version), *gone, create("marker", p, value)]
 
 
+def _freezes(s: State, cfg: Configuration, actor: int) -> Iterator[Successor]:
+    """Operators who freeze and unfreeze the group, and the time that a freeze has."""
+    nodes = s.tree.nodes
+    frozen, over = nodes[cfg.at("frozen")], nodes[cfg.at("over")]
+    if frozen is None:
+        for fault, kind in (("freeze", "frozen"), ("takeover", "takeover")):
+            if t := spend(s, fault):
+                tree, refusal = multi(cfg, s.tree, s.zxid, None, freeze_ops(cfg, s.tree, kind))
+                owners = [nodes[cfg.at("owner", p)] for p in cfg.parts]
+                bad = "the freeze leaves a partition in transit without an owner"
+                is_bad = kind == "frozen" and not all(owners)
+                if refusal is None:
+                    if "freeze wake" not in cfg.without:  # a child of `ids` comes and goes
+                        tree = tree._replace(cversion=tree.cversion + 2, pzxid=s.zxid)
+                    t = t._replace(tree=tree, zxid=s.zxid + 1)
+                    yield Successor(
+                        f"an operator freezes the group: {kind}", actor, True, t, bad if is_bad else None
+                    )
+        return
+    if t := spend(s, "unfreeze"):
+        tree, _ = multi(cfg, s.tree, s.zxid, None, [delete("frozen", 0, frozen.version)])
+        yield Successor("an operator ends the freeze", actor, True, t._replace(tree=tree, zxid=s.zxid + 1))
+    if over is None:
+        tree = s.tree._replace(nodes=swap(nodes, cfg.at("over"), Node(None, 0, 1, 1, None)))
+        yield Successor("the time of the freeze is over", actor, True, s._replace(tree=tree))
+
+
 def _group_deletion(s: State, cfg: Configuration, actor: int) -> Iterator[Successor]:
     """Recipes 8, with its guard: only while no member is registered."""
     nodes = s.tree.nodes
-    if any(nodes[: cfg.members + cfg.partitions]) or not any(nodes):
+    has_content = any(nodes[: cfg.at("root")]) or nodes[cfg.at("plan")] is not None
+    if any(nodes[: cfg.members + cfg.partitions]) or not has_content:
         return
     if t := spend(s, "guard"):
-        tree = Tree((None,) * len(nodes), s.zxid, 0, s.zxid)
+        tree = Tree(blank_nodes(cfg), s.zxid, 0, s.zxid)
         yield Successor("the empty group is deleted", actor, True, t._replace(tree=tree, zxid=s.zxid + 1))

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from tests.programs.model import recipes
 from tests.programs.model.member import member_steps
 from tests.programs.model.model_and_server import GROUP, TOPIC, ModelAndServer, member_id, tp
-from tests.programs.model.values import Configuration, Held, Member, Node, Op, Pc, State, put
+from tests.programs.model.values import Configuration, Freeze, Held, Member, Node, Op, Pc, State, put
 from zkgroup.consumer.machine import machine_context
 from zkgroup.consumer.machine.machine_context import MemberConfig
 from zkgroup.consumer.machine.scheduler import Components
@@ -183,19 +183,20 @@ class Pair:
     def expected_ops(self) -> list[Op]:
         """The transaction that the model's member sends now."""
         cfg, me, p = self.worlds.cfg, self.me, P
+        unfrozen = recipes.unfrozen_ops(cfg, me, p)
         match me.pc:
             case Pc.CLAIM:
-                return recipes.claim_ops(cfg, ME, me.todo, me.reads, me.plan)
+                return recipes.claim_ops(cfg, ME, me.todo, me.reads, me.plan, me.freeze.fence)
             case Pc.COMMIT_AGAIN:
                 return recipes.commit_ops(cfg, ME, me.todo, me.held)
             case Pc.RELEASE_WITHOUT_COMMIT:
-                return recipes.release_without_commit_ops(ME, p, me.reads[p])
+                return recipes.release_without_commit_ops(ME, p, me.reads[p], unfrozen)
             case Pc.RELEASE_AGAIN:
-                return recipes.release_ops(cfg, ME, p, me.held[p])
+                return recipes.release_ops(cfg, ME, p, me.held[p], unfrozen)
             case Pc.IDLE if self.wish == "commits":
                 return recipes.commit_ops(cfg, ME, ((p, me.held[p].value + 1),), me.held)
             case Pc.IDLE if self.wish == "releases":
-                return recipes.release_ops(cfg, ME, p, me.held[p])
+                return recipes.release_ops(cfg, ME, p, me.held[p], unfrozen)
         raise AssertionError(f"the model writes nothing: {me.pc}, {self.wish!r}")
 
     def assert_same_beliefs(self, *, unsure_value: int | None = None) -> None:
@@ -216,7 +217,8 @@ def registered(policy: str = "adopt", **cfg: object) -> Pair:
     for m, client in enumerate(worlds.cfg.client):
         assert worlds.act(recipes.register_ops(m), client)
     pair = Pair(worlds)
-    pair.believe(pc=Pc.IDLE, gen=worlds.s.tree.pzxid)
+    pair.believe(pc=Pc.IDLE, gen=worlds.s.tree.pzxid, freeze=Freeze(0))
+    pair.components.snapshot.freeze._fence = 0
     pair.components.membership.is_registered = True
     registration = worlds.server.find(worlds.paths["ids", ME])
     assert registration is not None

@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 from tests.programs.model import recipes
 from tests.programs.model.plans import range_plan, registered, sticky_plan, subscribed
 from tests.programs.model.recipes import Batch, is_mine
-from tests.programs.model.values import Configuration, Node, Op, Pc, State, put, spend, swap
+from tests.programs.model.values import (
+    Configuration,
+    Freeze,
+    Node,
+    Op,
+    Pc,
+    State,
+    put,
+    spend,
+    swap,
+)
 from tests.programs.model.zookeeper import Refusal, catch_up, seen, write
 
 
@@ -58,7 +68,7 @@ def lost(s: State, cfg: Configuration, m: int) -> State:
     return put(
         s, m, pc=Pc.GONE if s.members[m].leaving else Pc.UNREGISTERED, known=s.clients[cfg.client[m]].serial,
         gen=None, held=cfg.blank, target=(False,) * cfg.partitions, blocked=(), todo=(), reads=cfg.blank,
-        plan=None, leaving=False,
+        plan=None, leaving=False, freeze=Freeze(),
     )  # fmt: skip
 
 
@@ -87,18 +97,57 @@ def _unregistered(v: View) -> Iterator[Step]:
 
 
 def snapshot(s: State, cfg: Configuration, m: int) -> State:
-    """Reads a snapshot: range knows its target at once, sticky reads the plan znode first."""
-    tree = seen(s, cfg, m)
-    contents = recipes.registrations_seen(cfg, s.members[m], tree)
-    gen, cache = tree.pzxid, (tree.czxid, tree.cversion, contents)
+    """Reads a snapshot; then the marker of a freeze, where `owners` says that it may be another one."""
+    tree, me = seen(s, cfg, m), s.members[m]
+    contents = recipes.registrations_seen(cfg, me, tree)
+    s = put(s, m, gen=tree.pzxid, cache=(tree.czxid, tree.cversion, contents), blocked=())
+    version = tree.nodes[cfg.at("root")].version
+    if "freeze order" in cfg.without:
+        marker = tree.nodes[cfg.at("frozen")]
+        known = Freeze(None, marker and marker.data, marker and marker.version)
+        return put(s, m, pc=Pc.FREEZE, freeze=known)
+    if version == me.freeze.fence and not sees_another_marker(cfg, me, tree.nodes):
+        return aim(s, cfg, m)
+    if not version and "freeze bump" not in cfg.without:
+        return aim(put(s, m, freeze=Freeze(0)), cfg, m)
+    return put(s, m, pc=Pc.FREEZE, freeze=me.freeze._replace(fence=version))
+
+
+def sees_another_marker(cfg: Configuration, me: Any, nodes: Sequence[Node | None]) -> bool:
+    """The watch on the marker of a freeze fires."""
+    marker = nodes[cfg.at("frozen")]
+    return me.freeze.kind is not None and (marker is None or marker.version != me.freeze.version)
+
+
+def _freeze(v: View) -> Iterator[Step]:
+    """Reads the marker after the version of `owners`."""
+    marker, fence = v.node("frozen", 0), v.me.freeze.fence
+    known = Freeze(fence, marker and marker.data, marker and marker.version)
+    if "freeze order" in v.cfg.without:
+        known = v.me.freeze._replace(fence=v.node("root", 0).version)
+    yield Step(f"reads the marker: {known.kind}", False, aim(put(v.s, v.m, freeze=known), v.cfg, v.m))
+
+
+def aim(s: State, cfg: Configuration, m: int) -> State:
+    """What the member should own: in a frozen group what it has; range knows it, sticky reads the plan znode
+    first."""
+    me, tree = s.members[m], seen(s, cfg, m)
+    contents = me.cache[2]
+    if me.freeze.kind == "frozen":
+        return put(s, m, pc=Pc.IDLE, target=tuple(h is not None for h in me.held))
     if not cfg.sticky:
         plan = range_plan(subscribed(contents), cfg.partitions)
     elif "plan znode" in cfg.without:
         owners = [tree.nodes[cfg.at("owner", p)] for p in cfg.parts]
         plan = sticky_plan(subscribed(contents), [o and o.data for o in owners])
     else:
-        return put(s, m, pc=Pc.PLAN, gen=gen, cache=cache)
-    return put(s, m, pc=Pc.IDLE, gen=gen, cache=cache, target=tuple(o == m for o in plan), blocked=())
+        return put(s, m, pc=Pc.PLAN)
+    return put(s, m, pc=Pc.IDLE, target=_with_kept(me, m, plan))
+
+
+def _with_kept(me: Any, m: int, plan: Sequence[int | None]) -> tuple[bool, ...]:
+    """The partitions of the plan and, in a frozen group, those that the member has."""
+    return tuple(o == m or bool(h and me.freeze.kind) for o, h in zip(plan, me.held, strict=True))
 
 
 def _plan(v: View) -> Iterator[Step]:
@@ -106,7 +155,7 @@ def _plan(v: View) -> Iterator[Step]:
     plan = v.node("plan", 0)
     verdict = recipes.judge_plan(plan, v.me.gen)
     if verdict == "mine":
-        target = tuple(o == m for o in plan.data[1])
+        target = _with_kept(v.me, m, plan.data[1])
         t = put(s, m, pc=Pc.IDLE, plan=plan.version, target=target, blocked=())
         yield Step("reads the plan", False, t)
     elif verdict == "newer":
@@ -131,10 +180,15 @@ def _plan_write(v: View) -> Iterator[Step]:
 
 def _idle(v: View) -> Iterator[Step]:
     s, cfg, m, me = v.s, v.cfg, v.m, v.me
-    if seen(s, cfg, m).pzxid != me.gen and not me.leaving:
+    is_outdated = me.gen is not None and (me.freeze.fence is None or sees_another_marker(cfg, me, v.nodes))
+    if (seen(s, cfg, m).pzxid != me.gen or is_outdated) and not me.leaving:
         yield Step("snapshot", False, snapshot(s, cfg, m))
     drop = [p for p in cfg.parts if me.held[p] and not me.target[p]]
     want = tuple(p for p in cfg.parts if me.target[p] and not me.held[p] and p not in me.blocked)
+    if me.freeze.fence is None and not me.leaving:
+        drop, want = [], ()
+    elif me.freeze.kind == "frozen":
+        want = ()
     if drop:
         yield from _release(v, drop[0])
     elif want:
@@ -144,9 +198,41 @@ def _idle(v: View) -> Iterator[Step]:
         for note, t, out, bad in write(s, cfg, m, recipes.leave_ops(m)):
             done = put(t, m, pc=Pc.IDLE if out == "lost" else Pc.GONE)
             yield Step("deletes its registration" + note, False, done, bad)
+    if me.freeze.kind and not me.leaving:
+        yield from _touch(v)
     yield from _notices(v)
     if not me.leaving:
         yield from _requests(v)
+
+
+def _touch(v: View) -> Iterator[Step]:
+    """Writes the marker of a freeze that it takes to be over; the time of that write says whether it is."""
+    s, cfg, m, me = v.s, v.cfg, v.m, v.me
+    is_over = s.tree.nodes[cfg.at("over")] is not None
+    before = s if is_over else spend(s, "early")
+    if before is None:
+        return
+    ops = recipes.freeze_touch_ops(cfg, m, me.freeze)
+    for note, t, out, bad in write(before, cfg, m, ops):
+        if out == "ok":
+            known = me.freeze._replace(version=t.tree.nodes[cfg.at("frozen")].version)
+            t = put(t, m, pc=Pc.FREEZE_END if is_over else Pc.IDLE, freeze=known)
+        elif is_unregistered(cfg, m, out, ops):
+            t = lost(t, cfg, m)
+        else:
+            t = put(t, m, freeze=me.freeze._replace(fence=None))
+        yield Step("writes the marker" + note, not is_over, t, bad)
+
+
+def _freeze_end(v: View) -> Iterator[Step]:
+    s, cfg, m, me = v.s, v.cfg, v.m, v.me
+    ops = recipes.freeze_end_ops(cfg, m, me.freeze)
+    for note, t, out, bad in write(s, cfg, m, ops):
+        if is_unregistered(cfg, m, out, ops):
+            t = lost(t, cfg, m)
+        else:
+            t = put(t, m, pc=Pc.IDLE, freeze=me.freeze._replace(fence=None))
+        yield Step("deletes the marker" + note, False, t, bad)
 
 
 def _notices(v: View) -> Iterator[Step]:
@@ -225,7 +311,7 @@ def _commit_reads_owners(v: View) -> Iterator[Step]:
 
 def _claim(v: View) -> Iterator[Step]:
     s, cfg, m, me = v.s, v.cfg, v.m, v.me
-    ops = recipes.claim_ops(cfg, m, me.todo, me.reads, me.plan)
+    ops = recipes.claim_ops(cfg, m, me.todo, me.reads, me.plan, me.freeze.fence)
     for note, t, out, bad in write(s, cfg, m, ops):
         t = put(t, m, pc=Pc.IDLE, reads=cfg.blank, todo=())
         if out == "ok":
@@ -238,9 +324,16 @@ def _claim(v: View) -> Iterator[Step]:
             t = lost(t, cfg, m)
         elif out.code == "NodeExists":
             t = put(t, m, pc=Pc.BLOCKED_READS_OFFSETS, todo=(refused_at(out, ops)[1],))
+        elif refused_at(out, ops)[0] == "root":
+            t = _frozen(t, m)
         elif refused_at(out, ops)[0] == "plan":
             t = put(t, m, pc=Pc.PLAN)
         yield Step(f"claims {list(me.todo)}" + note, False, t, bad)
+
+
+def _frozen(s: State, m: int) -> State:
+    """Refused by a freeze that the member has not read: it reads before anything else moves."""
+    return put(s, m, freeze=s.members[m].freeze._replace(fence=None))
 
 
 def _claim_reads_offsets(v: View) -> Iterator[Step]:
@@ -292,10 +385,12 @@ def _claim_reads_offsets_last(v: View) -> Iterator[Step]:
 
 def _release(v: View, p: int) -> Iterator[Step]:
     s, cfg, m, me = v.s, v.cfg, v.m, v.me
-    ops = recipes.release_ops(cfg, m, p, me.held[p])
+    ops = recipes.release_ops(cfg, m, p, me.held[p], recipes.unfrozen_ops(cfg, me, p))
     for note, t, out, bad in write(s, cfg, m, ops):
         if is_unregistered(cfg, m, out, ops):
             t = lost(t, cfg, m)
+        elif out not in ("ok", "lost") and refused_at(out, ops)[0] == "root":
+            t = put(_frozen(t, m), m, pc=Pc.IDLE, todo=(), reads=cfg.blank)
         elif out == "ok":
             t = _dropped(t, cfg, m, p)
         else:
@@ -337,10 +432,12 @@ def _dropped(s: State, cfg: Configuration, m: int, p: int) -> State:
 
 def _release_without_commit(v: View) -> Iterator[Step]:
     s, cfg, m, p = v.s, v.cfg, v.m, v.me.todo[0]
-    ops = recipes.release_without_commit_ops(m, p, v.me.reads[p])
+    ops = recipes.release_without_commit_ops(m, p, v.me.reads[p], recipes.unfrozen_ops(cfg, v.me, p))
     for note, t, out, bad in write(s, cfg, m, ops):
         if is_unregistered(cfg, m, out, ops):
             t = lost(t, cfg, m)
+        elif out not in ("ok", "lost") and refused_at(out, ops)[0] == "root":
+            t = put(_frozen(t, m), m, pc=Pc.IDLE, todo=(), reads=cfg.blank)
         elif out == "ok":
             t = _dropped(t, cfg, m, p)
         else:
@@ -351,6 +448,8 @@ def _release_without_commit(v: View) -> Iterator[Step]:
 _AT: dict[str, Callable[[View], Iterator[Step]]] = {
     Pc.UNREGISTERED: _unregistered,
     Pc.IDLE: _idle,
+    Pc.FREEZE: _freeze,
+    Pc.FREEZE_END: _freeze_end,
     Pc.PLAN: _plan,
     Pc.PLAN_WRITE: _plan_write,
     Pc.CLAIM: _claim,

@@ -25,11 +25,12 @@ from zkgroup.znodes.consumers import (
     Registration,
     ids_path,
     offsets_topic_path,
+    owners_path,
     owners_topic_path,
     resets_path,
     views_path,
 )
-from zkgroup.znodes.group_records import Reset, StoredAssignment
+from zkgroup.znodes.group_records import Freeze, Reset, StoredAssignment
 from zkgroup.znodes.ids import split_thread_id, thread_id
 
 GROUP, TOPIC, OTHER_TOPIC = "g", "t", "unwanted"
@@ -85,6 +86,8 @@ class ModelAndServer:
             paths["owner", p] = Owner.path(GROUP, tp(p))
             paths["offset", p] = Offset.path(GROUP, tp(p))
             paths["marker", p] = Reset.path(GROUP, tp(p))
+        paths["root", 0] = owners_path(GROUP)
+        paths["frozen", 0] = Freeze.path(GROUP)
         paths["plan", 0] = StoredAssignment.path(GROUP)
         return paths
 
@@ -140,6 +143,10 @@ class ModelAndServer:
                 return Owner(thread_id(member_id(data), 0)).encode()
             case "offset":
                 return Offset(data).encode()
+            case "root":
+                return b""
+            case "frozen":
+                return Freeze(reason="", by="", for_ms=1, allows_takeover=data == "takeover").encode()
             case "marker":
                 return Reset(data, 0, "operator").encode()
             case _:
@@ -170,6 +177,10 @@ class ModelAndServer:
                 return self.member_of(Owner.decode(path, data).thread_id)
             case "offset":
                 return Offset.decode(path, data).value
+            case "root":
+                return None
+            case "frozen":
+                return "takeover" if Freeze.decode(path, data).allows_takeover else "frozen"
             case "marker":
                 return Reset.decode(path, data).offset
             case _:
@@ -195,6 +206,9 @@ class ModelAndServer:
         found = self.server.find(path)
         if node is None or found is None:
             assert (node, found) == (None, None), path
+            return
+        if where == "root":  # a parent, which is older than the model's time
+            assert found.stat.version == node.version
             return
         session = 0 if node.session is None else self.session_id(node.session[0])
         stat = found.stat

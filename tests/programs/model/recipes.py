@@ -13,6 +13,7 @@ from tests.programs.model.plans import Row, registered
 from tests.programs.model.values import (
     NO_OFFSET,
     Configuration,
+    Freeze,
     Held,
     Member,
     Node,
@@ -56,9 +57,12 @@ def claim_ops(
     partitions: Iterable[int],
     reads: Sequence[Node | None],
     plan_version: int | None,
+    freeze_fence: int | None = 0,
 ) -> list[Op]:
     """Recipes 5: create the owner, set it once, bump the offset. The bump is the fence."""
     ops = [] if "ids check" in cfg.without else [check("ids", m, 0)]
+    if "freeze claim" not in cfg.without:
+        ops.append(check("root", 0, freeze_fence))
     if cfg.sticky and "plan znode" not in cfg.without:
         ops.append(check("plan", 0, plan_version))
     for p in partitions:
@@ -83,22 +87,58 @@ def commit_ops(cfg: Configuration, m: int, batch: Batch, held: Sequence[Held | N
     return ops
 
 
-def release_ops(cfg: Configuration, m: int, p: int, held: Held) -> list[Op]:
-    """The last commit and the end of the claim, at once (recipes 7)."""
+def release_ops(cfg: Configuration, m: int, p: int, held: Held, freeze: Sequence[Op] = ()) -> list[Op]:
+    """The last commit and the end of the claim, at once (recipes 7); `freeze`: of `unfrozen_ops`."""
     if "release check" in cfg.without:
         return [delete("owner", p, -1)]
     return [
         check("ids", m, 0),
+        *freeze,
         check("owner", p, 1),
         set_data("offset", p, held.value, held.fence),
         delete("owner", p, 1),
     ]
 
 
-def release_without_commit_ops(m: int, p: int, read: Node | None) -> list[Op]:
+def release_without_commit_ops(m: int, p: int, read: Node | None, freeze: Sequence[Op] = ()) -> list[Op]:
     """Recipes 7, the fallback, after "offset, then owner" was read."""
     unmoved = [] if read is None else [check("offset", p, read.version)]
-    return [check("ids", m, 0), *unmoved, delete("owner", p, 1)]
+    return [check("ids", m, 0), *freeze, *unmoved, delete("owner", p, 1)]
+
+
+def unfrozen_ops(cfg: Configuration, me: Member, p: int) -> list[Op]:
+    """The check of a release for a rebalance; a leave, and the end of an orphaned claim, make none."""
+    is_move = me.held[p] is not None and not me.leaving and not me.target[p]
+    return [check("root", 0, me.freeze.fence)] if is_move and "freeze release" not in cfg.without else []
+
+
+def freeze_ops(cfg: Configuration, tree: Tree, kind: str) -> list[Op]:
+    """Recipes 26, by an operator. Without takeover a partition in transit would stay without an owner."""
+    checks = [
+        check("owner", p, -1) for p in cfg.parts if kind == "frozen" and "freeze transit" not in cfg.without
+    ]
+    version = tree.nodes[cfg.at("root")].version
+    counted = [] if "freeze bump" in cfg.without else [set_data("root", 0, None, version)]
+    return [*checks, create("frozen", 0, kind), *counted]
+
+
+def freeze_end_ops(cfg: Configuration, m: int, freeze: Freeze) -> list[Op]:
+    """Recipes 26, by a member whose write of the marker has shown that the time is over."""
+    return [check("ids", m, 0), *_same_freeze(cfg, freeze), delete("frozen", 0, _marker_version(cfg, freeze))]
+
+
+def freeze_touch_ops(cfg: Configuration, m: int, freeze: Freeze) -> list[Op]:
+    """Recipes 26, by a member that takes the freeze to be over: the server's time is in the answer."""
+    touched = set_data("frozen", 0, freeze.kind, _marker_version(cfg, freeze))
+    return [check("ids", m, 0), *_same_freeze(cfg, freeze), touched]
+
+
+def _same_freeze(cfg: Configuration, freeze: Freeze) -> list[Op]:
+    return [] if "freeze end" in cfg.without else [check("root", 0, freeze.fence)]
+
+
+def _marker_version(cfg: Configuration, freeze: Freeze) -> int:
+    return freeze.version if "freeze end" in cfg.without else -1
 
 
 def claimed(cfg: Configuration, tree: Tree, read: Node | None, p: int) -> Held:

@@ -11,6 +11,8 @@ from tests.programs.model.values import ClientSession, Configuration, Held, Node
 def audit(s: State, cfg: Configuration, m: int, session: ClientSession, ops: Sequence[Op]) -> str | None:
     """The violation, if any, by an accepted zkgroup write, decided by the tree just before it."""
     claimed = {op.key for op in ops if op.kind == "create" and op.where == "owner"}
+    if bad := _audit_freeze(s, cfg, m, ops):
+        return bad
     for op in ops:
         if op.where not in ("owner", "offset"):
             continue
@@ -27,6 +29,22 @@ def audit(s: State, cfg: Configuration, m: int, session: ClientSession, ops: Seq
             bad = _audit_commit(cfg, m, op, s.members[m].held[op.key], owner, offset, marker)
             if bad:
                 return bad
+    return None
+
+
+def _audit_freeze(s: State, cfg: Configuration, m: int, ops: Sequence[Op]) -> str | None:
+    """A freeze stands until it is over: then nothing moves but by leaving, and by claims that it allows."""
+    frozen, over = s.tree.nodes[cfg.at("frozen")], s.tree.nodes[cfg.at("over")]
+    me = s.members[m]
+    if frozen is None:
+        return None
+    for op in ops:
+        if op.where == "frozen" and op.kind == "delete" and over is None:
+            return f"m{m} ended the freeze before its time"
+        if op.where == "owner" and op.kind == "create" and frozen.data == "frozen":
+            return f"m{m} claimed p{op.key} in a frozen group"
+        if op.where == "owner" and op.kind == "delete" and me.held[op.key] and not me.leaving:
+            return f"m{m} released p{op.key} for a rebalance of a frozen group"
     return None
 
 
@@ -93,6 +111,8 @@ def settled(s: State, cfg: Configuration) -> bool:
         if me.pc == Pc.IDLE and (me.gen != s.tree.pzxid or me.leaving or not is_in_session):
             return False
     members = subscribed(registered(cfg, s.tree))
+    if nodes[cfg.at("frozen")] is not None and any(nodes[: cfg.members]):
+        return _is_at_rest(s, cfg, members)
     if not members:
         return not any(nodes[cfg.at("owner", p)] for p in cfg.parts)
     if cfg.sticky and "plan znode" not in cfg.without:
@@ -102,6 +122,16 @@ def settled(s: State, cfg: Configuration) -> bool:
     else:
         plan = range_plan(members, cfg.partitions)
     return all(_is_carried_out(s, cfg, p, m) for p, m in enumerate(plan))
+
+
+def _is_at_rest(s: State, cfg: Configuration, members: Sequence[int]) -> bool:
+    """The goal in a frozen group whose time is not over: who owns, knows it; nobody else expects to own."""
+    nodes = s.tree.nodes
+    owners = [nodes[cfg.at("owner", p)] for p in cfg.parts]
+    is_allowed = nodes[cfg.at("frozen")].data == "takeover"
+    if nodes[cfg.at("over")] is not None or (is_allowed and members and not all(owners)):
+        return False
+    return all(_is_carried_out(s, cfg, p, owner.data) for p, owner in enumerate(owners) if owner is not None)
 
 
 def _is_carried_out(s: State, cfg: Configuration, p: int, m: int | None) -> bool:

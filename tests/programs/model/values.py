@@ -10,20 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
-Where = Literal["ids", "owner", "offset", "marker", "plan"]
-"""Kinds of znodes. The key is a member for `ids`, a partition for the others, 0 for the plan."""
+Where = Literal["ids", "owner", "offset", "marker", "root", "frozen", "over", "plan"]
+"""Kinds of znodes. The key is a member for `ids`, a partition for the next three, 0 for the others: `owners`,
+the marker of a freeze, the plan. `over` is no znode: it is there if the time of the freeze is over."""
 
 Fault = Literal[
     "commit", "expire", "abandon", "lost", "leave", "resubscribe", "steal", "write", "wipe", "reset", "guard",
-    "jvm_commit",
+    "jvm_commit", "freeze", "takeover", "unfreeze", "early",
 ]  # fmt: skip
 """Steps that need not happen, each with a budget: a commit as well as an expired session."""
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 Rule = Literal[
-    "adopt offset first", "bump", "create offset", "cversion", "deaf", "ids check", "life check",
-    "lost on refusal", "marker by equality", "obey owner", "offset first", "owner check", "plan by members",
-    "plan znode", "release check", "session read", "text",
+    "adopt offset first", "bump", "create offset", "cversion", "deaf", "freeze bump", "freeze claim",
+    "freeze end", "freeze order", "freeze release", "freeze transit", "freeze wake", "ids check",
+    "life check", "lost on refusal", "marker by equality", "obey owner", "offset first", "owner check",
+    "plan by members", "plan znode", "release check", "session read", "text",
 ]  # fmt: skip
 """Rules of the recipes that a configuration can leave out, to show that each is needed."""
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -62,6 +64,17 @@ class Held(NamedTuple):
     last: int
 
 
+class Freeze(NamedTuple):
+    """What a member knows of a freeze."""
+
+    fence: int | None = None
+    """Version of `owners`, read before the marker; None until it is read (again)."""
+    kind: str | None = None
+    """"frozen", or "takeover" where partitions that nobody owns may be claimed; None: no freeze."""
+    version: int | None = None
+    """Of the marker."""
+
+
 class Pc:
     """Where a member is in its recipes. "Idle" is between them."""
 
@@ -81,6 +94,8 @@ class Pc:
     RELEASE_READS_SECOND = "release: second read"
     RELEASE_AGAIN = "release again"
     RELEASE_WITHOUT_COMMIT = "release without commit"
+    FREEZE = "read the marker of a freeze"
+    FREEZE_END = "end the freeze"
     PLAN = "plan"
     PLAN_WRITE = "write the plan"
     JVM_CLAIM = "JVM claim"
@@ -107,6 +122,7 @@ class Member(NamedTuple):
     plan: Any
     """The plan's version; while it is to be written, its version and owners as read."""
     leaving: bool
+    freeze: Freeze
 
 
 class Client(NamedTuple):
@@ -134,7 +150,8 @@ class Op(NamedTuple):
     """One operation of a transaction.
 
     `data` of `ids`: whether the member subscribes (1 or 0); of an owner: the member; of an offset or a
-    marker: the value; of the plan: its generation and the member of each partition.
+    marker: the value; of `frozen`: the kind of freeze; of the plan: its generation and the member of each
+    partition.
     """
 
     kind: Literal["create", "set", "delete", "check"]
@@ -200,6 +217,9 @@ class Configuration:
             "owner": self.partitions,
             "offset": self.partitions,
             "marker": self.partitions,
+            "root": 1,
+            "frozen": 1,
+            "over": 1,
             "plan": 1,
         }
         starts, start = {}, 0
@@ -224,6 +244,11 @@ class Configuration:
         return self.starts[where] + key
 
 
+def blank_nodes(cfg: Configuration) -> tuple[Node | None, ...]:
+    """The znodes of a group that has nothing but its parents."""
+    return swap((None,) * cfg.nodes_count, cfg.at("root"), Node(None, 0, 1, 1, None))
+
+
 def initial(cfg: Configuration) -> State:
     """The first state: no member is registered, and `ids` is empty."""
     member = Member(
@@ -238,8 +263,9 @@ def initial(cfg: Configuration) -> State:
         reads=cfg.blank,
         plan=None,
         leaving=False,
+        freeze=Freeze(),
     )
-    tree = Tree((None,) * cfg.nodes_count, 1, 0, 1)
+    tree = Tree(blank_nodes(cfg), 1, 0, 1)
     return State(
         tree=tree,
         zxid=2,

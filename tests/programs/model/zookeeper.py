@@ -49,6 +49,8 @@ def multi(
             nodes[at] = node._replace(data=op.data, version=node.version + 1, mzxid=zxid)
         elif op.kind == "delete":
             nodes[at] = None
+        if op.where == "frozen" and op.kind in ("create", "delete"):
+            nodes[cfg.at("over")] = None
         if op.where == "ids" and op.kind in ("create", "delete"):
             cversion, pzxid = cversion + 1, zxid
     return Tree(tuple(nodes), tree.czxid, cversion, pzxid), None

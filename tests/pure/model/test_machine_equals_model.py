@@ -8,6 +8,7 @@ each request, each tree and what the member believes at the end must be equal.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -250,6 +251,36 @@ def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
     make, moments, recipe = PLAYED[name]
 
     assert play(make, moments, loss, recipe, acts_max=1) > 5
+
+
+FREEZE = [create("frozen", P, "frozen"), set_data("root", P, None, -1)]
+
+
+def move(pair: Pair) -> None:
+    """A release for a rebalance; it is not sent again before a pass has read what refuses it."""
+    pair.wish = "releases"
+    owned = pair.components.context.owned
+    owned.releasing[tp(P)] = Position(pair.me.held[P].value)
+    pair.follow(pair.components.releases.release(), pair.components.releases.release())
+    pair.assert_same_beliefs()
+    assert not pair.components.releases.is_ready
+    assert (tp(P) in owned.releasing) == (pair.me.held[P] is not None)
+
+
+@pytest.mark.parametrize("is_leave", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_freeze_refuses_what_is_under_way(loss: Loss, is_leave: bool) -> None:
+    """Recipes 26: a claim and a release for a rebalance check the freeze, a release of a leave does not."""
+    for make, recipe in ((owning, move), (partial(wanting, offset=True), claim)):
+        for before in range(4):
+            pair = make()
+            pair.acts, pair.loss = (Act(before, "an operator freezes the group", FREEZE, None),), loss
+            pair.believe(leaving=is_leave)
+            pair.components.context.is_leaving = is_leave
+            with contextlib.suppress(Pruned):
+                recipe(pair)
+                pair.worlds.assert_same_trees()
+                assert not pair.acted or not is_leave or recipe is claim or pair.me.held[P] is None
 
 
 @pytest.mark.timeout(1800)

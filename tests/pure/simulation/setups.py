@@ -59,6 +59,11 @@ SETUPS: dict[str, GroupSetup] = {
     ),
     "unregister": group(weights={**LOST, "unregister": OFTEN}),
     "two-by-two": group(weights={**EXPIRE, **JOIN_LEAVE, **LOST}, partitions=4),
+    "freeze": group(
+        3,
+        4,
+        weights={**EXPIRE, **JOIN_LEAVE, **LOST, "slow_callback": OFTEN, "freeze": OFTEN, "unfreeze": OFTEN},
+    ),
     "three": group(3, 2, weights={**EXPIRE, "steal": OFTEN}),
     "three-by-two": group(3, 4, weights=EXPIRE),
     "threads": group(

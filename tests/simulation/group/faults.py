@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from tests.simulation.group.members import ConsumingActor
 from tests.simulation.group.setup import GROUP, topic_of
 from tests.simulation.schedule import ScheduleFaults
+from zkgroup.admin.freezes import freeze_operations
 from zkgroup.consumer.machine import events as ev
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Multi, Operation, SetData
 from zkgroup.testing.memory_zookeeper.server import ServerStep
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, Owner, Registration
-from zkgroup.znodes.group_records import Reset
+from zkgroup.znodes.consumers import Offset, Owner, Registration, ids_path, owners_path
+from zkgroup.znodes.group_records import Freeze, Reset
 
 if TYPE_CHECKING:
     from tests.simulation.group.world import GroupWorld
@@ -134,6 +135,24 @@ class GroupFaults(ScheduleFaults):
         made = Create(marker, Reset(value, self._world.clock.wall_ms(), "operator").encode())
         self._foreign_transaction(SetData(Offset.path(GROUP, tp), Offset(value).encode(), -1), *gone, made)
         return f"{tp}={value}"
+
+    def freeze(self) -> object:
+        """An operator freezes the group, also while partitions move; a command would refuse that."""
+        tree = self._world.server.tree()
+        owners = tree.get(owners_path(GROUP))
+        is_frozen = Freeze.path(GROUP) in tree
+        if owners is None or is_frozen or ids_path(GROUP) not in tree or self._world.jvm:
+            return False
+        for_ms, takeover = self._rng.choice((300, 2000, 12_000)), self._rng.random() < 0.4
+        freeze = Freeze(reason="a fault", by="operator", for_ms=for_ms, allows_takeover=takeover)
+        self._foreign_transaction(*freeze_operations(GROUP, freeze, owners, ()))
+        return freeze
+
+    def unfreeze(self) -> object:
+        if self._world.server.find(Freeze.path(GROUP)) is None:
+            return False
+        self._foreign_transaction(Delete(Freeze.path(GROUP), -1))
+        return True
 
     def unregister(self) -> object:
         """A foreign writer deletes a registration; its session and its owner znodes stay."""

@@ -122,6 +122,8 @@ class CheckedMachine(MemberMachine):
         """Called with offsets that count as committed."""
         self.on_extended: Callable[[int], None] = lambda until_ms: None
         """Called with the end of a granted lease."""
+        self.let_go: set[TopicPartition] | None = set()
+        """Partitions that it has released or may release without a rebalance; None if it has ever left."""
         self._asked_at = (0, 0)
         """A time, and the number of requests at that time."""
 
@@ -131,6 +133,11 @@ class CheckedMachine(MemberMachine):
         for effect in effects:
             self._order.effect(effect)
             self._see(effect, now.ms)
+        owned = self._components.context.owned
+        if self._components.context.is_leaving:
+            self.let_go = None
+        elif self.let_go is not None:
+            self.let_go |= owned.handed_back | owned.orphaned
         self.effects += effects
         return effects
 

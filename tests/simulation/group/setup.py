@@ -44,6 +44,8 @@ FAULTS = (
     "retention",
     "reset_then_write",
 )
+FREEZES = ("freeze", "unfreeze")
+"""Drawn last."""
 OFTENER = {"grow_at_claim": 10, "write_at_commit": 10, "lost_reply": 2}
 """Faults that need a rare state: the factor by which they are tried more often."""
 
@@ -126,7 +128,7 @@ def draw(seed: int, steps: int) -> GroupSetup:
     topics = {f"t{i}": rng.randint(1, 4) for i in range(rng.choice((1, 1, 2)))}
     strategy = rng.choice(("range", "range", "sticky", "sticky", "roundrobin"))
     weights = {fault: rng.choice((0.0, 0.0, 2.0, 6.0)) * OFTENER.get(fault, 1) for fault in FAULTS}
-    return GroupSetup(
+    setup = GroupSetup(
         members=members,
         clients=clients,
         topics=topics,
@@ -147,6 +149,9 @@ def draw(seed: int, steps: int) -> GroupSetup:
         grace_ms=rng.choice((None, None, 3000, 10_000)),
         static_members=rng.choice((2, members + 2)),
         traits=_traits(random.Random(f"traits of {seed}"), strategy),
+    )
+    return replace(
+        setup, weights={**weights, **{fault: rng.choice((0.0, 0.0, 4.0, 8.0)) for fault in FREEZES}}
     )
 
 

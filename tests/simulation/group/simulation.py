@@ -30,7 +30,7 @@ from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Registration
-from zkgroup.znodes.group_records import StoredAssignment
+from zkgroup.znodes.group_records import Freeze, StoredAssignment
 
 
 class Goal:
@@ -58,6 +58,8 @@ class Goal:
                 return f"{actor.member_id} is {actor.state.value}"
         registered = {actor.member_id for actor in actors}
         tree = self._server.tree()
+        if actors and Freeze.path(self._group) in tree:  # a member ends it
+            return "the group is frozen"
         members = self._members(tree)
         if {m.member for m in members} != registered:
             return f"registered are {sorted(m.member for m in members)}, running {sorted(registered)}"

@@ -7,7 +7,7 @@ step. The history checker decides about the same runs again from the records, wi
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tests.simulation.schedule import ScheduleRecording
 from zkgroup.consumer.machine import events as ef
@@ -19,6 +19,7 @@ from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper.tree import AnyOperation, CreatedNode, DataSet, DataTree, Deleted
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.group_records import Freeze
 from zkgroup.znodes.ids import split_thread_id
 
 
@@ -29,8 +30,17 @@ class GroupAuditError(AssertionError):
 class GroupAudit:
     """Replays the log one transaction at a time, and checks each before applying it."""
 
-    def __init__(self, server: MemoryZooKeeper, group: str, recording: ScheduleRecording) -> None:
+    def __init__(
+        self,
+        server: MemoryZooKeeper,
+        group: str,
+        recording: ScheduleRecording,
+        has_let_go: Callable[[str, TopicPartition], bool] = lambda member, tp: True,
+    ) -> None:
+        """has_let_go: whether a member may release a partition of a frozen group."""
         self._server = server
+        self._has_let_go = has_let_go
+        self._frozen = Freeze.path(group)
         self._recording = recording
         self._records_seen = 0
         self._applied: set[tuple[str, str, int]] = set()
@@ -88,8 +98,27 @@ class GroupAudit:
             return
         created = {o.path for o in entry.operations if isinstance(o, Create) and self._is_owner(o.path)}
         self.figures["ownership changes"] += len(created)
+        self._check_freeze(entry, member, created)
         for operation in entry.operations:
             self._check_operation(entry, operation, member, created)
+
+    def _check_freeze(self, entry: LoggedTransaction, member: str, created: set[str]) -> None:
+        """Nothing moves in a frozen group but by leaving, and by claims where it allows them (recipes 26)."""
+        marker = self._tree.read(self._frozen)
+        if marker is None:
+            return
+        freeze = Freeze.decode(marker.path, marker.data)
+        self.figures["writes in a frozen group"] += 1
+        deleted = {o.path for o in entry.operations if isinstance(o, Delete)}
+        if self._frozen in deleted and entry.time_ms < freeze.until_ms(marker.stat):
+            self._fail(entry, f"{member} ended the freeze before its time")
+        gone = {path for path in deleted if self._is_owner(path)}
+        if created - gone and not freeze.allows_takeover:
+            self._fail(entry, f"{member} claimed in a frozen group")
+        for path in gone - created:
+            topic, number = path.split("/")[4:]
+            if not self._has_let_go(member, TopicPartition(topic, int(number))):
+                self._fail(entry, f"{member} released {path} for a rebalance of a frozen group")
 
     def _check_operation(
         self, entry: LoggedTransaction, operation: AnyOperation, member: str | None, created: set[str]
@@ -102,7 +131,8 @@ class GroupAudit:
         owner = operation.path.replace("/offsets/", "/owners/")
         before = self._tree.read(operation.path)
         if owner in created:
-            self._check_plan(entry, operation.path, member)
+            if not (self._moves(entry, owner) and self._tree.read(self._frozen)):
+                self._check_plan(entry, operation.path, member)
             if before is not None and before.data != operation.data and not self._moves(entry, owner):
                 self._fail(entry, f"claim changed the offset {before.data!r} to {operation.data!r}")
             return

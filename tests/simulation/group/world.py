@@ -31,7 +31,7 @@ class GroupWorld:
         self.server.bulk_paths = setup.bulk_paths
         self.recording = ScheduleRecording(self.clock)
         self.log = Log(self.clock)
-        self.audit = GroupAudit(self.server, GROUP, self.recording)
+        self.audit = GroupAudit(self.server, GROUP, self.recording, self._has_let_go)
         self.actors: list[ConsumingActor] = []
         self.jvm: list[JvmConsumer] = []
         self.killed: list[ConsumingActor] = []
@@ -104,6 +104,11 @@ class GroupWorld:
         actor.machine.on_extended = lambda until_ms: self._check_lease(actor, until_ms)
         self.actors.append(actor)
         return actor
+
+    def _has_let_go(self, member: str, tp: TopicPartition) -> bool:
+        """Returns whether a member of this name may release the partition although the group is frozen."""
+        machines = [actor.machine for actor in (*self.actors, *self.killed) if actor.member_id == member]
+        return any(machine.let_go is None or tp in machine.let_go for machine in machines)
 
     def _check_lease(self, actor: ConsumingActor, until_ms: int) -> None:
         """Checks that no lease ends after the server may expire the session (recipes 9)."""

@@ -93,6 +93,9 @@ class AssignmentComputer:
         """Computes the assignment from the newest snapshot and applies it, unless it is outdated."""
         context, snapshot = self._context, self._snapshot.newest
         assert snapshot is not None
+        if snapshot.frozen is not None and not snapshot.frozen.allows_takeover:
+            self._keep()
+            return
         if not snapshot.has_brokers:
             if not self.is_waiting_for_brokers:
                 context.note("waiting_for_brokers")
@@ -104,6 +107,12 @@ class AssignmentComputer:
         if planned is not None:
             self._snapshot.is_new = self.is_outdated = self._has_read_topics_again = False
             self._take_over(snapshot, planned)
+
+    def _keep(self) -> None:
+        """Keeps the assignment that the member carries out: the group is frozen."""
+        self.is_waiting_for_brokers = self.waits_for_releases = self.is_outdated = False
+        self._snapshot.is_new = False
+        self._context.owned.assign(self._snapshot.freeze.kept())
 
     def _planned(self, snapshot: MembershipSnapshot) -> Procedure[GroupAssignment | None]:
         strategy = self._strategy(snapshot)
@@ -210,13 +219,15 @@ class AssignmentComputer:
             partitions={topic: list(numbers) for topic, numbers in snapshot.partitions.items()},
             **({"traits": {member: list(each) for member, each in traits.items()}} if traits else {}),
         )
+        kept = self._snapshot.freeze.kept() if snapshot.frozen is not None else {}
         owned.handed_back.clear()
         own = context.config.member_id
         threads = next((m.threads for m in snapshot.members if m.member == own), {})
         self.topics = frozenset(threads)
         self._report_missing(topic for topic in threads if snapshot.topic_versions.get(topic) is None)
         numbers = {thread_id(own, n): n for n in range(max(threads.values(), default=0))}
-        owned.assign({tp: numbers[who] for tp, who in planned.owners.items() if who in numbers})
+        mine = {tp: numbers[who] for tp, who in planned.owners.items() if who in numbers}
+        owned.assign({**mine, **kept})
         self.waits_for_releases = self._others_must_release(snapshot, before)
 
     def _report_missing(self, topics: Iterable[str]) -> None:

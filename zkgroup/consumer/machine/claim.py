@@ -103,6 +103,7 @@ class Claims:
             bool(context.owned.wanted)
             and not context.owned.is_giving_up
             and not self._assignments.is_waiting_for_brokers
+            and self._snapshot.freeze.allows_claims
             and context.now.ms >= self._not_before_ms
         )
 
@@ -196,7 +197,7 @@ class Claims:
         packets = []
         for packet in transactions.in_packets(groups, self._context.request_bytes_max):
             topics = {tp.topic for tp, _ in packet}
-            head = [transactions.guard(self._paths)]
+            head = [transactions.guard(self._paths), self._snapshot.freeze.check]
             checks = transactions.snapshot_checks(topics, versions, self._assignments.plan_check)
             operations = [*head, *checks, *transactions.flat(packet)]
             packets.append(([by_partition[tp] for tp, _ in packet], operations))
@@ -260,6 +261,9 @@ class Claims:
         self._fail(packet, claim_id, f"{refused.code.value} at {operation.path}")
         if isinstance(operation, Check) and operation == self._assignments.plan_check:
             self._assignments.is_outdated = True
+        elif operation.path == self._paths.owners_root:
+            self._known_parents.clear()
+            self._snapshot.freeze.refused()
         elif isinstance(operation, Check):
             for topic in {claim.topic_partition.topic for claim in packet}:
                 self._snapshot.forget_topic(topic)

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.assignment.wildcards import evaluate
+from zkgroup.consumer.machine.freeze import GroupFreeze
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
 from zkgroup.consumer.machine.shared_results import DecodedMember, decoded_member, member_of
 from zkgroup.consumer.machine.static_members import AwayMembers
@@ -42,6 +43,7 @@ from zkgroup.runtime.procedures import (
 )
 from zkgroup.znodes.brokers import BrokerRegistration, Topic, broker_ids_path, topics_path
 from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.group_records import Freeze
 from zkgroup.znodes.sessions import is_leftover
 
 SNAPSHOT_TIMER = "snapshot"
@@ -169,6 +171,8 @@ class MembershipSnapshot:
     """czxid of each registration, also of an unreadable one; 0 for one that an ACL hides."""
     racks: Racks = field(default_factory=dict)
     """The racks of the replicas of each partition; empty unless every member has a rack."""
+    frozen: Freeze | None = None
+    """The freeze of the group that stood when the pass ended."""
 
     @property
     def has_foreign_members(self) -> bool:
@@ -221,6 +225,7 @@ class GroupSnapshotReader:
         self._reported: set[tuple[str, str, int]] = set()
         self.settling = SnapshotTiming(context)
         self.away = AwayMembers(context, paths, self.report_corrupt)
+        self.freeze = GroupFreeze(context, paths, self.settling.mark_changed_now, self.report_corrupt)
         self.newest: MembershipSnapshot | None = None
         self.is_new = False
         """True if `newest` differs from the one before and no assignment was computed from it yet."""
@@ -233,6 +238,7 @@ class GroupSnapshotReader:
         cache.ids_watch = cache.topic_names_watch = cache.brokers_watch = cache.racks_watch = None
         cache.listing = None
         cache.topics.clear()
+        self.freeze.forget_watches()
 
     def forget_topic(self, topic: str) -> None:
         """Drops a cached topic: a claim was refused at it, so it has changed."""
@@ -243,6 +249,7 @@ class GroupSnapshotReader:
         self.newest, self.is_new = None, False
         if self.away.names:
             self.away.forget()
+        self.freeze.forget()
 
     def _watch(self) -> Watch:
         return Watch(self.settling.mark_changed)
@@ -314,11 +321,11 @@ class GroupSnapshotReader:
         owned = tuple(context.owned.partitions)
         away = self.away.to_read(listing.children)
         peers = [*map(paths.registration, unread), *map(paths.static_member, away)]
-        wanted = [*peers, paths.static, paths.own, *paths.owners(owned), paths.ids]
+        wanted = [*peers, paths.static, paths.own, *paths.owners(owned), paths.owners_root, paths.ids]
         found = yield from read_allowed(wanted)
         # An ACL may hide a peer's znodes, but not the others.
         needed = [readable(path, found[i]) for i, path in enumerate(wanted) if i >= len(peers)]
-        static, own_znode, *owners, closing = needed
+        static, own_znode, *owners, owners_root, closing = needed
         if closing is None:
             raise GuardRefusedError(paths.ids)
         if (closing.stat.pzxid, closing.stat.cversion) != (listing.stat.pzxid, listing.stat.cversion):
@@ -331,6 +338,7 @@ class GroupSnapshotReader:
         self._remember(listing, cached, {**dict(zip(unread, found, strict=False)), own: own_znode})
         entries = dict(zip(away, found[len(unread) :], strict=False))
         self.away.found({n: one for n, one in entries.items() if isinstance(one, Znode)}, self._readable())
+        yield from self.freeze.read(owners_root)
         return dict(zip(paths.owners(owned), owners, strict=True))
 
     def _remember(
@@ -496,6 +504,7 @@ class GroupSnapshotReader:
             before is not None
             and before.generation == listing.stat.pzxid
             and before.has_brokers == has_brokers
+            and before.frozen == self.freeze.newest
             and facts == self.topic_facts
             and before.racks == racks
         )
@@ -512,6 +521,7 @@ class GroupSnapshotReader:
             has_brokers=has_brokers,
             created=cache.created,
             racks=racks,
+            frozen=self.freeze.newest,
         )
         return True
 

@@ -34,6 +34,7 @@ from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.assignment import PUBLISH_TIMER, GroupAssignment
 from zkgroup.consumer.machine.claim import AGAIN_TIMERS, CLAIM_TIMER, GAP_TIMER, READ_BACK_TIMER, VERIFY_TIMER
 from zkgroup.consumer.machine.events import Effect, MemberState
+from zkgroup.consumer.machine.freeze import FREEZE_TIMER
 from zkgroup.consumer.machine.group_snapshot import SNAPSHOT_TIMER, MembershipSnapshot
 from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext
 from zkgroup.consumer.machine.membership import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER, WAIT_TIMER
@@ -212,6 +213,7 @@ class MemberMachine:
             BACKOFF_TIMER: self._scheduler.end_backoff,
             CLOSE_TIMER: self._group_leave.deadline,
             PUBLISH_TIMER: components.views.timer_fired,
+            FREEZE_TIMER: components.snapshot.freeze.timer_fired,
             READ_BACK_TIMER: components.claims.schedule_read_back,
             SNAPSHOT_TIMER: nothing,
             CLAIM_TIMER: nothing,
@@ -271,11 +273,17 @@ class MemberMachine:
         return (
             components.membership.is_registered
             and not self._awaits_subscription
-            and components.assignments.planned is not None
-            and components.context.owned.is_settled
+            and self._has_what_it_should()
             and not components.snapshot.is_new
             and not self._scheduler.is_leaving
         )
+
+    def _has_what_it_should(self) -> bool:
+        """Returns whether the member owns what it is assigned; in a frozen group: what it may."""
+        owned, freeze = self._components.context.owned, self._components.snapshot.freeze
+        if freeze.newest is None:
+            return self._components.assignments.planned is not None and owned.is_settled
+        return not (owned.is_giving_up or owned.orphaned or (owned.wanted and freeze.allows_claims))
 
     def _has_own_subscription(self) -> bool:
         """Returns whether the newest snapshot has this member's present registration."""
@@ -296,8 +304,10 @@ class MemberMachine:
         if components.lease.has_ended:
             context.change_state(MemberState.SUSPENDED, "lease_ended")
         elif self._is_assigned():
-            context.change_state(MemberState.STABLE, "assigned")
-            self._carried_out()
+            is_frozen = components.snapshot.freeze.newest is not None
+            context.change_state(MemberState.STABLE, "frozen" if is_frozen else "assigned")
+            if not is_frozen:
+                self._carried_out()
         elif components.assignments.planned is None or context.state is MemberState.JOINING:
             if context.state is not MemberState.JOINING:
                 context.change_state(MemberState.JOINING, "joining")

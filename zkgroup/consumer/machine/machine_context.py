@@ -53,7 +53,7 @@ from zkgroup.znodes.consumers import (
 )
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.group_history import GroupHistory
-from zkgroup.znodes.group_records import Reset, StaticMember, StoredAssignment, View
+from zkgroup.znodes.group_records import Freeze, Reset, StaticMember, StoredAssignment, View
 
 NO_POSITION_FLOOR = -1
 """The floor after a seek of the application in this claim: it may go back to any offset."""
@@ -280,6 +280,8 @@ class GroupPaths:
         self.ids = ids_path(group)
         self.own = Registration.path(group, member_id)
         self.protocol = ProtocolMarker.path(group)
+        self.owners_root = owners_path(group)
+        self.frozen = Freeze.path(group)
         self.resets = resets_path(group)
         self.plan = StoredAssignment.path(group)
         self.static = static_path(group)
@@ -290,7 +292,7 @@ class GroupPaths:
             consumers_path(),
             group_path(group),
             self.ids,
-            owners_path(group),
+            self.owners_root,
             offsets_path(group),
             self.resets,
             views_path(group),
@@ -348,6 +350,8 @@ class MemberContext(MachineContext[Effect]):
         """The zxid in the reply to the present registration: its czxid, or that of another client's write
         just after it. Every claim of this registration is younger. None without a registration."""
         self.finished = False
+        self.is_leaving = False
+        """True from the begin of a leave to its end, also of one after which the member joins again."""
         self._packet_bytes = config.request_bytes_max
         self._packets_cut_ms = 0
 

@@ -118,7 +118,20 @@ class Releases:
 
     @property
     def is_ready(self) -> bool:
-        return bool(self._context.owned.releasing or self._context.owned.orphaned)
+        owned = self._context.owned
+        return bool(owned.orphaned) or any(self._may_send(tp) for tp in owned.releasing)
+
+    def _may_send(self, tp: TopicPartition) -> bool:
+        """Returns whether no freeze forbids the release, as far as this member has read."""
+        return self._snapshot.freeze.allows_moves or not self._is_move(tp)
+
+    def _is_move(self, tp: TopicPartition) -> bool:
+        """Returns whether it is released for a rebalance: not by a leave, nor as the application asked."""
+        owned = self._context.owned
+        one = owned.partitions.get(tp)
+        if one is None or self._context.is_leaving or tp in owned.handed_back:
+            return False
+        return self._moves_to(one) != one.thread
 
     @property
     def has_unknown_outcome(self) -> bool:
@@ -139,10 +152,11 @@ class Releases:
         owned = self._context.owned
         for _ in range(ROUNDS_MAX):
             unclear = self._unknown_outcomes | owned.orphaned
-            standing = [tp for tp in sorted(owned.releasing) if tp not in unclear]
+            standing = [tp for tp in sorted(owned.releasing) if tp not in unclear and self._may_send(tp)]
             groups: Groups = [(tp, self._operations(owned.partitions[tp])) for tp in standing]
             if unclear:
-                groups += yield from self._read_back(sorted(unclear))
+                read_back = yield from self._read_back(sorted(unclear))
+                groups += [(tp, operations) for tp, operations in read_back if self._may_send(tp)]
             if not groups:
                 break
             yield from self._send(groups)
@@ -196,11 +210,15 @@ class Releases:
     def _checks(self, packet: Groups) -> list[Operation]:
         """The checks of a packet; with a handover it is a claim too, and checks topics and assignment."""
         owned = self._context.owned.partitions
+        freeze: list[Operation] = []
+        if any(self._is_move(tp) for tp, _ in packet):
+            freeze.append(self._snapshot.freeze.check)
         moved = {tp.topic for tp, _ in packet if tp in self._moving and tp in owned}
         snapshot = self._snapshot.newest
         if not moved or snapshot is None:
-            return []
-        return transactions.snapshot_checks(moved, snapshot.topic_versions, self._assignments.plan_check)
+            return freeze
+        checks = transactions.snapshot_checks(moved, snapshot.topic_versions, self._assignments.plan_check)
+        return [*freeze, *checks]
 
     def _invoke(self, packet: Groups) -> Mapping[str, object]:
         rows = []
@@ -236,6 +254,10 @@ class Releases:
         """Handles a refusal. A handover that was refused at the topics or the assignment becomes a
         release."""
         owned = self._context.owned
+        if refused.path == self._paths.owners_root:
+            self._unknown_outcomes.difference_update(tp for tp, _ in packet)
+            self._snapshot.freeze.refused()
+            return
         if not isinstance(refused, Check) or refused not in self._checks(packet):
             return
         if refused == self._assignments.plan_check:

@@ -74,13 +74,16 @@ class Scheduler(ProcedureLoop[Effect]):
         self._components = components
         self.has_left_group = False
         """True if the member does not register until the application polls."""
-        self.is_leaving = False
         self.session_ends = False
         """True if the running leave ends the session, which releases the partitions."""
         self.was_away = False
         """True if the owned partitions must be read back after a lost connection."""
         self.on_unregistered: Callable[[str], None] = lambda reason: None
         self.on_denied: Callable[[str], None] = lambda path: None
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._components.context.is_leaving
 
     @property
     def must_clean_up(self) -> bool:
@@ -204,6 +207,8 @@ class Scheduler(ProcedureLoop[Effect]):
             return "snapshot", self._take_snapshot
         if p.snapshot.is_new or p.assignments.is_outdated:
             return "plan", self._plan
+        if p.snapshot.freeze.is_end_due:
+            return "end the freeze", p.snapshot.freeze.end
         return None
 
     def _claiming(self) -> Work | None:
@@ -404,7 +409,7 @@ class GroupLeave:
             if leaving.deadline_ms is not None and before.error is not None:
                 before.closes_session = leaving.closes_session
             return
-        self._leaving, self._scheduler.is_leaving = leaving, True
+        self._leaving, context.is_leaving = leaving, True
         self._scheduler.session_ends = leaving.closes_session
         context.owned.assign({})
         deadline_ms = context.now.ms + context.config.settings.revoke_timeout_ms
@@ -443,7 +448,13 @@ class GroupLeave:
 
     def _check_retry_limit(self) -> None:
         limit = self._components.context.config.settings.rebalance_max_retries
-        if limit is None or self._components.claims.failures < limit or self._leaving is not None:
+        is_frozen = self._components.snapshot.freeze.newest is not None  # a blocked claim is no failure
+        if (
+            limit is None
+            or self._components.claims.failures < limit
+            or self._leaving is not None
+            or is_frozen
+        ):
             return
         blockers = dict(self._components.context.owned.blocked)
         holders = ", ".join(f"{tp} by {who}" for tp, who in sorted(blockers.items()))
@@ -507,7 +518,7 @@ class GroupLeave:
         if leaving.is_final:
             self.finish()
         else:
-            self._leaving, self._scheduler.is_leaving = None, False
+            self._leaving, self._components.context.is_leaving = None, False
             self._components.context.reason = leaving.reason
 
     def deadline(self) -> None:

@@ -20,7 +20,7 @@ from zkgroup.consumer.machine.events import Assign, EndLease, EndOverdue, Member
 from zkgroup.model import Blacklist, StaticSubscription, Whitelist
 from zkgroup.model.requests import Check, Create, Delete, SetData
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, Owner, Registration
+from zkgroup.znodes.consumers import Offset, Owner, Registration, owners_path
 
 
 def test_join_and_leave_of_a_member_rebalance() -> None:
@@ -187,6 +187,7 @@ def test_commit_and_release_are_one_transaction_before_the_claim_of_the_next() -
 
     assert release == (
         Check(Registration.path(GROUP, "g_b"), 0),
+        Check(owners_path(GROUP), 0),
         Check(Owner.path(GROUP, tp(0)), 1),
         SetData(Offset.path(GROUP, tp(0)), b"1", 1),
         Delete(Owner.path(GROUP, tp(0)), 1),
