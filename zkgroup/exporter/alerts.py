@@ -112,8 +112,7 @@ ALERTS: Final = (
     ),
     Alert(
         "ZkgroupConsumerStuck",
-        "count by (job, instance, group, topic, verdict)"
-        ' (zkgroup_group_verdict{verdict=~"stop|stall|rewind"})',
+        'count without (partition) (zkgroup_group_verdict{verdict=~"stop|stall|rewind"})',
         *("5m", "critical"),
         "{{ $labels.group }} does not advance in {{ $value }} partitions of {{ $labels.topic }}, which have"
         " lag: {{ $labels.verdict }}.",
@@ -121,7 +120,7 @@ ALERTS: Final = (
     ),
     Alert(
         "ZkgroupLagGrows",
-        'count by (job, instance, group, topic) (zkgroup_group_verdict{verdict="warn"})',
+        'count without (partition, verdict) (zkgroup_group_verdict{verdict="warn"})',
         *("5m", "warning"),
         "{{ $labels.group }} is too slow for {{ $value }} partitions of {{ $labels.topic }}.",
         "zkgroup group describe {{ $labels.group }}",

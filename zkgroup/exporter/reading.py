@@ -209,8 +209,8 @@ class Reader:
             found = self._log_ends(partitions) if partitions else {}
         elif cluster is not None and cluster.registered and self._settings.asks_leaders:
             addresses = find_brokers(cluster.registered, self._ensemble.access, BROKER_TIMEOUT_MS)
-            missing = "there is no such partition"
-            leaders = {tp: cluster.leaders.get(tp, missing) for tp in partitions}
+            # An offset of a topic that was deleted has no lag, and nothing about it is unknown.
+            leaders = {tp: cluster.leaders[tp] for tp in partitions if tp in cluster.leaders}
             found = read_end_offsets(addresses, leaders, BROKER_TIMEOUT_MS, self._certificates)
             self._certificates = {
                 broker: ends_s for broker, ends_s in self._certificates.items() if broker in addresses

@@ -13,7 +13,8 @@ from zkgroup.exporter.alerts import ALERTS, Alert, rules
 
 GOOD, BAD = 90, 30
 """Minutes at first, and of what is wrong then; the rest is good again."""
-TARGET = {"job": "zkgroup", "instance": "e:1"}
+TARGET = {"job": "zkgroup", "instance": "e:1", "ensemble": "orders"}
+"""With a label that the configuration adds."""
 
 
 class Wrong(NamedTuple):

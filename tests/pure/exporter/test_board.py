@@ -28,7 +28,7 @@ def metrics_of(query: str) -> set[str]:
 def labels_of(query: str) -> Iterator[str]:
     for chosen in re.findall(r"\{([^}]*)\}", query):
         yield from re.findall(r"(\w+)\s*=", chosen)
-    for named in re.findall(r"\b(?:by|on) \(([^)]*)\)", query):
+    for named in re.findall(r"\b(?:by|on|without) \(([^)]*)\)", query):
         yield from named.split(", ")
 
 
@@ -48,8 +48,9 @@ def test_they_name_metrics_and_labels_that_the_exporter_has(everything: bytes) -
         own = SCRAPED.union(*(labels[name] for name in metrics_of(query)))
         assert set(labels_of(query)) <= own, query
         named = {name for text in texts for name in re.findall(r"\$labels\.(\w+)", text)}
-        grouped = re.search(r"\bby \(([^)]*)\)", query)
-        assert named <= (set(grouped[1].split(", ")) if grouped else own), (query, texts)
+        for how, chosen in re.findall(r"\b(by|without) \(([^)]*)\)", query):
+            own = own & set(chosen.split(", ")) if how == "by" else own - set(chosen.split(", "))
+        assert named <= own, (query, texts)
     assert set().union(*map(metrics_of, told)) == labels.keys()
 
 
