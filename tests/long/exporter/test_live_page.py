@@ -123,6 +123,7 @@ def test_the_page_follows_the_readings(tab: Page, pages: LivePages) -> None:
         assert f"Not known since {first[:19].replace('T', ' ')}: no server answers" in told
         assert text(tab, "#groups .body") == text(tab, "#brokers .body") == "Not known."
         assert text(tab, "#group .body") == "Not known."
+        assert tab.ask("document.getElementById('filter-partitions').getClientRects().length") == 0
         pages.read()
         tab.ask("poll()")
         assert (text(tab, "#unknown"), tab.ask(GROUPS)) == ("", ["g"])

@@ -22,7 +22,9 @@ async function poll() {
   clearTimeout(timer);
   const own = ++turn;
   try {
-    const found = await ask(chosen);
+    const isListed = (one) => one.groups.some((group) => group.group === chosen);
+    let found = await ask(live && !isListed(live) ? null : chosen);
+    if (!found.group && isListed(found)) found = await ask(chosen); // it has come back
     if (own !== turn) return;
     live = found;
     failedSince = null;

@@ -46,7 +46,7 @@ function runsOf(values, steps) {
   return runs.filter((run) => run.length);
 }
 
-const pathOf = (run, x, y) => run.map(([at, value], number) => `${number ? "L" : "M"}${x(at).toFixed(1)},${y(value).toFixed(1)}`).join("") + (run.length > 1 ? "" : "h1");
+const pathOf = (run, x, y) => run.map(([at, value], number) => `${number ? "L" : "M"}${x(at).toFixed(1)},${y(value).toFixed(1)}`).join("") + (run.length > 1 ? "" : "h3");
 
 function spark(values) {
   if (!values) return "–";
@@ -155,7 +155,7 @@ function groupFacts(body, group, summary) {
   fact("Lag", numberOf(summary.lag));
   fact("Verdict", summary.verdict ? toned(summary.verdict, VERDICTS) : "–");
   if (group.assignor) fact("Assignor", group.assignor.split(".").pop());
-  body.append(facts, el("p", { class: "muted" }, "In a shell: ", command(`zkgroup group describe ${quoted(group.group)}`), " ", command(`zkgroup group verify ${quoted(group.group)}`)));
+  body.append(facts, el("p", { class: "muted" }, "In a shell: ", ["describe", "verify", "history"].map((verb) => [command(`zkgroup group ${verb} ${quoted(group.group)}`), " "]).flat()));
   if (group.problems.length) {
     body.append(kept("group problems", counted(group.problems.length, "problem"), [{ title: "Problem", nowrap: true }, { title: "Where", name: true }, { title: "Detail", wide: true }], group.problems,
       (one) => [el("span", { class: "bad" }, one.kind.replaceAll("_", " ")), one.topic === null ? "–" : one.partition === null ? one.topic : partitionOf(one), one.detail]));
