@@ -204,6 +204,7 @@ def test_two_times_to_connect_are_refused(lone_shell: Shell) -> None:
         (("--id", "7", "--set", "sesion_timeout_ms=1s"), "did you mean 'session_timeout_ms'"),
         (("--id", "7", "--set", "session_timeout_ms=soon"), "milliseconds, or a time such as 5s"),
         (("--id", "7", "--format", "json"), "--format table or ndjson"),
+        (("--id", "7", "--metrics-host", "::1"), "--metrics-host needs --metrics-port"),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_starts(
