@@ -106,8 +106,8 @@ class MemberChange(NamedTuple):
 
     rebalance: RebalanceRecord
     """Without `joined` and `left`."""
-    inputs: str
-    """Digest of the input of the assignment."""
+    zxid: int
+    """The newest transaction that its assignment follows from: the generation, or the `mzxid` of a topic."""
     joined: Mapping[str, int]
     """The registrations that were not there at the change before: member id to `czxid`."""
     left: Mapping[str, int]
@@ -121,8 +121,8 @@ class GroupHistory:
     Written by the oldest zkgroup member with the version that it has read or written.
     """
 
-    inputs: str
-    """Digest of the input of the newest assignment."""
+    zxid: int
+    """The newest transaction that the newest rebalance follows from."""
     members: Mapping[str, int]
     """Member id to the `czxid` of its registration, after the newest rebalance."""
     rebalances: tuple[RebalanceRecord, ...]
@@ -134,16 +134,13 @@ class GroupHistory:
 
     def lacks(self, change: MemberChange) -> bool:
         """Returns whether a change came after the newest rebalance here."""
-        newest = self.rebalances[-1].generation
-        return change.rebalance.generation > newest or (
-            change.rebalance.generation == newest and change.inputs != self.inputs
-        )
+        return change.zxid > self.zxid
 
     def encode(self) -> bytes:
         return write_object(
             {
                 "version": 1,
-                "inputs": self.inputs,
+                "zxid": str(self.zxid),
                 "members": {name: str(czxid) for name, czxid in self.members.items()},
                 "rebalances": [each.fields() for each in self.rebalances],
             }
@@ -166,7 +163,7 @@ class GroupHistory:
         if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
             raise CorruptZnodeError(path, "a list of rebalances", show(rows))
         return cls(
-            inputs=text_of(path, fields, "inputs"),
+            zxid=integer_text_of(path, fields, "zxid"),
             members={name: integer_text_of(path, members, name) for name in members},
             rebalances=tuple(RebalanceRecord.of_fields(path, row) for row in rows),
         )
@@ -191,9 +188,7 @@ def continued(
         first = replace(first, reason="started", moved=0)
     rows = [first, *(_row(each, each.joined, each.left) for each in changes[1:])]
     kept = stored.rebalances if stored is not None else ()
-    return GroupHistory(
-        inputs=changes[-1].inputs, members=members, rebalances=(*kept, *rows)[-REBALANCES_MAX:]
-    )
+    return GroupHistory(zxid=changes[-1].zxid, members=members, rebalances=(*kept, *rows)[-REBALANCES_MAX:])
 
 
 def difference(

@@ -26,7 +26,7 @@ def rebalance(time_ms: int, generation: int = 1, took_ms: int | None = 500) -> R
 
 def keep(world: MemoryGroups, *rebalances: RebalanceRecord) -> None:
     """What the members of `g` have kept."""
-    history = GroupHistory(inputs="x", members={}, rebalances=rebalances)
+    history = GroupHistory(zxid=1, members={}, rebalances=rebalances)
     world.server.put(GroupHistory.path("g"), history.encode())
 
 

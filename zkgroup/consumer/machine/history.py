@@ -123,7 +123,8 @@ class HistoryWriter:
             took_ms=None,
         )
         if self._context.config.settings.group_history:
-            self._pending.append(MemberChange(rebalance, planned.inputs, joined, left))
+            zxid = max([planned.generation, *self._snapshot.topic_facts.values()])
+            self._pending.append(MemberChange(rebalance, zxid, joined, left))
             del self._pending[:-REBALANCES_MAX]
 
     def carried_out(self) -> None:

@@ -149,7 +149,7 @@ def test_refused_history_is_written_with_the_next_view() -> None:
         znode = stage.server.find(PATH)
         assert znode is not None
         members = {**known.members, "g_x": 7}
-        written = GroupHistory(inputs="x", members=members, rebalances=(*known.rebalances, other))
+        written = GroupHistory(zxid=known.zxid, members=members, rebalances=(*known.rebalances, other))
         stage.foreign_write(SetData(PATH, written.encode(), znode.stat.version))
 
     refuse(stage, "client-a", foreign)
@@ -203,9 +203,7 @@ def test_newest_rebalances_that_fit_are_kept() -> None:
     stage = SteppedGroup()
     stage.join("a", run_ms=PUBLISHED_MS)
     known = history(stage)
-    long = GroupHistory(
-        inputs=known.inputs, members=known.members, rebalances=known.rebalances * REBALANCES_MAX
-    )
+    long = GroupHistory(zxid=known.zxid, members=known.members, rebalances=known.rebalances * REBALANCES_MAX)
     stage.foreign_write(SetData(PATH, long.encode(), 0))
     stage.join("b", run_ms=3 * PUBLISHED_MS)
     assert len(history(stage).rebalances) == REBALANCES_MAX

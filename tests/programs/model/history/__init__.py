@@ -1,0 +1,1 @@
+"""The exhaustive model of the history of a group's rebalances (recipes 25)."""
