@@ -170,7 +170,7 @@ class ReadingHistory:
         for name, values in list(self._lags.items()):
             values.extend([_UNKNOWN] * passed)
             del values[:-STEPS]
-            if max(values) < 0 and name not in reading.groups:
+            if name not in reading.groups and max(values) < 0:
                 del self._lags[name]
                 self._seen.pop(name, None)
         for name in reading.groups:

@@ -24,6 +24,7 @@ from tests.programs.benchmarks.server import BenchServer
 from tests.waiting import PATIENCE_S, eventually
 from zkgroup import Admin
 from zkgroup.exporter.exporter import connection_to
+from zkgroup.exporter.history import ReadingHistory
 from zkgroup.exporter.metrics import render
 from zkgroup.exporter.reading import Reader, ReadingSettings
 from zkgroup.groups.lag_verdict import LagWindows
@@ -90,14 +91,15 @@ def _measure(size: Size, plan: Plan, report: Report) -> None:
             tree = _Groups(opened.ensemble.zk, size)
             settings = ReadingSettings(servers=Address.parse(server.address))
             reader = Reader(opened.ensemble, settings, LagWindows(), packets=opened.packets)
+            history = ReadingHistory()
             eventually(
                 lambda: len(reader.read().log_ends), lambda found: found == size.topics * size.partitions
             )
             with rare_collections():
-                costs = [_read(reader, tree) for _ in range(WARM + max(plan.repeats, 3))][WARM:]
+                costs = [_read(reader, history, tree) for _ in range(WARM + max(plan.repeats, 3))][WARM:]
                 memory_mb = _memory_mb(server, tree)
                 broker.kill()
-                without_leader = _read(reader, tree)
+                without_leader = _read(reader, history, tree)
         finally:
             opened.close()
     what = size.text
@@ -140,11 +142,12 @@ def _memory_mb(server: BenchServer, tree: _Groups) -> float:
             process.end()
 
 
-def _read(reader: Reader, tree: _Groups) -> tuple[float, int, float]:
-    """CPU seconds of a read and the text made of it, packets, and seconds of the read."""
+def _read(reader: Reader, history: ReadingHistory, tree: _Groups) -> tuple[float, int, float]:
+    """CPU seconds of a read, of remembering it, and of the text made of it; packets; seconds of the read."""
     tree.commit()
     began = time.process_time()
     reading = reader.read()
+    history.add(reading)
     text = render(reading, 0, reading.time_ms)
     cpu_s = time.process_time() - began
     assert text.count(b"\nzkgroup_group_committed_offset{") == tree.size

@@ -165,7 +165,8 @@ function groupFacts(body, group, summary) {
   if (!group.members.length) return body.append(empty("No member."));
   body.append(kept("members", counted(group.members.length, "member"), [
     { title: "Member", name: true }, { title: "Client", name: true }, { title: "Host", name: true }, { title: "Session", nowrap: true }, { title: "Since", nowrap: true }, { title: "Partitions", num: true },
-  ], group.members, (one) => [one.member, one.client_id || one.kind, one.host || "–", one.session || "–", sinceOf(one.registered_at), numberOf(owned.get(one.member) || 0)]));
+  ], group.members, (one) => [one.member, one.client_id || one.kind, one.host || "–", one.session || "–",
+    one.away_until ? el("span", { class: "caution" }, `away; its partitions wait until ${timeOf(Date.parse(one.away_until), 0)}`) : sinceOf(one.registered_at), numberOf(owned.get(one.member) || 0)]));
   return undefined;
 }
 
