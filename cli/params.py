@@ -129,8 +129,11 @@ def broker_options(function: Callable[..., Any]) -> Callable[..., Any]:
 class Metrics(NamedTuple):
     """Where a command serves the metrics of its process; port None: nowhere."""
 
-    host: str
-    port: int | None
+    host: str = "127.0.0.1"
+    port: int | None = None
+
+
+NO_METRICS = Metrics()
 
 
 def metrics_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +143,7 @@ def metrics_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any, metrics_port: int | None, metrics_host: str | None, **values: Any) -> Any:
         if metrics_host is not None and metrics_port is None:
             raise click.UsageError("--metrics-host needs --metrics-port")
-        return function(*args, metrics=Metrics(metrics_host or "127.0.0.1", metrics_port), **values)
+        return function(*args, metrics=Metrics(metrics_host or NO_METRICS.host, metrics_port), **values)
 
     decorated = click.option(
         "--metrics-host",

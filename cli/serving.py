@@ -19,7 +19,7 @@ from zkgroup.metrics.probes import Probed
 from zkgroup.model.ports import MetricsSink
 from zkgroup.model.text import iso_time
 
-from .params import Metrics
+from .params import NO_METRICS, Metrics
 from .render import Output, echo_err
 from .schema import COUNT, STRING, JsonEvent, JsonKey, Schema, Shape, list_of
 
@@ -123,7 +123,7 @@ def metrics_sink(metrics: Metrics) -> MetricsSink | None:
 
 
 @contextmanager
-def supervised(part: Probed, metrics: Metrics) -> Iterator[None]:
+def supervised(part: Probed, metrics: Metrics = NO_METRICS) -> Iterator[None]:
     """Serves metrics and probes where they are asked for, and notifies systemd where it waits for that."""
     if metrics.port is None and "NOTIFY_SOCKET" not in os.environ:
         yield

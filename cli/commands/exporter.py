@@ -24,7 +24,7 @@ from ..context import SESSION_TIMEOUT_MS, broker_access, client_settings, target
 from ..param_types import Parsed, duration
 from ..params import broker_options
 from ..render import echo_err
-from ..serving import READY, Ready, StopSignals, address_text, rare_collections
+from ..serving import READY, Ready, StopSignals, address_text, rare_collections, supervised
 from ..sources import KINDS, check_source, log_positions
 from ..units import is_whole
 
@@ -153,7 +153,7 @@ def exporter(
         *(settings, live),
         log_ends=lambda ensemble: _log_ends(source, ensemble),
     )
-    with StopSignals() as stop, served:
+    with StopSignals() as stop, supervised(served), served:
         text = address_text(*served.address)
         if out.is_table:
             echo_err(f"serving {'https' if web.tls else 'http'}://{text}/")

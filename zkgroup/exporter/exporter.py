@@ -22,8 +22,9 @@ from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.lag_verdict import LagWindows
 from zkgroup.groups.reads import LogEndReader
+from zkgroup.metrics.probes import Probe
 from zkgroup.model.ports import Clock
-from zkgroup.model.text import iso_time
+from zkgroup.model.text import iso_time, named
 from zkgroup.runtime.http_server import HttpServer, Page, Users
 from zkgroup.security.client import PLAIN_ACCESS, BrokerAccess
 from zkgroup.zookeeper.blocking import Blocking
@@ -237,11 +238,27 @@ class Exporter:
                 )
             return Page(CONTENT_TYPE, self._rendered[1])
 
+    @property
+    def _hangs(self) -> bool:
+        began_ms = self._began_ms
+        least_ms = max(HANGS_MS, 3 * self._settings.interval_ms)
+        return began_ms is not None and self._clock.now_ms() - began_ms > least_ms
+
+    def _probe(self) -> Probe:
+        """See `serve_metrics`."""
+        reading = self._reading
+        unknown = reading.unknown if reading else ()
+        return Probe(
+            part="exporter",
+            status=f"not known: {named(unknown, 1)}" if unknown else "all is known",
+            unhealthy="a read hangs" if self._hangs else None,
+            not_ready="nothing has been read yet" if reading is None else None,
+            is_leaving=self._stopped,
+        )
+
     def _health(self, query: Mapping[str, str]) -> Page:
         """It is well as long as its reads end, though ZooKeeper may be away: to restart it mends nothing."""
-        reading, began_ms = self._reading, self._began_ms
-        least_ms = max(HANGS_MS, 3 * self._settings.interval_ms)
-        hangs = began_ms is not None and self._clock.now_ms() - began_ms > least_ms
+        reading, hangs = self._reading, self._hangs
         found = {
             "ok": not hangs,
             "read_at": iso_time(reading.time_ms) if reading else None,

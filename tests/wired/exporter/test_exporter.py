@@ -26,6 +26,7 @@ from zkgroup import Admin
 from zkgroup.errors import StoreUnavailableError
 from zkgroup.exporter.exporter import EnsembleConnection, Exporter, ExporterSettings
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.metrics.probes import not_healthy, not_ready
 from zkgroup.model import TopicPartition
 from zkgroup.security.client import BrokerAccess
 from zkgroup.testing import ClusterSecurity, KafkaCluster, MemoryZooKeeper
@@ -213,9 +214,11 @@ def test_a_read_that_hangs_is_not_healthy() -> None:
         happened(hanging)
         assert get(exporter, "/healthz")[0] == 200
         assert get(exporter, "/api/snapshot")[0] == 503
+        assert not_ready([exporter._probe()]) == ("exporter: nothing has been read yet",)
         later.late_ms = 61_000
         status, body = get(exporter, "/healthz")
         assert (status, json.loads(body)["ok"]) == (503, False)
+        assert not_healthy([exporter._probe()]) == ("exporter: a read hangs",)
 
 
 def test_a_closed_cluster_tells_what_the_user_may_know(
