@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.files import SavedOffset
+from zkgroup.admin.freezes import FreezePlan, UnfreezePlan
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
 from zkgroup.admin.offsets.changes import OffsetsResult
 from zkgroup.admin.offsets.planning import AffectedMember, OffsetChange, OffsetPlan
@@ -18,6 +19,7 @@ from zkgroup.admin.persistent import FIX_PERSISTENT, by_parent
 from zkgroup.groups.as_of import AsOf
 from zkgroup.groups.check import GroupCheck, Reason
 from zkgroup.groups.descriptions import (
+    FreezeDescription,
     GroupDescription,
     GroupSummary,
     MemberDescription,
@@ -48,7 +50,13 @@ from .schema import (
 )
 from .units import age
 
-_STATE_STYLES = {"stable": "good", "rebalancing": "warn", "inconsistent": "bad", "empty": "dim"}
+_STATE_STYLES = {
+    "stable": "good",
+    "rebalancing": "warn",
+    "inconsistent": "bad",
+    "empty": "dim",
+    "frozen": "warn",
+}
 _STEP_STYLES = {"moves": "warn", "assigned": "good", "released": "warn"}
 _VERDICT_STYLES = {"ok": "good", "warn": "warn", "stop": "bad", "stall": "bad", "rewind": "bad"}
 _AGREES = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("-", "dim")}
@@ -92,6 +100,7 @@ def _threads(header: str) -> KeyColumn:
     )
 
 
+FREEZE_OF_GROUP = Shape(FreezeDescription)
 GROUP_SUMMARY = Shape(
     GroupSummary,
     columns=(
@@ -176,7 +185,7 @@ GROUP = Document(
     Shape(
         GroupDescription,
         *("group", "state", "assignor", "generation", "members", "partitions", "problems"),
-        *("protocol", "protocol_state", "group_generation"),
+        *("protocol", "protocol_state", "group_generation", "frozen"),
     ),
 )
 DESCRIBED_GROUPS = Document("groups", NamedKeys(groups=list_of(GROUP.schema)), rows="groups")
@@ -199,7 +208,9 @@ REBALANCE = Shape(
     ),
 )
 HISTORY = Document("group_history", NamedKeys(rebalances=Sequence[RebalanceDescription]), rows="rebalances")
-VERIFICATION = Document("verify", Shape(Verification, "group", "converged", "problems"), rows="problems")
+VERIFICATION = Document(
+    "verify", Shape(Verification, "group", "converged", "problems", "frozen"), rows="problems"
+)
 PREVIEW_ROW = Shape(
     PreviewRow,
     columns=(
@@ -246,6 +257,19 @@ OFFSET_CHANGES_LIST = Document("offset_changes_list", NamedKeys(groups=list_of(O
 """The same for several groups: each is a whole document of its own."""
 Nudging = ChangeResult[NudgePlan, None, None]
 NUDGE = Document("nudge", Shape(Nudging, "plan.group", "executed", "plan.members"))
+Freezing = ChangeResult[FreezePlan, int, None]
+FREEZE = Document(
+    "freeze",
+    Shape(
+        Freezing,
+        *("plan.group", "executed", "plan.reason", "plan.allow_takeover", "plan.members"),
+        JsonKey("until", nullable(TIME), lambda result: iso_time(result.written)),
+        JsonKey("owned", COUNT, lambda result: len(result.plan.owned)),
+        JsonKey("unowned", COUNT, lambda result: len(result.plan.unowned)),
+    ),
+)
+Unfreezing = ChangeResult[UnfreezePlan, None, None]
+UNFREEZE = Document("unfreeze", Shape(Unfreezing, "plan.group", "executed", "plan.frozen"))
 Deletion = ChangeResult[DeletionPlan, int, None]
 GROUP_DELETION = Document(
     "group_deletion",
@@ -262,6 +286,22 @@ def nudge(out: Output, result: Nudging) -> None:
     """The members that are nudged."""
     members, verb = result.plan.members, "nudged" if result.executed else "would nudge"
     out.line(f"{verb} {counted(len(members), 'member')}: {', '.join(members)}")
+
+
+def freeze(out: Output, result: Freezing) -> None:
+    """What is kept, and until when."""
+    plan = result.plan
+    what = f"{counted(len(plan.owned), 'partition')} of {counted(len(plan.members), 'member')}"
+    if result.executed:
+        out.line(f"froze {plan.group} until {iso_time(result.written)}: {what}")
+    else:
+        out.line(f"would freeze {plan.group} for {duration_text(plan.for_ms)}: {what}")
+
+
+def unfreeze(out: Output, result: Unfreezing) -> None:
+    """The freeze that ends."""
+    frozen, verb = result.plan.frozen, "ended" if result.executed else "would end"
+    out.line(f"{verb} the freeze of {result.plan.group} by {frozen.by}: {frozen.reason}")
 
 
 def deletion(out: Output, result: Deletion) -> None:
@@ -293,6 +333,11 @@ def group(out: Output, described: GroupDescription) -> None:
         out.paint(f"zxid 0x{described.as_of.zxid:x}", "dim"),
     ]
     out.line("  ".join(parts))
+    if described.frozen is not None:
+        until = iso_time(described.frozen.until_ms) or "an operator removes its marker"
+        out.line(
+            f"{out.paint('frozen', 'warn')} until {until} by {described.frozen.by}: {described.frozen.reason}"
+        )
     clients = [member for member in described.members if member.kind == "client"]
     registered = [member for member in described.members if member.kind != "client"]
     if clients:

@@ -36,6 +36,13 @@ from ..watching import watch_option
 
 group = make_group(
     "group",
+    lazy={
+        "freeze": (
+            ".commands.group_freeze:freeze",
+            "Let no partition of GROUP move, but by leaving and death",
+        ),
+        "unfreeze": (".commands.group_freeze:unfreeze", "End the freeze of GROUP: its partitions move again"),
+    },
     help="""List, describe, check, preview and delete groups.
 
     \b

@@ -38,7 +38,7 @@ from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.reads import LogEndReader, list_groups
-from zkgroup.model.text import named
+from zkgroup.model.text import iso_time, named
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, topics_path
 from zkgroup.znodes.config import TopicConfig
@@ -310,6 +310,11 @@ def diagnose_groups(
         if group.state is GroupState.INCONSISTENT:
             detail = f"owners are missing ({group.unowned}) or wrong, and nothing moves"
             yield DoctorFinding("error", subject, detail, verify)
+        elif group.frozen is not None:
+            until = iso_time(group.frozen.until_ms) or "its marker is removed"
+            detail = f"frozen until {until} by {group.frozen.by}: {group.frozen.reason}"
+            command = f"zkgroup group unfreeze {shlex.quote(group.group)} --execute"
+            yield DoctorFinding("warning" if group.unowned else "info", subject, detail, command)
         elif group.state is GroupState.REBALANCING:
             yield DoctorFinding("info", subject, "is rebalancing", f"{verify} --wait")
         elif group.members and not group.partitions:

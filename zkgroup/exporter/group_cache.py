@@ -31,7 +31,7 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Code
 from zkgroup.znodes.consumers import Offset
 
-_AT_REST = (GroupState.EMPTY, GroupState.STABLE)
+_AT_REST = (GroupState.EMPTY, GroupState.STABLE, GroupState.FROZEN)
 """States that no time changes."""
 
 

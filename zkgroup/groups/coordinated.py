@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from zkgroup.groups.descriptions import GroupState, MemberDescription, Problem, ProblemKind
+from zkgroup.groups.freezes import freeze_text
 from zkgroup.groups.membership import (
     DEAD,
     EMPTY,
@@ -102,6 +103,8 @@ class CoordinatedView:
         """The state in the words for all groups."""
         if not self.has_members:
             return GroupState.EMPTY
+        if self.snapshot.frozen is not None:
+            return GroupState.FROZEN
         if not self.problems:
             return GroupState.STABLE
         is_rebalancing = self.membership.state not in (STABLE, EMPTY)
@@ -191,6 +194,8 @@ def _coordination(view: CoordinatedView) -> Iterator[Problem]:
             detail=f"{where}: its coordinator, broker {view.slot.leader}, reports {live.phase or live.state}",
         )
         return
+    if view.snapshot.frozen is not None:
+        return  # members that came or went are stored at the end of the freeze
     reported = tuple(sorted(member.member_id for member in live.members))
     generation = stored.header.value.generation if stored.header and stored.header.value else None
     if reported != stored.names or (live.state == STABLE and live.generation not in (None, generation)):
@@ -259,8 +264,11 @@ def _assignment(view: CoordinatedView) -> Iterator[Problem]:
             yield _at(
                 tp, ProblemKind.OWNER_OF_UNSUBSCRIBED_TOPIC, where, owners[0], "no member subscribes to it"
             )
+    frozen = view.snapshot.frozen
+    kind = ProblemKind.UNOWNED if frozen is None else ProblemKind.FROZEN
+    why = "assigned to no member" if frozen is None else f"assigned to no member, and {freeze_text(frozen)}"
     for tp in sorted(view.wanted - members.keys()):
-        yield _at(tp, ProblemKind.UNOWNED, where, None, "assigned to no member")
+        yield _at(tp, kind, where, None, why)
 
 
 def _at(tp: TopicPartition, kind: ProblemKind, where: str, owner: str | None, why: str) -> Problem:

@@ -27,6 +27,8 @@ class GroupState(Enum):
     """Wrong, and something changed less than 10 s ago or between two reads."""
     INCONSISTENT = "inconsistent"
     """Wrong, and nothing changes."""
+    FROZEN = "frozen"
+    """An operator has frozen it: nothing moves but by leaving and death."""
 
 
 class ProblemKind(Enum):
@@ -59,6 +61,9 @@ class ProblemKind(Enum):
     """The owner is not the thread that the assignment names."""
     UNOWNED = "unowned"
     """A partition of a subscribed topic has no owner."""
+    FROZEN = "frozen"
+    """A partition has no owner until the freeze of its group ends. Or a member does not obey the freeze, or
+    its marker cannot be read."""
     AWAY = "away"
     """A partition has no owner and waits for a static member, until its grace ends."""
     RESTART_GRACE_VOID = "restart_grace_void"
@@ -105,6 +110,18 @@ class Problem:
     """The time since which it is so, where the znodes show it."""
     detail: str = ""
     """For a person: the znode, who holds it, what follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreezeDescription:
+    """A freeze of a group: nothing moves but by leaving and death."""
+
+    reason: str
+    """The reason that the operator gave."""
+    until_ms: int | None
+    """The end by ZooKeeper's clock, in epoch milliseconds; None if it cannot be read."""
+    by: str
+    """The user who did it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +228,8 @@ class GroupDescription:
     """The generation that the coordinator counts; None for a group of ZooKeeper consumers."""
     persistent: tuple[str, ...] = ()
     """Paths of registrations, owners and views that are persistent, so that they end with no session."""
+    frozen: FreezeDescription | None = None
+    """The freeze that stands; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +258,8 @@ class GroupSummary:
     """As in `GroupDescription`."""
     verdict: LagVerdict | None = None
     """The worst verdict of its partitions; None if that of one is unknown and none is worse than `ok`."""
+    frozen: FreezeDescription | None = None
+    """The freeze that stands; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +272,9 @@ class Verification:
     """The group."""
     problems: tuple[Problem, ...]
     """Everything that is wrong, in the order of `ProblemKind`; empty if it has converged."""
+
+    frozen: FreezeDescription | None = None
+    """The freeze that stands; None for none."""
 
     @property
     def converged(self) -> bool:

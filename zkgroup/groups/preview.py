@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from zkgroup.assignment import agreed_strategy, assign
 from zkgroup.errors import ConfigError, NotFoundError
 from zkgroup.groups.descriptions import Preview, PreviewRow
+from zkgroup.groups.freezes import freeze_text
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.groups.verify import evaluate_members, expected_ownership, is_in_foreign_format
 from zkgroup.model import EvaluatedMember, TopicPartition
@@ -82,6 +83,8 @@ def _notes_on_group(snapshot: GroupSnapshot, topics: Sequence[str]) -> Iterator[
     """Notes on a new group and on topics that do not exist."""
     if not snapshot.exists:
         yield f"there is no group {snapshot.group!r} yet"
+    if snapshot.frozen is not None:
+        yield f"{freeze_text(snapshot.frozen)}; nothing moves before the end"
     foreign = [tp for tp in sorted(snapshot.owners) if is_in_foreign_format(snapshot, tp)]
     if foreign:
         yield (

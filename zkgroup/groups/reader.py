@@ -53,7 +53,7 @@ from zkgroup.znodes.coordinated_groups import (
     members_of,
     slot_groups_path,
 )
-from zkgroup.znodes.group_records import StaticMember, StoredAssignment, View
+from zkgroup.znodes.group_records import Freeze, StaticMember, StoredAssignment, View
 from zkgroup.znodes.ids import number_of, validate_topic
 
 _Named = TypeVar("_Named", Registration, View, StaticMember)
@@ -226,7 +226,8 @@ def _read_once(
     zk = ensemble.zk
     seen = _Pass(groups, slots)
     coordinated = [path for g in groups for path in seen.coordinated_paths(g)]
-    single = [path for g in groups for path in (group_path(g), StoredAssignment.path(g))] + coordinated
+    own = group_path, StoredAssignment.path, Freeze.path
+    single = [path(g) for g in groups for path in own] + coordinated
     parents = [path for g in groups for path in _parents(g)]
     seen.before = zk.read_many([*single, *parents, topics_path()])
     parents += [path for g in groups if (path := seen.header_path(g)) is not None]
@@ -397,7 +398,10 @@ def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | No
     owners, stray_owners = _numbered(seen, owners_path(group), Owner, group)
     offsets, stray_offsets = _numbered(seen, offsets_path(group), Offset, group)
     ids = seen.after.get(ids_path(group))
-    plan = seen.before[StoredAssignment.path(group)]
+    plan, frozen = seen.before[StoredAssignment.path(group)], seen.before[Freeze.path(group)]
+    # Members read the marker if the version of `owners` counts it, a coordinator when it loads the group.
+    root = seen.before[owners_path(group)]
+    is_obeyed = coordinated is not None or (root is not None and root.stat.version > 0)
     return GroupSnapshot(
         group=group,
         as_of=ensemble.as_of(),
@@ -416,6 +420,7 @@ def _snapshot(ensemble: Ensemble, seen: _Pass, group: str) -> GroupSnapshot | No
         plan=decode_or_error(plan, StoredAssignment.decode) if plan else None,
         topics={},
         topic_names=frozenset(seen.names.get(topics_path()) or ()),
+        frozen=decode_or_error(frozen, Freeze.decode) if frozen and is_obeyed else None,
         coordinated=coordinated,
     )
 

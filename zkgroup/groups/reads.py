@@ -20,6 +20,7 @@ from zkgroup.groups.descriptions import (
     Verification,
 )
 from zkgroup.groups.ensemble import AsOf, Ensemble
+from zkgroup.groups.freezes import describe_freeze
 from zkgroup.groups.lag_verdict import verdict_of_one_read, worst_verdict
 from zkgroup.groups.membership import LiveReader, stored_membership
 from zkgroup.groups.preview import GroupChange, preview_group
@@ -167,7 +168,12 @@ def verify(
         else:
             view = coordinated_views(ensemble, [snapshot], live).get(group)
             problems = view.problems if view else find_problems(snapshot, expected_ownership(snapshot))
-            found = Verification(as_of=snapshot.as_of, group=group, problems=problems)
+            found = Verification(
+                as_of=snapshot.as_of,
+                group=group,
+                problems=problems,
+                frozen=describe_freeze(snapshot.frozen),
+            )
             has_begun = bool(snapshot.registrations or (view and view.has_members)) or not begins
             if is_last or (found.converged and has_begun):
                 return found
@@ -235,6 +241,7 @@ def describe_group(
         ),
         problems=problems,
         persistent=snapshot.persistent_paths,
+        frozen=describe_freeze(snapshot.frozen),
     )
 
 
@@ -254,6 +261,7 @@ def summarise_group(
         lag=_sum_of_known(lags),
         verdict=worst_verdict(map(verdict_of_one_read, lags)),
         persistent=snapshot.persistent_paths,
+        frozen=describe_freeze(snapshot.frozen),
     )
 
 
@@ -295,6 +303,7 @@ def describe_coordinated(
         protocol_state=view.protocol_state,
         group_generation=found.generation,
         persistent=snapshot.persistent_paths,
+        frozen=describe_freeze(snapshot.frozen),
     )
 
 
@@ -318,6 +327,7 @@ def summarise_coordinated(
         protocol="coordinator",
         protocol_state=view.protocol_state,
         persistent=snapshot.persistent_paths,
+        frozen=describe_freeze(snapshot.frozen),
     )
 
 

@@ -18,7 +18,7 @@ from zkgroup.model.requests import Code
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import STATIC_MEMBERS, Offset, Owner, Registration
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, StoredMember
-from zkgroup.znodes.group_records import StaticMember, StoredAssignment, View
+from zkgroup.znodes.group_records import Freeze, StaticMember, StoredAssignment, View
 from zkgroup.znodes.paths import path_kind
 from zkgroup.znodes.sessions import is_leftover
 
@@ -135,6 +135,8 @@ class GroupSnapshot:
     """Topics that a member subscribes to, owns or has offsets of; those that do not exist are absent."""
     topic_names: frozenset[str]
     """Every topic of the ensemble: what wildcards are evaluated against."""
+    frozen: DecodedZnode[Freeze] | None = None
+    """The marker of a freeze; None where the group is not frozen."""
     coordinated: CoordinatedGroup | None = None
     """None where neither a marker nor a coordinator's group is there."""
     broker_racks: Mapping[int, str] = field(default_factory=dict)

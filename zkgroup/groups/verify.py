@@ -21,6 +21,7 @@ from zkgroup.assignment.strategies import (
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
+from zkgroup.groups.freezes import freeze_problems, freeze_text
 from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, T
 from zkgroup.model import EvaluatedMember, TopicPartition, Znode
 from zkgroup.model.text import hex_session, iso_time
@@ -41,6 +42,7 @@ def find_problems(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> tuple
         *_owner_problems(snapshot, expected),
         *_unowned(snapshot, expected),
         *_void_graces(snapshot),
+        *freeze_problems(snapshot),
     ]
     order = list(ProblemKind)
     return tuple(
@@ -57,6 +59,8 @@ def group_state(
     """The state by the snapshot, the time and, where there is one, a second read about 2 s later."""
     if not snapshot.registrations:
         return GroupState.EMPTY
+    if snapshot.frozen is not None:
+        return GroupState.FROZEN
     if is_owned_as_expected(snapshot, expected) and not snapshot.persistent:
         return GroupState.STABLE
     if is_young(snapshot, now_ms) or not snapshot.stood_still:
@@ -241,6 +245,8 @@ def _owner_problem(
     if session:
         return ProblemKind.OWNER_NOT_MEMBER, session
     named = (expected.owners or {}).get(tp)
+    if snapshot.frozen is not None:
+        return None, ""  # it stays with the member that has it
     if named is not None and not _is_thread(snapshot, tp, entry.value, named):
         return ProblemKind.WRONG_OWNER, f"owned by {thread}, assigned to {named}"
     return None, ""
@@ -271,13 +277,13 @@ def _unowned(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> Iterator[P
     for tp, thread in owners.items():
         if tp not in snapshot.owners:
             path, member = Owner.path(snapshot.group, tp), _away_member(snapshot, thread)
-            away = None if member is None else away_text(snapshot, member)
+            kind, why = ProblemKind.UNOWNED, f"expected {thread}, found no owner"
+            if member is not None:
+                kind, why = ProblemKind.AWAY, away_text(snapshot, member)
+            elif snapshot.frozen is not None:
+                kind, why = ProblemKind.FROZEN, f"found no owner, and {freeze_text(snapshot.frozen)}"
             yield Problem(
-                kind=ProblemKind.UNOWNED if away is None else ProblemKind.AWAY,
-                topic=tp.topic,
-                partition=tp.partition,
-                expected=thread,
-                detail=f"{path}: expected {thread}, found no owner" if away is None else f"{path}: {away}",
+                kind=kind, topic=tp.topic, partition=tp.partition, expected=thread, detail=f"{path}: {why}"
             )
 
 

@@ -172,6 +172,16 @@ def _member(admin: Admin, cluster: MemoryCluster) -> None:
     cluster.world.member("live", "a", {"orders": 1})
 
 
+def _owner(admin: Admin, cluster: MemoryCluster) -> None:
+    cluster.world.member("live", "a", {"orders": 1}, {"zkgroup": "1", "features": "freeze"})
+    cluster.world.own_as_planned("live")
+
+
+def _frozen(admin: Admin, cluster: MemoryCluster) -> None:
+    _owner(admin, cluster)
+    admin.freeze_group("live", reason="deploy", for_ms=60_000)
+
+
 def _restored(admin: Admin, cluster: MemoryCluster) -> None:
     cluster.world.server.put("/consumers/live/ids/live_a", b"{}")
 
@@ -201,6 +211,11 @@ Call = Callable[..., Any]
 
 CHANGES: dict[str, tuple[Given, Call]] = {
     "release_group": (_nothing, lambda admin, **how: admin.release_group("left", **how)),
+    "freeze_group": (
+        _owner,
+        lambda admin, **how: admin.freeze_group("live", reason="deploy", for_ms=60_000, **how),
+    ),
+    "unfreeze_group": (_frozen, lambda admin, **how: admin.unfreeze_group("live", **how)),
     "nudge_group": (_member, lambda admin, **how: admin.nudge_group("live", **how)),
     "delete_group": (_nothing, lambda admin, **how: admin.delete_group("idle", **how)),
     "set_offsets": (_nothing, lambda admin, **how: admin.set_offsets("idle", {ORDERS_0: 5}, **how)),

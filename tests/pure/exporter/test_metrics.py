@@ -73,7 +73,7 @@ def test_a_group_has_the_samples_of_the_contract(world: MemoryGroups) -> None:
         if name.startswith(start)
     }
     expected: dict[tuple[str, tuple[str, ...]], Any] = {
-        **{("state", ("zookeeper", state)): 0 for state in ("empty", "stable", "rebalancing")},
+        **{("state", ("zookeeper", state)): 0 for state in ("empty", "stable", "rebalancing", "frozen")},
         ("state", ("zookeeper", "inconsistent")): 1,
         ("members", ()): 1,
         ("unowned_partitions", ()): 1,

@@ -151,6 +151,8 @@ class AsyncAdmin:
     release_group = _OffLoop(Admin.release_group)
     preview_group = _OffLoop(Admin.preview_group)
     nudge_group = _OffLoop(Admin.nudge_group)
+    freeze_group = _OffLoop(Admin.freeze_group)
+    unfreeze_group = _OffLoop(Admin.unfreeze_group)
     delete_group = _OffLoop(Admin.delete_group)
     set_group_rights = _OffLoop(Admin.set_group_rights)
     list_offsets = _OffLoop(Admin.list_offsets)

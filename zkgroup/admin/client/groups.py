@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from zkgroup.admin import files
+from zkgroup.admin import files, freezes
 from zkgroup.admin import groups as group_changes
 from zkgroup.admin.change import ChangeResult, apply_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
 from zkgroup.admin.coordinated_groups import ReleasePlan, plan_release, release_group_change
 from zkgroup.admin.coordinator import CoordinatorDescription, describe_coordinator, live_reader
+from zkgroup.admin.freezes import FreezePlan, UnfreezePlan
 from zkgroup.admin.group_access import (
     GroupAccessPlan,
     GroupRights,
@@ -138,6 +139,41 @@ class GroupMethods(AdminBase):
             change: the members that come and go, the new partitions and the other strategy.
         """
         return reads.preview(self._ensemble, group, change)
+
+    def freeze_group(
+        self,
+        group: str,
+        *,
+        reason: str,
+        for_ms: int,
+        allow_takeover: bool = False,
+        dry_run: bool = False,
+    ) -> ChangeResult[FreezePlan, int, None]:
+        """Lets no partition of a group move but by leaving and death, until the time is over.
+
+        `written` is the end by ZooKeeper's clock, in epoch milliseconds. Raises NotFoundError, ConfigError,
+        and RefusedError where a partition has no owner, a member does not know freezes, or the group is
+        frozen already.
+
+        Args:
+            reason: for everybody who looks at the group.
+            for_ms: milliseconds after which the freeze ends by itself.
+            allow_takeover: lets members claim partitions that have no owner.
+        """
+        plan = freezes.plan_freeze(
+            self._ensemble,
+            group,
+            reason=reason,
+            for_ms=for_ms,
+            allow_takeover=allow_takeover,
+            live=live_reader(self._ensemble),
+        )
+        return self._run(freezes.freeze_group_change(self._ensemble, plan), dry_run)
+
+    def unfreeze_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[UnfreezePlan, None, None]:
+        """Ends the freeze of a group. Raises NotFoundError where it is not frozen."""
+        plan = freezes.plan_unfreeze(self._ensemble, group)
+        return self._run(freezes.unfreeze_group_change(self._ensemble, plan), dry_run)
 
     def nudge_group(self, group: str, *, dry_run: bool = False) -> ChangeResult[NudgePlan, None, None]:
         """Makes every member read its group again, at most once in ten seconds. It cannot be undone."""

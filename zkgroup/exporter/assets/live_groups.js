@@ -1,7 +1,7 @@
 // Groups: a row each, with the curve of its lag, and all of the one that the address names (#group=NAME).
 
 const VERDICTS = { warn: "caution", stop: "bad", stall: "bad", rewind: "bad" };
-const STATES = { inconsistent: "bad", rebalancing: "caution", stable: "good", empty: "muted" };
+const STATES = { inconsistent: "bad", rebalancing: "caution", frozen: "caution", stable: "good", empty: "muted" };
 const HOUR = 3_600_000;
 
 const toned = (text, tones) => (tones[text] ? el("span", { class: tones[text] }, text) : text);
@@ -32,7 +32,7 @@ function choose() {
 function rankOf(group) {
   if (group.state === "inconsistent") return 0;
   if (VERDICTS[group.verdict] === "bad") return 1;
-  if (group.unowned || group.state === "rebalancing") return 2;
+  if (group.unowned || ["rebalancing", "frozen"].includes(group.state)) return 2;
   return group.verdict === "warn" ? 3 : 4;
 }
 

@@ -1,0 +1,144 @@
+"""Freezing a group: what is refused, what is written, and what every read of the group shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.worlds.memory_groups import MemoryGroups
+from zkgroup.admin.freezes import freeze_group, plan_freeze, plan_unfreeze, unfreeze_group
+from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
+from zkgroup.groups.check import CheckLimits, check_groups
+from zkgroup.groups.descriptions import FreezeDescription, GroupState, ProblemKind
+from zkgroup.groups.reads import GroupChange, describe, list_groups, preview, verify
+from zkgroup.model import StaticSubscription
+from zkgroup.model.requests import Delete, SetData
+from zkgroup.znodes.consumers import FEATURES, FEATURES_KEY, Registration
+from zkgroup.znodes.group_records import Freeze
+
+FOR_MS = 600_000
+
+
+@pytest.fixture
+def group(world: MemoryGroups) -> MemoryGroups:
+    world.topic("orders", 4)
+    for name in "ab":
+        join(world, name)
+    world.own_as_planned("g")
+    return world
+
+
+def join(world: MemoryGroups, name: str) -> None:
+    """A member of this version."""
+    world.member("g", name, {"orders": 1}, {"zkgroup": "1", FEATURES_KEY: " ".join(FEATURES)})
+
+
+def freeze(world: MemoryGroups, *, takeover: bool = False) -> int:
+    """Freezes the group; the end."""
+    plan = plan_freeze(world.ensemble, "g", reason="deploy", for_ms=FOR_MS, allow_takeover=takeover)
+    return freeze_group(world.ensemble, plan, "me")
+
+
+def test_every_read_shows_the_freeze_and_its_end(group: MemoryGroups) -> None:
+    """State, reason, end and user; what has no owner is a problem of its own kind; what is owned is none."""
+    until_ms = freeze(group)
+    join(group, "c")
+    group.leave("g", "a")
+    found = describe(group.ensemble, "g")
+    _, (row,), _ = list_groups(group.ensemble)
+
+    assert until_ms == group.ensemble.clock.wall_ms() + FOR_MS
+    assert found.frozen == row.frozen == FreezeDescription(reason="deploy", until_ms=until_ms, by="me")
+    assert found.state is row.state is GroupState.FROZEN
+    problems = verify(group.ensemble, "g").problems
+    assert {(each.kind, each.partition) for each in problems} == {
+        (ProblemKind.FROZEN, 0),
+        (ProblemKind.FROZEN, 1),
+    }
+    assert "frozen until" in problems[0].detail
+    assert "by me: deploy" in problems[0].detail
+    _, (check,) = check_groups(group.ensemble, ["g"], CheckLimits())
+    assert [each.partition for each in check.reasons] == [0, 1]
+    assert any(
+        "nothing moves before the end" in note for note in preview(group.ensemble, "g", GroupChange()).notes
+    )
+
+
+def test_a_frozen_group_that_is_owned_has_converged(group: MemoryGroups) -> None:
+    """Owners that the assignment would move are no problem until the end."""
+    freeze(group)
+    join(group, "0")
+    found = verify(group.ensemble, "g")
+
+    assert found.converged
+    assert found.frozen is not None
+
+
+def test_unfreeze_ends_this_freeze_alone(group: MemoryGroups) -> None:
+    """Of two operators one is refused; a group that is not frozen is not found."""
+    freeze(group)
+    mine = plan_unfreeze(group.ensemble, "g")
+    unfreeze_group(group.ensemble, plan_unfreeze(group.ensemble, "g"))
+    freeze(group)
+
+    with pytest.raises(ConflictError, match="owners"):
+        unfreeze_group(group.ensemble, mine)
+    unfreeze_group(group.ensemble, plan_unfreeze(group.ensemble, "g"))
+    with pytest.raises(NotFoundError, match="g is not frozen"):
+        plan_unfreeze(group.ensemble, "g")
+    assert verify(group.ensemble, "g").frozen is None
+
+
+def refusal(world: MemoryGroups, name: str = "g", *, takeover: bool = False) -> str:
+    try:
+        plan = plan_freeze(world.ensemble, name, reason="r", for_ms=1000, allow_takeover=takeover)
+        freeze_group(world.ensemble, plan, "me")
+    except (RefusedError, NotFoundError) as error:
+        return str(error)
+    raise AssertionError(f"{name} is frozen")
+
+
+def test_a_partition_without_an_owner_refuses_a_freeze(group: MemoryGroups) -> None:
+    """It would stay without one; with a takeover somebody claims it. A release just now is a lost race."""
+    early = plan_freeze(group.ensemble, "g", reason="r", for_ms=1000)
+    group.write(Delete(owner := "/consumers/g/owners/orders/3", -1))
+
+    assert "found none of orders-3" in refusal(group)
+    with pytest.raises(ConflictError, match=f"{owner}: has just been released"):
+        freeze_group(group.ensemble, early, "me")
+    freeze(group, takeover=True)
+    assert "frozen until" in refusal(group, takeover=True)
+
+
+def test_members_that_know_no_freeze_are_named(group: MemoryGroups) -> None:
+    """A JVM member refuses a freeze; one that joins later is the reason why it does not hold."""
+    jvm = Registration.of(StaticSubscription({"orders": 1}), 1)
+    freeze(group)
+    group.raw_member("g", "jvm", jvm.encode())
+    assert "g_jvm: does not know freezes" in "".join(
+        each.detail for each in verify(group.ensemble, "g").problems
+    )
+
+    unfreeze_group(group.ensemble, plan_unfreeze(group.ensemble, "g"))
+    assert "g_jvm would not obey" in refusal(group)
+
+
+def test_nothing_to_keep_is_refused(group: MemoryGroups) -> None:
+    """A group without members or that does not exist, a freeze without a reason or a time."""
+    group.commit("left", "orders", 0, 1)
+    assert "found none" in refusal(group, "left")
+    assert "there is no group" in refusal(group, "nobody")
+    for reason, for_ms in ((" ", 1000), ("r", 0)):
+        with pytest.raises(ConfigError):
+            plan_freeze(group.ensemble, "g", reason=reason, for_ms=for_ms)
+
+
+def test_a_marker_that_cannot_be_read_is_reported_and_removed(group: MemoryGroups) -> None:
+    """Members take it for a freeze without end."""
+    freeze(group)
+    group.write(SetData(Freeze.path("g"), b"?", -1))
+    (problem,) = verify(group.ensemble, "g").problems
+
+    assert problem.kind is ProblemKind.FROZEN
+    assert "group unfreeze" in problem.detail
+    unfreeze_group(group.ensemble, plan_unfreeze(group.ensemble, "g"))
+    assert verify(group.ensemble, "g").converged
