@@ -39,9 +39,11 @@ from zkgroup.consumer.machine.events import (
     Revoke,
     SeekTo,
     SubscriptionChanged,
+    TurnBegan,
 )
 from zkgroup.consumer.orphan_cleanup import remove_orphans
 from zkgroup.consumer.telemetry import Telemetry
+from zkgroup.consumer.turns import MemberTurn, turns_of
 from zkgroup.errors import CommitResult, ForkedClientError, MemberClosedError, MemberFailedError, ZkGroupError
 from zkgroup.model import Subscription, TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
@@ -116,7 +118,7 @@ class MemberEngine:
             timeout_ms=callback_timeout_ms,
             on_error=self._fail_application,
         )
-        self.told = self._calls.told
+        self._turn = self._turns_for(machine)
         revocations = Revocations(self._calls, clock, self._delivery, self.loop.post)
         self._partition_effects = PartitionEffectHandler(
             self.lease_table, self._calls, revocations, self.telemetry, self._delivery
@@ -124,6 +126,16 @@ class MemberEngine:
         self._pending_futures = PendingFutures()
         self._unlisten: Callable[[], None] | None = None
         self._on_end: list[Callable[[], None]] = []
+
+    def _turns_for(self, machine: MemberMachine) -> MemberTurn:
+        turn = MemberTurn(turns_of(self.clock), lambda: self.loop.post(TurnBegan()))
+        machine.work_in_turns(turn)
+        return turn
+
+    @property
+    def told(self) -> Future[None]:
+        """Done when the application was told of the member's failure, if it has failed."""
+        return self._calls.told
 
     @property
     def runner(self) -> CallbackRunner:
@@ -387,6 +399,8 @@ class MemberEngine:
 
     def _end_everything(self) -> None:
         self._ended = True
+        if self._turn.is_open:
+            self._turn.end(self.clock.now_ms())
         self._calls.end()
         self._partition_effects.finish()
         if self._unlisten is not None:

@@ -9,6 +9,7 @@ acks-all; failover failover-loss controller-memory describe move-plan; exporter;
 series-spark; broker-fetch broker-produce broker-latency broker-connections broker-start broker-memory secured
 authorizer quotas; group-joins group-rates group-scale group-load commit-calls; tree-at, audit and spark, by
 names only.
+`python -m tests.programs.benchmarks.crowd` shows hundreds of members in one process.
 Real Kafka needs Maven and a JDK; without them its lines are missing. Exit code 3 when a goal was not reached.
 """
 

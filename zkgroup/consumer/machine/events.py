@@ -75,6 +75,11 @@ class SubscriptionChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnBegan:
+    """The turn that the member waited for has begun (`zkgroup.consumer.turns`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class PollOverdue:
     """`max_poll_interval_ms` was exceeded: the member leaves the group until `Polled`."""
 
@@ -117,6 +122,7 @@ Event = (
     | Polled
     | ApplicationFailed
     | CloseRequested
+    | TurnBegan
 )
 
 

@@ -17,12 +17,13 @@ registration is `initial_rebalance_delay_ms` old, so that the members started wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.consumer.machine.freeze import GroupFreeze
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
+from zkgroup.consumer.machine.overload import REST_PASSES, PassPace
 from zkgroup.consumer.machine.shared_results import DecodedMember, decoded_member, member_of
 from zkgroup.consumer.machine.static_members import AwayMembers
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError, UnsupportedRegexError
@@ -62,6 +63,7 @@ class SnapshotTiming:
         self._is_burst = False
         self._joined_ms: int | None = None
         self._listed_cversion: int | None = None
+        self.pace = PassPace(context)
 
     @property
     def is_due(self) -> bool:
@@ -78,7 +80,7 @@ class SnapshotTiming:
         self.marks += 1
         if not self.is_dirty:
             self.is_dirty, self._since_ms = True, now_ms
-            self._wait_until(now_ms + settings.settle_ms)
+            self._wait_until(max(now_ms + settings.settle_ms, self.pace.rest_until_ms))
 
     def mark_changed_now(self) -> None:
         """Notes that the group has changed: a snapshot is taken at once."""
@@ -90,19 +92,25 @@ class SnapshotTiming:
 
     def pause(self) -> None:
         """Pauses after passes that the group changed in: other work and other members get their turn."""
-        self._wait_until(self._context.now.ms + self._context.config.settings.settle_max_ms)
+        took_ms = min(self._context.now.ms - self._due_ms, self._rest_ms_max())
+        self._wait_until(self._context.now.ms + max(took_ms, self._context.config.settings.settle_max_ms))
 
     def joined(self) -> None:
         """Notes a new registration of this member: a snapshot is taken at once."""
         self._joined_ms = self._context.now.ms
         self.mark_changed_now()
 
-    def must_delay_initial_rebalance(self, group_age_ms: int) -> bool:
-        """Returns whether the whole group is new, once after joining; sets the time of the next snapshot."""
+    def must_delay_initial_rebalance(self, read_ages_ms: Callable[[], Sequence[int]]) -> bool:
+        """Returns whether the whole group is new, or many join it, once after joining; sets the time of the
+        next snapshot. The ages are those of all registrations when this member's was created."""
         joined_ms, self._joined_ms = self._joined_ms, None
         if joined_ms is None:
             return False
-        until_ms = joined_ms + self._context.config.settings.initial_rebalance_delay_ms - group_age_ms
+        settings, ages_ms = self._context.config.settings, read_ages_ms()
+        until_ms = joined_ms + settings.initial_rebalance_delay_ms - max(ages_ms)
+        rest_ms = REST_PASSES * (self._context.now.ms - self._due_ms)
+        if rest_ms > settings.settle_max_ms and sum(age_ms < rest_ms for age_ms in ages_ms) > 2:
+            until_ms = max(until_ms, self._context.now.ms + min(rest_ms, self._rest_ms_max()))
         if until_ms <= self._context.now.ms:
             return False
         self._wait_until(until_ms)
@@ -117,19 +125,26 @@ class SnapshotTiming:
         before = self._listed_cversion if self._listed_cversion is not None else known_cversion
         rise = listing.stat.cversion - before if before is not None else 0
         self._is_burst = rise > 1 or (self._is_burst and rise > 0)
-        until_ms = min(now_ms + settings.settle_ms, self._since_ms + settings.settle_max_ms)
+        until_ms = min(
+            now_ms + max(settings.settle_ms, self.pace.took_ms), self._since_ms + settings.settle_max_ms
+        )
         self._listed_cversion = listing.stat.cversion
         if self._is_burst and until_ms > now_ms:
             self._wait_until(until_ms)
             return True
         return False
 
-    def done(self, marks: int) -> None:
+    def done(self, marks: int, *, has_foreign_members: bool) -> None:
         """Notes a snapshot that contains every change up to this number."""
         self._is_burst, self._listed_cversion = False, None
+        self.pace.passed(self._due_ms, 0 if has_foreign_members else self._rest_ms_max())
         self.is_dirty = False
         if marks != self.marks:
             self.mark_changed()
+
+    def _rest_ms_max(self) -> int:
+        session = self._context.session
+        return session.timeout_ms // 2 if session is not None else 0
 
     def _wait_until(self, at_ms: int) -> None:
         self._due_ms = at_ms
@@ -265,7 +280,7 @@ class GroupSnapshotReader:
                 return None
             self._cache.listing = None
             owned = yield from self._read(listing)
-            if owned is not None and self.settling.must_delay_initial_rebalance(self._group_age_ms()):
+            if owned is not None and self.settling.must_delay_initial_rebalance(self._ages_ms):
                 self._cache.listing = listing
                 return None
             if owned is not None:
@@ -273,15 +288,17 @@ class GroupSnapshotReader:
                 if all_have_racks(evaluation.members):
                     yield from self._read_racks()
                 if self._store_snapshot(listing, evaluation):
-                    self.settling.done(marks)
+                    assert self.newest is not None
+                    self.settling.done(marks, has_foreign_members=self.newest.has_foreign_members)
                     return owned
         self.settling.pause()
         return None
 
-    def _group_age_ms(self) -> int:
-        """The age of the oldest registration when this member's was created, by the server's clock."""
+    def _ages_ms(self) -> list[int]:
+        """The ages of all registrations when this member's was created, by the server's clock."""
         created_ms = self._cache.created_ms
-        return created_ms[self._context.config.member_id] - min(created_ms.values())
+        own_ms = created_ms[self._context.config.member_id]
+        return [own_ms - ms for ms in created_ms.values()]
 
     def _known_cversion(self) -> int | None:
         return self._cache.ids[1] if self._cache.ids else None
@@ -328,14 +345,14 @@ class GroupSnapshotReader:
         static, own_znode, *owners, owners_root, closing = needed
         if closing is None:
             raise GuardRefusedError(paths.ids)
-        if (closing.stat.pzxid, closing.stat.cversion) != (listing.stat.pzxid, listing.stat.cversion):
-            return None
         self._check_own(own_znode)
+        self._remember(listing, cached, {**dict(zip(unread, found, strict=False)), own: own_znode})
+        if (closing.stat.pzxid, closing.stat.cversion) != (listing.stat.pzxid, listing.stat.cversion):
+            return None  # the next pass reads only what has changed since this listing
         if self.away.must_list(static):
             yield from self.away.list_names()
             if self.away.must_list(static) or self.away.to_read(listing.children):
                 return None
-        self._remember(listing, cached, {**dict(zip(unread, found, strict=False)), own: own_znode})
         entries = dict(zip(away, found[len(unread) :], strict=False))
         self.away.found({n: one for n, one in entries.items() if isinstance(one, Znode)}, self._readable())
         yield from self.freeze.read(owners_root)

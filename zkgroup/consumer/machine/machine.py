@@ -38,6 +38,7 @@ from zkgroup.consumer.machine.freeze import FREEZE_TIMER
 from zkgroup.consumer.machine.group_snapshot import SNAPSHOT_TIMER, MembershipSnapshot
 from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext
 from zkgroup.consumer.machine.membership import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER, WAIT_TIMER
+from zkgroup.consumer.machine.overload import REJOIN_TIMER, TURN_TIMER, Turn
 from zkgroup.consumer.machine.release import REVOKE_TIMER
 from zkgroup.consumer.machine.scheduler import CLOSE_TIMER, Components, GroupLeave, Scheduler
 from zkgroup.consumer.machine.static_members import AWAY_TIMER
@@ -122,6 +123,10 @@ class MemberMachine:
         """True if the subscription was changed and no assignment was computed with it yet."""
         self._timers = self._timer_table()
 
+    def work_in_turns(self, turn: Turn) -> None:
+        """Has the member wait for its turn among the members of its process."""
+        self._components.turns.turn = turn
+
     def step(self, event: ev.Event, now: Instant) -> tuple[Effect, ...]:
         """The effects of one event, to be performed in this order. Events are given in their order."""
         self._components.context.begin(now)
@@ -197,6 +202,8 @@ class MemberMachine:
                 self._group_leave.fail(error)
             case ev.CloseRequested(closes_session, deadline_ms, leave):
                 self._group_leave.close(closes_session, deadline_ms, keep=not leave)
+            case ev.TurnBegan():
+                """The scheduler finds it out itself."""
             case ev.CommitRequested():
                 raise AssertionError("taken by the caller")
             case _:
@@ -210,12 +217,14 @@ class MemberMachine:
 
         table: dict[str, Callable[[], None]] = {
             WAIT_TIMER: components.membership.wake,
+            REJOIN_TIMER: components.rejoin_pause.end,
             BACKOFF_TIMER: self._scheduler.end_backoff,
             CLOSE_TIMER: self._group_leave.deadline,
             PUBLISH_TIMER: components.views.timer_fired,
             FREEZE_TIMER: components.snapshot.freeze.timer_fired,
             READ_BACK_TIMER: components.claims.schedule_read_back,
             SNAPSHOT_TIMER: nothing,
+            TURN_TIMER: nothing,
             CLAIM_TIMER: nothing,
             AWAY_TIMER: components.snapshot.away.timer_fired,
         }

@@ -373,6 +373,14 @@ class SessionLease:
         assert session is not None
         return session.timeout_ms
 
+    @property
+    def is_late(self) -> bool:
+        """Returns whether two heartbeats were due since the last acknowledged write was sent."""
+        if self._last_sent_ms is None:
+            return False
+        late_ms = 2 * heartbeat_period_ms(self._timeout_ms(), lambda: 1.0)
+        return self._context.now.ms - self._last_sent_ms > late_ms
+
     def has_run_out(self) -> bool:
         """Returns whether the lease is over. Each step checks it first: the process may have been stopped."""
         return self.until_ms is not None and self._context.now.ms >= self.until_ms

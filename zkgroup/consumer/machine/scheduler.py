@@ -23,6 +23,7 @@ from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.history import HistoryWriter
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberConfig, MemberContext
 from zkgroup.consumer.machine.membership import Membership, SessionLease
+from zkgroup.consumer.machine.overload import MemberTurns, RejoinPause
 from zkgroup.consumer.machine.release import REVOKE_TIMER, Releases
 from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import AccessDeniedError, RebalanceFailedError
@@ -50,6 +51,8 @@ class Components:
         self.context = context = MemberContext(config)
         self.paths = paths = GroupPaths(config.group, config.member_id)
         self.membership = Membership(context, paths)
+        self.rejoin_pause = RejoinPause(context)
+        self.turns = MemberTurns(context)
         self.lease = SessionLease(context, paths)
         self.snapshot = GroupSnapshotReader(context, paths)
         self.assignments = AssignmentComputer(context, paths, self.snapshot)
@@ -97,6 +100,8 @@ class Scheduler(ProcedureLoop[Effect]):
     def run(self) -> None:
         """Starts due procedures until one waits for a reply or none is due."""
         self._run()
+        if self._components.turns.is_open:
+            self._components.turns.ran(None if self._runner.is_idle else self._runner.name)
 
     def start(self, name: str, procedure: Procedure[None]) -> None:
         """Starts a procedure out of turn; none may be running."""
@@ -171,8 +176,13 @@ class Scheduler(ProcedureLoop[Effect]):
             return None
         if must_not and not self.must_clean_up:
             return None
+        if p.rejoin_pause.is_running and not self.is_leaving:
+            p.context.reason = "waiting_after_lost_sessions"
+            return None
         if not self.is_leaving:
             p.context.change_state(MemberState.JOINING, "registering")
+            if not p.turns.has_turn():
+                return None
         return "register", self._register
 
     def _ordinary(self) -> Work | None:
@@ -203,10 +213,10 @@ class Scheduler(ProcedureLoop[Effect]):
         p = self._components
         if self.is_leaving:
             return None
-        if p.snapshot.settling.is_due:
-            return "snapshot", self._take_snapshot
-        if p.snapshot.is_new or p.assignments.is_outdated:
-            return "plan", self._plan
+        takes_snapshot = p.snapshot.settling.is_due
+        must_plan = p.snapshot.is_new or p.assignments.is_outdated
+        if (takes_snapshot or must_plan) and p.turns.has_turn():
+            return ("snapshot", self._take_snapshot) if takes_snapshot else ("plan", self._plan)
         if p.snapshot.freeze.is_end_due:
             return "end the freeze", p.snapshot.freeze.end
         return None
@@ -219,13 +229,15 @@ class Scheduler(ProcedureLoop[Effect]):
             return "find orphaned claims", self._find_orphans
         if p.claims.read_back_is_due:
             return "read back blocked", p.claims.read_back_blocked
-        return ("claim", p.claims.claim) if p.claims.is_ready else None
+        may_claim = p.claims.is_ready and not p.lease.is_late and p.turns.has_turn()
+        return ("claim", p.claims.claim) if may_claim else None
 
     def _idle(self) -> Work | None:
         p = self._components
         if self.is_leaving:
             return None
-        if p.verification.is_due or (p.views.is_due and p.history.must_read):
+        must_verify = p.verification.is_due or (p.views.is_due and p.history.must_read)
+        if must_verify and p.turns.has_turn():
             return "verify", p.verification.verify
         if p.snapshot.away.is_due:
             return "attend to away members", p.snapshot.away.attend
@@ -237,6 +249,7 @@ class Scheduler(ProcedureLoop[Effect]):
         yield from p.membership.register()
         if p.membership.is_registered:
             self.was_away = False
+            p.rejoin_pause.registered()
             p.snapshot.settling.joined()
             p.verification.start()
 
@@ -286,7 +299,8 @@ class Scheduler(ProcedureLoop[Effect]):
         lost = p.context.owned.to_revoke()
         p.releases.revoke(lost, "rebalance", p.context.now.ms + deadline_ms)
         if p.assignments.waits_for_releases and not p.context.owned.is_giving_up:
-            p.claims.put_off(p.context.jittered(2 * settings.settle_ms, 0.25))
+            others_ms = max(2 * settings.settle_ms, p.snapshot.settling.pace.took_ms)
+            p.claims.put_off(p.context.jittered(others_ms, 0.25))
 
 
 CLOSE_TIMER = "close"
@@ -339,6 +353,9 @@ class GroupLeave:
     def session_over(self, reason: str) -> None:
         """Ends everything of the old session."""
         self._scheduler.stop()
+        session = self._components.context.session
+        if session is not None:
+            self._components.rejoin_pause.session_lost(session.timeout_ms)
         self._components.context.forget_session()
         self.registration_over(reason)
 
