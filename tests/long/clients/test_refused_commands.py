@@ -9,8 +9,8 @@ from pathlib import Path
 import kafka
 import pytest
 
+from tests.long.clients.test_secured_clusters import commands_on, properties
 from tests.waiting import PATIENCE_S, eventually
-from tests.wired.testing.test_secured_clusters import commands_on, properties
 from tests.worlds.shell import Shell
 from tests.worlds.unhurried import unhurried
 from zkgroup import Admin, Consumer, GroupSettings
