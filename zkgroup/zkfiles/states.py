@@ -246,6 +246,7 @@ def runs_of(states: States, snapshots: Sequence[TreeSnapshot], trees: Sequence[N
         trees: the states in each snapshot.
     """
     last, changes = np.full(len(states.paths), _UNKNOWN, np.int32), [np.empty((3, 0), np.int32)]
+    mzxid = np.ascontiguousarray(states.stats[:, STAT.index("mzxid")])
     for number, (snapshot, tree) in enumerate(zip(snapshots, trees, strict=True)):
         now, unknown = states.by_path(tree), snapshot.unknown
         if unknown:
@@ -255,6 +256,7 @@ def runs_of(states: States, snapshots: Sequence[TreeSnapshot], trees: Sequence[N
             now[[code for path in unknown if (code := states.code(path)) is not None]] = _UNKNOWN
         # A state that is read anew, as another snapshot came between, is the one before.
         again = np.flatnonzero((now != last) & (now >= 0) & (last >= 0))
+        again = again[mzxid[now[again]] == mzxid[last[again]]]  # most are not, and one column is cheap
         again = again[(states.stats[now[again]] == states.stats[last[again]]).all(axis=1)]
         again = again[~states.differ(now[again], last[again])]
         now[again] = last[again]
@@ -262,7 +264,7 @@ def runs_of(states: States, snapshots: Sequence[TreeSnapshot], trees: Sequence[N
         changes.append(np.stack((codes, now[codes], np.full_like(codes, number))))
         last = now
     whole = np.concatenate(changes, axis=1)
-    path, state, first = whole[:, np.lexsort((whole[2], whole[0]))]
+    path, state, first = whole[:, np.argsort(whole[0], kind="stable")]
     ends = np.append(first[1:] - 1, 0)[: len(first)]
     ends[np.append(path[1:] != path[:-1], np.True_)[: len(path)]] = len(snapshots) - 1
     return Runs(*(each[state != _UNKNOWN] for each in (path, state, first, ends)))

@@ -69,15 +69,13 @@ def growth_in(states: States, runs: Runs, depth: int) -> Iterator[tuple[int, str
         old, was[code] = was[code], now
         known, stood, there = np.minimum(old, now) > _UNKNOWN, old >= 0, now >= 0
         moves = (there & ~stood, stood & ~there, stood & there & (mzxid[old] != mzxid[now]))
-        sums = (*(known & each for each in moves), stood, stood * size[old], there, there * size[now])
-        sums = (
-            *sums,
-            stood & ~known,
-            (stood & ~known) * size[old],
-            there & ~known,
-            (there & ~known) * size[now],
-        )
-        table = np.stack([np.bincount(name, each, len(names)) for each in sums]).astype(np.int64)
+        sums = [*(known & each for each in moves), stood, stood * size[old], there, there * size[now]]
+        if not known.all():
+            came, went = there & ~known, stood & ~known
+            sums += [went, went * size[old], came, came * size[now]]
+        table = np.zeros((11, len(names)), np.int64)
+        for row, each in enumerate(sums):
+            table[row] = np.bincount(name, each, len(names))
         before, totals = totals - table[7:9], totals - table[3:5] + table[5:7]
         after = totals - table[9:]
         for at in np.flatnonzero(table[: len(moves)].any(axis=0)).tolist():

@@ -163,12 +163,12 @@ def _codes(column: Any) -> Any:
 
 def series_in(rows: Any, snapshots: Sequence[TreeSnapshot]) -> Series:
     """The series of these snapshots."""
-    rows = rows_from(rows, 0)
     paths, there, table = _codes(rows["path"]), rows["is_there"].to_numpy(), States()
     codes, znodes = paths.indices.to_numpy(), _znodes(rows, table)
     table.fill(paths.dictionary.to_pylist(), codes, znodes)
     numbers = np.where(there, np.arange(len(codes), dtype=np.int32), ABSENT)
     zxids = rows["snapshot_zxid"].to_numpy()
+    # Of rows that stand for one path and snapshot the last counts.
     order, now, trees = np.argsort(zxids, kind="stable"), table.by_path(numbers[:0]), []
     ends = np.searchsorted(zxids[order], [each.zxid for each in snapshots], "right")
     for some in np.split(order, ends)[: len(snapshots)]:
