@@ -24,6 +24,7 @@ from zkgroup.znodes.consumers import (
     owners_path,
     subscription_kind,
 )
+from zkgroup.znodes.group_history import GroupHistory
 from zkgroup.zookeeper.settings import ANYONE
 
 ALL: Final = 31
@@ -137,7 +138,7 @@ def plan_group_access(ensemble: Ensemble, group: str, rights: GroupRights | None
     if rights is not None:
         rights.check()
     ensemble.zk.sync("/")
-    found = dict(acls_below(ensemble, [group_path(group)]))
+    found = dict(acls_below(ensemble, [group_path(group), GroupHistory.path(group)]))
     top = found.get(group_path(group))
     if top is None:
         raise NotFoundError(f"{group_path(group)}: there is no group {group!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from heapq import merge
 
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.errors import NotFoundError
@@ -54,15 +55,13 @@ def read_history(ensemble: Ensemble, group: str) -> tuple[AsOf, tuple[RebalanceD
         raise NotFoundError(
             f"{group_path(group)}: there is no group {group!r}; `zkgroup group list` shows those there are"
         )
-    rebalances: list[RebalanceRecord] = []
+    of_members: list[RebalanceRecord] = []
     kept = found[GroupHistory.path(group)]
     if kept is not None:
         history = GroupHistory.decode(kept.path, kept.data)
-        rebalances += history.rebalances[:-1]
-        rebalances.append(_with_slowest(ensemble, group, history.rebalances[-1]))
-    if header is not None and found[header] is not None:
-        rebalances += _coordinated(ensemble, header)
-    rebalances.sort(key=lambda each: (each.time_ms, each.generation))
+        of_members = [*history.rebalances[:-1], _with_slowest(ensemble, group, history.rebalances[-1])]
+    of_clients = _coordinated(ensemble, header) if header is not None and found[header] is not None else []
+    rebalances = list(merge(of_members, of_clients, key=lambda each: each.time_ms))
     rows = tuple(
         RebalanceDescription(
             time_ms=each.time_ms,
@@ -95,8 +94,8 @@ def _with_slowest(ensemble: Ensemble, group: str, newest: RebalanceRecord) -> Re
 
 
 def _coordinated(ensemble: Ensemble, header: str) -> list[RebalanceRecord]:
-    """What coordinators have kept; a znode that cannot be read is left out."""
+    """What coordinators have kept, by generation; a znode that cannot be read is left out."""
     names = [name for name in ensemble.names_below(header) if RebalanceRecord.parse(name) is not None]
     found = ensemble.find_each(names, lambda name: f"{header}/{name}").values()
     read = (decode_or_error(znode, RebalanceRecord.decode).value for znode in found)
-    return [each for each in read if each is not None]
+    return sorted((each for each in read if each is not None), key=lambda each: each.generation)

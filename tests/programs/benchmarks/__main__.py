@@ -5,7 +5,7 @@
     python -m tests.programs.benchmarks --json results.json    the same figures for a program
 
 Measurements: reads commits join-small join-large mass-start rolling pauses idle memory start kafka-cluster
-acks-all; failover failover-loss controller-memory describe move-plan; exporter; files replay series
+acks-all; failover failover-loss controller-memory describe move-plan; exporter history; files replay series
 series-spark; broker-fetch broker-produce broker-latency broker-connections broker-start broker-memory secured
 authorizer quotas; group-joins group-rates group-scale group-load commit-calls; tree-at, audit and spark, by
 names only.

@@ -44,6 +44,7 @@ class Program:
         self._zookeeper, self._group = options["zookeeper"], options["group"]
         self._topics = options["topics"].split(",")
         self._session_ms = int(options["session_ms"])
+        self._history = options.get("history") != "false"
         self._members: dict[str, GroupMember] = {}
         self._counters: dict[str, Counting] = {}
 
@@ -55,6 +56,7 @@ class Program:
                 session_timeout_ms=self._session_ms,
                 server_tick_ms=500,
                 auto_commit_enable=False,
+                group_history=self._history,
             )
             self._members[name] = GroupMember(
                 self._zookeeper,

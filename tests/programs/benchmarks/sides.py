@@ -20,11 +20,14 @@ class Side:
     module: str | None = None
     heap_mb: int = 2048
     session_ms: int = 20_000
+    options: tuple[str, ...] = ()
+    """More arguments of a module."""
 
     def command(self, zookeeper: str, group: str, topics: list[str]) -> list[str]:
         arguments = [f"zookeeper={zookeeper}", f"group={group}", f"topics={','.join(topics)}"]
         if self.module is not None:
-            return [sys.executable, "-m", self.module, *arguments, f"session_ms={self.session_ms}"]
+            arguments += [f"session_ms={self.session_ms}", *self.options]
+            return [sys.executable, "-m", self.module, *arguments]
         classes = compiled(HERE / "JvmGroup.java", f"{kafka_jars(VERSION)}/*")
         session = f"zookeeper.session.timeout.ms={self.session_ms}"
         command = kafka(VERSION, "JvmGroup", *arguments, session, heap_mb=self.heap_mb, classes=classes)

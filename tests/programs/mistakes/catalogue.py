@@ -75,7 +75,7 @@ PARTS: Final = (
         "codecs",
         "rights",
     ),
-    *("groups", "coordinator", "logins", "listeners", "quotas", "authorizer"),
+    *("groups", "coordinator", "history", "logins", "listeners", "quotas", "authorizer"),
 )
 _FILE_NAME: Final = str.maketrans(" -", "__")
 

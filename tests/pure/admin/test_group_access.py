@@ -18,6 +18,7 @@ from zkgroup.groups.reader import read_offsets
 from zkgroup.model import StaticSubscription
 from zkgroup.model.requests import Create, SetData
 from zkgroup.testing.memory_zookeeper.tree import digest_id
+from zkgroup.znodes.group_history import GroupHistory
 from zkgroup.zookeeper import Digest, Secret
 
 ADA, BOB, EVE, ZOE = (Digest(name, Secret(name)) for name in ("ada", "bob", "eve", "zoe"))
@@ -108,8 +109,10 @@ def test_znodes_of_members_without_credentials_are_found_and_closed(world: Group
     """Without identities only those with another ACL than the group are set."""
     world.give(GroupRights(members=(identity(BOB),), watchers=("world:anyone",)))
     world.server.put("/consumers/g/owners/t/0", b"x")
-    assert world.plan().paths == ("/consumers/g/owners/t", "/consumers/g/owners/t/0")
-    assert world.give(None) == 4
+    world.server.put(GroupHistory.path("g"), b"{}")
+    history = GroupHistory.path("g")
+    assert world.plan().paths == (history, "/consumers/g/owners/t", "/consumers/g/owners/t/0")
+    assert world.give(None) == 5
     assert world.plan().paths == ()
 
 

@@ -180,6 +180,8 @@ def test_history_without_rights_costs_the_member_nothing(permissions: str) -> No
 
     assert owned(member) == [0, 1, 2, 3]
     assert stage.server.find(View.path(GROUP, member.member_id)) is not None
+    stage.topic("t", 6)
+    stage.run(2 * PUBLISHED_MS)
     assert len(stage.notes("history_denied")) == 1
 
 
@@ -209,7 +211,15 @@ def test_newest_rebalances_that_fit_are_kept() -> None:
     assert len(history(stage).rebalances) == REBALANCES_MAX
     assert history(stage).rebalances[-1].joined == (f"{GROUP}_b",)
     assert long.encode_newest(2000) is not None
-    assert long.encode_newest(50) is None
+
+
+def test_history_that_does_not_fit_is_left_out() -> None:
+    """The transaction of the view would be too large for the server: the view is published alone."""
+    stage = SteppedGroup()
+    member = stage.join("a", run_ms=PUBLISHED_MS, request_bytes_max=300)
+
+    assert stage.server.find(View.path(GROUP, member.member_id)) is not None
+    assert stage.server.find(PATH) is None
 
 
 def test_history_that_cannot_be_read_is_begun_anew() -> None:
