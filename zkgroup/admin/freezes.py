@@ -19,7 +19,7 @@ from zkgroup.groups.coordinated import CoordinatedView
 from zkgroup.groups.descriptions import FreezeDescription
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.freezes import describe_freeze, disobeying, freeze_text
-from zkgroup.groups.membership import LiveReader
+from zkgroup.groups.membership import STABLE, LiveReader
 from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.reads import coordinated_views
 from zkgroup.groups.snapshot import GroupSnapshot
@@ -128,13 +128,19 @@ def _refusal(plan: FreezePlan, snapshot: GroupSnapshot, view: CoordinatedView | 
     if snapshot.frozen is not None:
         unfreeze = f"`zkgroup group unfreeze {shlex.quote(group)}` ends it"
         return RefusedError(f"{Freeze.path(group)}: {freeze_text(snapshot.frozen)}; {unfreeze}")
+    if view is not None and view.protocol_state != STABLE:
+        found = view.protocol_state or "no answer of its coordinator"
+        return RefusedError(
+            f"{view.stored.path}: expected {group} to be {STABLE}, found {found}; {_wait(group)}"
+        )
     if not plan.members or plan.fence is None:
         return RefusedError(f"{where}: expected members of {group} that keep partitions, found none")
-    if view is not None:
+    if view is not None and plan.allow_takeover:
         return RefusedError(
-            f"{view.stored.path}: {group} is a group of Kafka's protocol: its coordinator knows no freezes"
+            f"{view.stored.path}: {group} is a group of Kafka's protocol: each assignment is made for all "
+            "its members, so a takeover would move everything; freeze it without"
         )
-    if strangers := disobeying(snapshot):
+    if view is None and (strangers := disobeying(snapshot)):
         return RefusedError(
             f"{where}: {named(strangers)} would not obey: JVM consumers, and members of earlier versions of "
             "zkgroup, do not know freezes; stop them first"

@@ -170,6 +170,8 @@ class GroupMetadata:
         """The last setting of the join timer."""
         self.is_marked = False
         """True if ZooKeeper says that the group's members are the coordinator's."""
+        self.is_frozen = False
+        """True if its generation is kept while it is stable, until its slot is loaded again (recipes 26)."""
         self.reservation: int | None = None
         """The write in flight that reserves generations or sets the marker."""
         self.assignment_write: int | None = None

@@ -134,9 +134,13 @@ def _join_with_id(context: CoordinatorContext, group: GroupMetadata, join: JoinG
     is_same = member.protocols == join.protocols
     is_leader = group.leader == member.member_id
     _take_timeouts(member, join)
-    if is_same and (
-        group.state is ConsumerGroupState.COMPLETING_REBALANCE
-        or (group.state is ConsumerGroupState.STABLE and not is_leader)
+    if (
+        is_same
+        and not member.is_new
+        and (
+            group.state is ConsumerGroupState.COMPLETING_REBALANCE
+            or (group.state is ConsumerGroupState.STABLE and (group.is_frozen or not is_leader))
+        )
     ):
         context.reply(join.request_id, joined(group, member))
         return

@@ -136,7 +136,10 @@ def maybe_prepare_rebalance(context: CoordinatorContext, group: GroupMetadata, r
 
 
 def prepare_rebalance(context: CoordinatorContext, group: GroupMetadata, reason: str) -> None:
-    """Starts a rebalance: all members have to join again."""
+    """Starts a rebalance: all members have to join again. A frozen group keeps its generation."""
+    if group.is_frozen and group.state is ConsumerGroupState.STABLE:
+        context.log("rebalance_held", group, reason=reason)
+        return
     if group.state is ConsumerGroupState.COMPLETING_REBALANCE:
         fail_syncs(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
     context.timers.cancel(group.sync_timer)
@@ -229,6 +232,7 @@ def give_way(context: CoordinatorContext, group: GroupMetadata) -> None:
     Parked requests get 23, as later joins do while these are there; heartbeats and commits of the former
     members get 25.
     """
+    group.is_frozen = False
     for member in list(group.members.values()):
         drop_member(context, group, member, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         context.log("member_gave_way", group, member=member.member_id)

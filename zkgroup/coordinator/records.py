@@ -24,6 +24,8 @@ class GroupRecord:
     leader: str | None
     state_timestamp_ms: int
     members: tuple[StoredMember, ...]
+    is_frozen: bool = False
+    """True if an operator has frozen it: its coordinator keeps the generation."""
     rebalance: RebalanceRecord | None = field(default=None, compare=False)
     """The one that ends with this generation, its time by the machine's clock; None where it is not known."""
 
@@ -90,4 +92,5 @@ def loaded_group(record: GroupRecord) -> GroupMetadata:
     group.protocol = record.protocol
     group.leader = record.leader if record.leader in group.members else next(iter(group.members), None)
     group.is_marked = bool(record.members)
+    group.is_frozen = record.is_frozen
     return group

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.coordinated_groups import CoordinatedGroups, stored_member
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.admin.freezes import freeze_group, plan_freeze, plan_unfreeze, unfreeze_group
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.groups.check import CheckLimits, check_groups
 from zkgroup.groups.descriptions import FreezeDescription, GroupState, ProblemKind
+from zkgroup.groups.membership import LiveGroup, LiveMember
 from zkgroup.groups.reads import GroupChange, describe, list_groups, preview, verify
-from zkgroup.model import StaticSubscription
+from zkgroup.model import StaticSubscription, TopicPartition
 from zkgroup.model.requests import Delete, SetData
 from zkgroup.znodes.consumers import FEATURES, FEATURES_KEY, Registration
+from zkgroup.znodes.coordinated_groups import SlotOwner
 from zkgroup.znodes.group_records import Freeze
 
 FOR_MS = 600_000
@@ -142,3 +145,76 @@ def test_a_marker_that_cannot_be_read_is_reported_and_removed(group: MemoryGroup
     assert "group unfreeze" in problem.detail
     unfreeze_group(group.ensemble, plan_unfreeze(group.ensemble, "g"))
     assert verify(group.ensemble, "g").converged
+
+
+@pytest.fixture
+def coordinated(world: MemoryGroups) -> CoordinatedGroups:
+    """A stable group of Kafka's protocol, and its coordinator."""
+    world.topic("orders", 2)
+    groups = CoordinatedGroups(world)
+    groups.broker(1)
+    groups.lead(1)
+    tps = [TopicPartition("orders", number) for number in range(2)]
+    groups.store("g", stored_member("ada", tps[0]), stored_member("bea", tps[1]))
+    return groups
+
+
+def test_a_freeze_of_kafkas_protocol_sets_the_slot(
+    coordinated: CoordinatedGroups, world: MemoryGroups
+) -> None:
+    """So does its end: the coordinator loads the group again, and finds what there is."""
+    path = SlotOwner.path(coordinated.slot("g"))
+    before = world.server.find(path)
+    until_ms = freeze(world)
+    frozen = world.server.find(path)
+    found = describe(world.ensemble, "g")
+    unfreeze_group(world.ensemble, plan_unfreeze(world.ensemble, "g"))
+    after = world.server.find(path)
+
+    assert before is not None
+    assert frozen is not None
+    assert after is not None
+    assert [each.stat.version - before.stat.version for each in (frozen, after)] == [1, 2]
+    assert before.data == frozen.data == after.data
+    assert found.state is GroupState.FROZEN
+    assert found.frozen == FreezeDescription(reason="deploy", until_ms=until_ms, by="me")
+    assert verify(world.ensemble, "g").frozen is None
+
+
+def test_what_a_coordinator_cannot_freeze_is_refused(
+    coordinated: CoordinatedGroups, world: MemoryGroups
+) -> None:
+    """A takeover, and a group whose coordinator does not say that it is stable."""
+    assert "each assignment is made for all" in refusal(world, takeover=True)
+
+    rebalancing = LiveGroup(state="PreparingRebalance", protocol_type="consumer", protocol="range")
+    for live, what in (({"g": rebalancing}, "found PreparingRebalance"), ({}, "found no answer")):
+        plan = plan_freeze(world.ensemble, "g", reason="r", for_ms=1, live=lambda leaders, live=live: live)
+        assert what in str(plan.refusal)
+
+
+def test_clients_that_left_a_frozen_group_leave_what_is_frozen(
+    coordinated: CoordinatedGroups, world: MemoryGroups
+) -> None:
+    """What no member has is a problem of this kind; that the store has other members is none."""
+    freeze(world)
+    bea = stored_member("bea", TopicPartition("orders", 1))
+    live = LiveGroup(
+        state="Stable",
+        protocol_type="consumer",
+        protocol="range",
+        members=(
+            LiveMember(
+                member_id="bea",
+                instance_id=None,
+                client_id="client",
+                host="/127.0.0.1",
+                metadata=bea.protocols[0][1],
+                assignment=bea.assignment,
+            ),
+        ),
+        generation=1,
+    )
+    problems = verify(world.ensemble, "g", live=lambda leaders: {"g": live}).problems
+
+    assert [(each.kind, each.partition) for each in problems] == [(ProblemKind.FROZEN, 0)]

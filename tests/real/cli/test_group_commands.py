@@ -42,6 +42,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "protocol_state": None,
             "persistent": [],
             "verdict": None,
+            "frozen": None,
         },
         {
             "group": "idle",
@@ -55,6 +56,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "protocol_state": None,
             "persistent": [],
             "verdict": None,
+            "frozen": None,
         },
     ]
     assert [line.split()[:2] for line in table.lines] == [
@@ -62,7 +64,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
         ["billing", "stable"],
         ["idle", "empty"],
     ]
-    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,,[],'
+    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,,[],,'
     assert [json.loads(line) for line in ndjson.lines] == document["groups"]
 
 

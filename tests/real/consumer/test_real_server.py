@@ -17,6 +17,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S, becomes, ended, eventually, next_like
 from tests.worlds.public_apis import Api, Application, orders, settings
+from zkgroup import Admin, GroupMember
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import ConfigError, StoreUnavailableError, ZkGroupError
 from zkgroup.model.requests import Create
@@ -325,3 +326,28 @@ def _taken(consumer: Any, count: int) -> list[tuple[int, int]]:
         if len(taken) == count:
             consumer.stop()
     return sorted(taken)
+
+
+def test_a_frozen_group_moves_nothing_until_the_end(zk_server: ServerTree, blocking: Blocking) -> None:
+    """A member that joins owns nothing until somebody ends the freeze; another freeze ends by itself."""
+
+    def member(name: str) -> GroupMember:
+        own = settings(consumer_id=name, **REAL)
+        return GroupMember(zk_server.address, group="g", topics=["orders"], settings=own)
+
+    with Admin(zk_server.address) as admin, member("b") as b:
+        b.wait_until_stable(PATIENCE_S)
+        before = {lease.topic_partition: lease.token for lease in b.leases()}
+        until_ms = admin.freeze_group("g", reason="deploy", for_ms=600_000).written
+        with member("a") as a:
+            a.wait_until_assigned(PATIENCE_S)
+            found = admin.describe_group("g")
+            assert (list(a.leases()), found.state.value) == ([], "frozen")
+            assert found.frozen is not None
+            assert found.frozen.until_ms == until_ms
+            assert {lease.topic_partition: lease.token for lease in b.leases()} == before
+
+            admin.unfreeze_group("g")
+            eventually(lambda: len(a.leases()) == len(b.leases()) == 2)
+            admin.freeze_group("g", reason="deploy", for_ms=1)
+            eventually(lambda: admin.verify_group("g").frozen is None)

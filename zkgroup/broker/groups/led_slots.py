@@ -23,10 +23,11 @@ from zkgroup.coordinator.effects import (
 )
 from zkgroup.coordinator.events import SlotLoading, WriteOutcome
 from zkgroup.coordinator.group_ids import slot_of
-from zkgroup.model import TopicPartition
+from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check
 from zkgroup.runtime.machine import ConcurrentProcedures, Job
 from zkgroup.znodes.coordinated_groups import GroupHeader, SlotOwner
+from zkgroup.znodes.group_records import Freeze
 
 GroupChange = WriteGroup | ReserveGenerations | DeleteGroup | DeleteOffsets | ExpireOffsets
 """A change of one group; the changes of a group are made one after another."""
@@ -155,6 +156,17 @@ class StoredGroup:
 
 
 @dataclass(slots=True, eq=False)
+class FrozenGroup:
+    """A freeze of a group that has members."""
+
+    freeze: Freeze
+    marker: Znode
+    """As it was read."""
+    end_ms: int = 0
+    """When it may be over, by the machine's clock."""
+
+
+@dataclass(slots=True, eq=False)
 class LedSlot:
     """A slot from one load to the next."""
 
@@ -171,6 +183,8 @@ class LedSlot:
     version: int | None = None
     """Of the slot's znode, as set by this broker."""
     groups: dict[str, StoredGroup] = field(default_factory=dict)
+    frozen: dict[str, FrozenGroup] = field(default_factory=dict)
+    """The freezes that the load has found, by group."""
     commits: deque[WriteOffsets] = field(default_factory=deque)
     """Those that wait for the transaction in flight."""
     commits_accepted: int = 0

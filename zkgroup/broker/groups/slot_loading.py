@@ -11,10 +11,10 @@ A corrupt group starts anew, empty, at a generation that is not below any that i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from zkgroup.broker.groups.led_slots import LedSlot, SlotPhase, StoreCore, StoredGroup
+from zkgroup.broker.groups.led_slots import FrozenGroup, LedSlot, SlotPhase, StoreCore, StoredGroup
 from zkgroup.broker.groups.store_events import SlotsCounted
 from zkgroup.coordinator.events import SlotKept, SlotLoaded, SlotUnloaded
 from zkgroup.coordinator.records import GroupRecord
@@ -67,6 +67,7 @@ from zkgroup.znodes.coordinated_groups import (
     slots_path,
 )
 from zkgroup.znodes.group_history import RebalanceRecord
+from zkgroup.znodes.group_records import Freeze
 from zkgroup.znodes.json_fields import INT32, is_integer, read_object, show
 from zkgroup.znodes.paths import zkgroup_path
 
@@ -178,7 +179,7 @@ class SlotLoader:
         if not names:
             return []
         paths = tuple(GroupHeader.path(slot.number, name) for name in names)
-        markers = tuple(ProtocolMarker.path(name) for name in names)
+        markers = tuple(path(name) for path in (ProtocolMarker.path, Freeze.path) for name in names)
         headers, children, marked = yield from ask(
             Query(ReadMany(paths)), Query(ListMany(paths)), Query(ReadMany(markers))
         )
@@ -186,13 +187,14 @@ class SlotLoader:
         assert isinstance(children, ListManyDone)
         assert isinstance(marked, ReadManyDone)
         found = []
-        for name, header, below, marker in zip(
-            names, headers.znodes, children.children, marked.znodes, strict=True
+        freezes = marked.znodes[len(names) :]
+        for name, header, below, marker, freeze in zip(
+            names, headers.znodes, children.children, marked.znodes[: len(names)], freezes, strict=True
         ):
             if isinstance(header, Code) or isinstance(below, Code):
                 self._core.context.note("group.unreadable", path=GroupHeader.path(slot.number, name))
             elif header is not None:
-                found.append(ReadGroup(name, header, below or (), marker is not None))
+                found.append(ReadGroup(name, header, below or (), marker is not None, _znode(freeze)))
         return found
 
     def _take(self, slot: LedSlot, groups: Sequence[ReadGroup]) -> Procedure[list[GroupRecord]]:
@@ -204,8 +206,12 @@ class SlotLoader:
         chunks = yield from self._read_chunks([path for paths in named for path in paths])
         records, clean_up = [], []
         slot.groups.clear()
+        slot.frozen.clear()
         for group, header, paths in zip(groups, headers, named, strict=True):
             record = record_of(group, header, paths, chunks, self._core.machine_ms)
+            if group.freeze is not None and record.members:
+                record = replace(record, is_frozen=True)
+                self._freeze(slot, group.group_id, group.freeze)
             stored, orphans = stored_group(group, header, paths)
             if group.corrupt is not None:
                 error = group.corrupt
@@ -217,6 +223,13 @@ class SlotLoader:
             clean_up += list(self._clean_up(slot, stored, record, orphans))
         yield from self._write_all(slot, clean_up)
         return records
+
+    def _freeze(self, slot: LedSlot, group: str, marker: Znode) -> None:
+        """Keeps the freeze of a group; one that cannot be read stands until an operator deletes it."""
+        try:
+            slot.frozen[group] = FrozenGroup(Freeze.decode(marker.path, marker.data), marker)
+        except CorruptZnodeError as error:
+            self._core.context.note("freeze.unreadable", group=group, path=error.path, detail=str(error))
 
     def _read_chunks(self, paths: Sequence[str]) -> Procedure[dict[str, Znode | Code | None]]:
         """Chunks by path, in several reads at once."""
@@ -313,6 +326,7 @@ class ReadGroup:
     header: Znode
     children: tuple[str, ...]
     has_marker: bool
+    freeze: Znode | None = None
     corrupt: CorruptZnodeError | None = None
     """The reason why the group starts anew."""
 

@@ -6,6 +6,7 @@
     offset_commits     commits, many in one transaction; `offset_batch` has its operations
     offset_reads       OffsetFetch; `legacy_commits` OffsetCommit 0; `retention_reads` what may expire
     members_watch      ZooKeeper consumers in groups of the coordinator
+    freezes            when those of its groups are over
 
 A write that is acknowledged extends the lease, as for members: until then the broker's session cannot have
 ended, so no controller can have moved its slots because of that. Where no write is acknowledged, a
@@ -23,6 +24,7 @@ from functools import partial
 from typing import Final
 
 from zkgroup.broker.groups.deletions import Deletions
+from zkgroup.broker.groups.freezes import FREEZES_TIMER, GroupFreezes
 from zkgroup.broker.groups.group_writes import GroupWrites
 from zkgroup.broker.groups.led_slots import LedSlot, SlotPhase, StoreCore
 from zkgroup.broker.groups.legacy_commits import LegacyCommits
@@ -140,6 +142,7 @@ class GroupStore(SessionMachine[Effect]):
         self._slot_count = SlotCountReader(core, self._counted)
         members = MembersWatch(core)
         self._members = members
+        self._freezes = GroupFreezes(core)
         self._loading = SlotLoader(core, self._loaded)
         self._groups = GroupWrites(
             core, members, Deletions(core), lambda slot: self._commits.changes_done(slot)
@@ -207,6 +210,7 @@ class GroupStore(SessionMachine[Effect]):
 
     def _loaded(self, slot: LedSlot) -> None:
         self._members.watch_slot(slot)
+        self._freezes.slot_loaded(slot)
         self._retention.slot_loaded(slot)
 
     def _load_again(self, slot: LedSlot, reason: str) -> None:
@@ -252,6 +256,8 @@ class GroupStore(SessionMachine[Effect]):
     def _timer_fired(self, name: str) -> None:
         if name == HEARTBEAT_TIMER:
             self._lease.timer_fired()
+        elif name == FREEZES_TIMER:
+            self._freezes.timer_fired()
         else:
             assert name == RETENTION_TIMER, name
             self._retention.timer_fired()

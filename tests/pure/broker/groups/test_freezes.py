@@ -1,0 +1,74 @@
+"""The freezes of a coordinator's groups: found by a load, ended by ZooKeeper's clock (recipes 26)."""
+
+from __future__ import annotations
+
+from tests.worlds.stepped_stores import GROUP, SteppedStores, StoreNode, led
+from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.znodes.coordinated_groups import SlotOwner
+from zkgroup.znodes.group_records import Freeze
+
+FOR_MS = 20_000
+
+
+def freeze(world: SteppedStores, for_ms: int = FOR_MS) -> None:
+    """As an operator does: the slot is set in the same transaction."""
+    marker = Freeze(reason="r", by="me", for_ms=for_ms, allows_takeover=False)
+    _set_slot(world, Create(Freeze.path(GROUP), marker.encode()))
+
+
+def _set_slot(world: SteppedStores, change: Create | Delete) -> None:
+    owner = world.find(SlotOwner.path(0))
+    world.server.write(change, SetData(owner.path, owner.data or b"", owner.stat.version))
+    world.run()
+
+
+def frozen() -> tuple[SteppedStores, StoreNode]:
+    world, node = led()
+    world.stable(node)
+    freeze(world)
+    return world, node
+
+
+def test_a_freeze_is_found_by_the_load_that_it_causes() -> None:
+    """So is its end by an operator; the members stay as they are stored."""
+    world, node = frozen()
+    assert node.loaded[GROUP].is_frozen
+    assert len(node.loaded[GROUP].members) == 1
+
+    _set_slot(world, Delete(Freeze.path(GROUP), -1))
+    assert not node.loaded[GROUP].is_frozen
+
+
+def test_a_freeze_ends_by_itself_and_the_slot_is_loaded_again() -> None:
+    """Not before its time, whatever the clock of the broker says: the answer to the write has the time."""
+    world, node = frozen()
+    world.advance(FOR_MS - 1)
+    assert node.loaded[GROUP].is_frozen
+
+    world.advance(2)
+    assert world.server.find(Freeze.path(GROUP)) is None
+    assert not node.loaded[GROUP].is_frozen
+    assert len(node.notes("slot.lost")) == 2
+
+
+def test_a_new_leader_keeps_the_freeze() -> None:
+    """It is in ZooKeeper, and the new coordinator ends it."""
+    world, _ = frozen()
+    successor = world.node(2)
+    world.move(successor)
+    world.run()
+    assert successor.loaded[GROUP].is_frozen
+
+    world.advance(FOR_MS)
+    assert not successor.loaded[GROUP].is_frozen
+
+
+def test_a_marker_that_cannot_be_read_holds_until_it_is_deleted() -> None:
+    """Nobody knows its end."""
+    world, node = led()
+    world.stable(node)
+    _set_slot(world, Create(Freeze.path(GROUP), b"?"))
+    world.advance(10 * FOR_MS)
+
+    assert node.loaded[GROUP].is_frozen
+    assert len(node.notes("freeze.unreadable")) == 1
