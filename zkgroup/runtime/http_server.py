@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, NamedTuple, Protocol
@@ -19,7 +20,11 @@ _log = get_logger(__name__)
 CLIENT_TIMEOUT_S: Final = 10.0
 """Longest wait for each part of a client's request, its handshake, and its taking of the response."""
 CLIENTS_MAX: Final = 64
-"""Clients that are served at once; the next ones are closed."""
+"""Clients that are served at once; the oldest without a request is closed for the next one."""
+CLOSE_S: Final = 1.0
+"""Time in which clients take their responses once the server ends."""
+CUT_S: Final = 1.0
+"""Longest wait for the room of a client that was closed for the next one."""
 CHECK_S: Final = 0.2
 """Period of the check whether the server is to end."""
 
@@ -82,9 +87,10 @@ class HttpServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it: no more clients are accepted, and those that are served get their responses."""
+        """Ends it: no more clients are accepted, and those that have sent their requests get responses."""
         self._server.shutdown()
         self._thread.join()
+        self._server.end_clients()
         self._server.server_close()
 
 
@@ -95,7 +101,9 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, listen: tuple[str, int], handler: Any, tls: ssl.SSLContext | None) -> None:
         self.address_family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
         self._tls = tls
-        self._room = threading.BoundedSemaphore(CLIENTS_MAX)
+        self._changed = threading.Condition()
+        self._clients: dict[socket.socket, bool] = {}
+        """Each client, the oldest first, and whether its request is there."""
         super().__init__(listen, handler)
 
     def server_bind(self) -> None:
@@ -105,28 +113,48 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._room.acquire(blocking=False):
+        request.settimeout(CLIENT_TIMEOUT_S)
+        if self._tls is not None:  # the handshake is made on the client's thread: it keeps no other waiting
+            request = self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        with self._changed:
+            if len(self._clients) >= CLIENTS_MAX:
+                self._cut(1)
+            if has_room := self._changed.wait_for(lambda: len(self._clients) < CLIENTS_MAX, CUT_S):
+                self._clients[request] = False
+        if has_room:
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
-
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Serves one client, on its thread: the handshake keeps no other client waiting."""
-        request.settimeout(CLIENT_TIMEOUT_S)
         if self._tls is not None:
-            request = self._tls.wrap_socket(request, server_side=True)
-            try:
-                super().finish_request(request, client_address)
-            finally:
-                request.close()
-        else:
-            super().finish_request(request, client_address)
+            request.do_handshake()
+        super().finish_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        with self._changed:
+            self._clients.pop(request, None)
+            self._changed.notify_all()
+
+    def has_request(self, client: socket.socket) -> None:
+        """Notes that the request of a client is there."""
+        with self._changed:
+            self._clients[client] = True
+
+    def end_clients(self) -> None:
+        """Ends those that have sent no request now, and those that do not take their responses in time."""
+        with self._changed:
+            self._cut(CLIENTS_MAX)
+            self._changed.wait_for(lambda: not self._clients, CLOSE_S)
+            self._cut(CLIENTS_MAX, with_requests=True)
+
+    def _cut(self, most: int, *, with_requests: bool = False) -> None:
+        """Ends the oldest clients without a request, or with one too: their threads read or write no more."""
+        found = [client for client, has_request in self._clients.items() if with_requests or not has_request]
+        for client in found[:most]:
+            with suppress(OSError):  # it has gone by itself
+                socket.socket.shutdown(client, socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _log.info("a client at %s was not served", client_address[0], exc_info=True, extra=limited())
@@ -139,8 +167,15 @@ class _Handler(BaseHTTPRequestHandler):
     users: Users | None
     open_paths: frozenset[str]
 
+    server: _Server
+
     def do_GET(self) -> None:
-        url = urlsplit(self.path)
+        self.server.has_request(self.connection)
+        try:
+            url = urlsplit(self.path)
+        except ValueError:
+            self._send(_text("400 Bad Request", HTTPStatus.BAD_REQUEST))
+            return
         make = self.pages.get(url.path)
         users = None if url.path in self.open_paths else self.users
         if users is not None and not users.accepts(self.headers.get("Authorization")):

@@ -7,7 +7,7 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,16 @@ from zkgroup.runtime.http_server import HttpServer, Page
 from zkgroup.security.passwords import hash_password
 from zkgroup.security.tls import TlsSettings, client_context, server_context
 
+ENDLESS_S = 100 * PATIENCE_S
+"""Longer than any test may take."""
+
 
 def hello(query: Mapping[str, str]) -> Page:
     return Page("text/plain", f"hello {query.get('name', '')}".encode())
+
+
+def long(query: Mapping[str, str]) -> Page:
+    return Page("text/plain", bytes(20_000_000))
 
 
 def broken(query: Mapping[str, str]) -> Page:
@@ -34,7 +41,8 @@ def broken(query: Mapping[str, str]) -> Page:
 
 @contextmanager
 def serving(**options: Any) -> Iterator[HttpServer]:
-    server = HttpServer(("127.0.0.1", 0), {"/hello": hello, "/broken": broken, "/open": hello}, **options)
+    pages = {"/hello": hello, "/broken": broken, "/open": hello, "/long": long}
+    server = HttpServer(("127.0.0.1", 0), pages, **options)
     server.start()
     try:
         yield server
@@ -69,9 +77,12 @@ def test_a_path_is_a_page() -> None:
         assert (status, body, headers["Content-Type"]) == (200, b"hello ada", "text/plain")
         assert headers["Server"].strip() == "zkgroup"
         assert get(server, "/hello", method="HEAD")[:2] == (200, b"")
-        assert get(server, "/other")[:2] == (404, b"404 Not Found: there are /broken /hello /open\n")
+        assert get(server, "/other")[:2] == (404, b"404 Not Found: there are /broken /hello /long /open\n")
         assert get(server, "/hello", method="POST")[0] == 501
         assert get(server, "/broken")[0] == 500
+        with socket.create_connection(server.address, timeout=PATIENCE_S) as client:
+            client.sendall(b"GET http://[ HTTP/1.0\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.0 400"
         assert get(server, "/hello")[0] == 200
 
 
@@ -119,19 +130,35 @@ def test_tls_shows_the_certificate_of_the_file(tmp_path: Path) -> None:
                 get(server, "/hello")
 
 
-def test_more_clients_than_there_is_room_for_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are there are served, and afterwards there is room again."""
+def test_clients_without_a_request_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is closed for a new one; those whose responses are made keep their places."""
     monkeypatch.setattr(http_server, "CLIENTS_MAX", 1)
+    monkeypatch.setattr(http_server, "CLIENT_TIMEOUT_S", ENDLESS_S)
     with serving() as server:
         with socket.create_connection(server.address, timeout=PATIENCE_S) as first:
             first.sendall(b"GET /hello HTTP/1.0\r\n")
+            assert get(server, "/hello")[0] == 200
+            assert first.recv(1) == b""
+        monkeypatch.setattr(http_server, "CUT_S", 0)
+        with socket.create_connection(server.address, timeout=PATIENCE_S) as reader:
+            reader.sendall(b"GET /long HTTP/1.0\r\n\r\n")
+            assert reader.recv(15) == b"HTTP/1.0 200 OK"
             with socket.create_connection(server.address, timeout=PATIENCE_S) as second:
                 assert second.recv(1) == b""
-            first.sendall(b"\r\n")
-            assert first.recv(15) == b"HTTP/1.0 200 OK"
-        with socket.create_connection(server.address, timeout=PATIENCE_S) as third:
-            third.sendall(b"GET /hello HTTP/1.0\r\n\r\n")
-            assert third.recv(4) in (b"HTTP", b"")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /hello HTTP/1.0\r\n", b"GET /long HTTP/1.0\r\n\r\n"])
+def test_no_client_keeps_the_server_from_ending(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that sends no request, or half of one, nor one that does not take its response."""
+    monkeypatch.setattr(http_server, "CLIENT_TIMEOUT_S", ENDLESS_S)
+    monkeypatch.setattr(http_server, "CLOSE_S", 0)
+    with serving() as server, socket.create_connection(server.address, timeout=PATIENCE_S) as client:
+        client.sendall(sent)
+        assert get(server, "/hello")[0] == 200  # the client is on its thread
+        server.close()
+        with suppress(ConnectionResetError):
+            while client.recv(1 << 20):
+                pass
 
 
 def test_an_address_that_cannot_be_had_is_named() -> None:
