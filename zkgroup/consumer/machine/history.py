@@ -61,6 +61,8 @@ class HistoryWriter:
         """The registrations of its snapshot."""
         self._topics: Mapping[str, tuple[int, ...]] = {}
         """The partitions in it."""
+        self._registered: int | None = None
+        """The registration of this member at that time."""
         self._started_ms: int | None = None
         """Of the newest rebalance, by the machine's clock; None once this member has carried it out."""
         self._pending: list[MemberChange] = []
@@ -78,11 +80,6 @@ class HistoryWriter:
         self._views_read = 0
         self.took_ms: int | None = None
         """Milliseconds that the newest rebalance took this member."""
-
-    def forget(self) -> None:
-        """The registration is gone: another member writes now."""
-        self._is_read, self._sent = False, None
-        self._awaited.clear()
 
     @property
     def must_read(self) -> bool:
@@ -104,6 +101,9 @@ class HistoryWriter:
         planned, snapshot, before = self._assignments.planned, self._snapshot.newest, self._noted
         if planned is None or snapshot is None or planned is before:
             return
+        if self._registered != self._context.registered_zxid:  # another member may have written meanwhile
+            self._registered, self._is_read = self._context.registered_zxid, False
+            self._awaited.clear()
         joined, left = difference(self._members, snapshot.created)
         moved = None if before is None else moved_partitions(before.owners, planned.owners)
         has_new_topics = snapshot.partitions != self._topics

@@ -369,13 +369,7 @@ class GroupLeave:
         context.owned.clear()
         if context.session is not None:
             context.owned.orphaned |= left_over  # the session goes on, and with it the owner znodes
-        for part in (
-            components.claims,
-            components.releases,
-            components.assignments,
-            components.snapshot,
-            components.history,
-        ):
+        for part in (components.claims, components.releases, components.assignments, components.snapshot):
             part.forget()
         for stopped in (components.lease, components.verification, components.views):
             stopped.stop()

@@ -231,3 +231,21 @@ def test_history_that_cannot_be_read_is_begun_anew() -> None:
     stage.join("a", run_ms=PUBLISHED_MS)
     assert rows(stage) == [("started", ["a"], [], 0)]
     assert len(stage.notes("corrupt_znode")) == 1
+
+
+def test_oldest_member_that_comes_back_reads_what_was_written_meanwhile() -> None:
+    """It is the youngest then; when it is the oldest again, it adds to the rows of the other."""
+    stage = SteppedGroup()
+    stage.join("a", run_ms=PUBLISHED_MS)
+    other = stage.join("b", run_ms=PUBLISHED_MS)
+    session = stage.client("client-a").session
+    assert session is not None
+    stage.server.expire_session(session.session_id)
+    stage.run(2 * PUBLISHED_MS)
+    close(stage, other)
+    stage.run(2 * PUBLISHED_MS)
+
+    reasons = [reason for reason, *_ in rows(stage)]
+    assert reasons[:2] == ["started", "joined"]
+    assert reasons[-1] == "left"
+    assert [names for _, names, *_ in rows(stage)].count(["a"]) == 2
