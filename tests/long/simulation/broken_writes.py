@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
 
-from zkgroup.consumer.machine import commit, release, transactions
+from zkgroup.consumer.machine import commit, release, static_members, transactions
 from zkgroup.consumer.machine.claim import Claims
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
 from zkgroup.consumer.machine.freeze import GroupFreeze
@@ -15,8 +15,8 @@ from zkgroup.consumer.machine.machine_context import GroupPaths, OwnedPartition
 from zkgroup.consumer.machine.scheduler import GroupLeave
 from zkgroup.consumer.machine.transactions import MemberIdentity, PartitionZnodes, WriteVerdict
 from zkgroup.model import TopicPartition
-from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
-from zkgroup.runtime.procedures import read_many
+from zkgroup.model.requests import Check, Create, Delete, MultiDone, MultiRefused, Operation, SetData
+from zkgroup.runtime.procedures import Procedure, read_many
 
 Patch = pytest.MonkeyPatch
 
@@ -259,3 +259,15 @@ def moves_without_the_check_of_a_freeze(patch: Patch) -> None:
 def freeze_that_nobody_ends(patch: Patch) -> None:
     """No member looks whether a freeze is over."""
     patch.setattr(GroupFreeze, "timer_fired", lambda self: None)
+
+
+def absence_is_ended_in_silence(patch: Patch) -> None:
+    """The end of an absence does not change the generation."""
+    real = static_members.write
+
+    def write(operations: Sequence[Operation], fence: Collection[str]) -> Procedure[MultiDone | MultiRefused]:
+        if any(isinstance(each, Create) for each in operations):
+            operations = [each for each in operations if not isinstance(each, (Create, Delete))]
+        return real(operations, fence)
+
+    patch.setattr(static_members, "write", write)

@@ -132,6 +132,13 @@ BUGS: tuple[Bug, ...] = (
         "adopt offset first",
     ),
     Bug(
+        "absence ended in silence",
+        broken_writes.absence_is_ended_in_silence,
+        SETUPS["static"],
+        "not converged",
+        "touch ids",
+    ),
+    Bug(
         "release by path",
         broken_writes.release_by_path,
         scenarios.release_of_what_was_taken_deletes_nothing,

@@ -10,7 +10,8 @@ from tests.programs.model.values import FAULTS, Configuration
 def _of(*, joined: tuple[int, ...] = (), late: tuple[int, ...] = (), **entry: Any) -> Configuration:
     """A configuration. Names of faults are budgets; every other name is a field of `DynamicConfig`."""
     faults = {name: entry.pop(name) for name in FAULTS if name in entry}
-    entry["jvm"], entry["without"] = frozenset(entry.get("jvm", ())), frozenset(entry.get("without", ()))
+    for name in ("jvm", "static", "old", "without"):
+        entry[name] = frozenset(entry.get(name, ()))
     return Configuration(joined=joined, late=frozenset(late), faults=faults, **entry)
 
 
@@ -28,6 +29,11 @@ _TAKEOVER: dict[str, Any] = {"joined": (1,), "late": (0,)}
 """m1 owns; m0, which the plan prefers, is started at any moment."""
 _TWO: dict[str, Any] = {"joined": (0, 1)}
 """Both are in when the faults begin."""
+
+_STATIC: dict[str, Any] = {"partitions": 2, "static": (0,)}
+"""One of two members, which comes back within its grace, or not."""
+_OLD: dict[str, Any] = {"members": 3, "late": (2,), "old": (2,), "partitions": 2, "static": (0,)}
+"""Two static members, and one that does not know static members joins at any moment."""
 
 AS_WRITTEN: dict[str, Configuration] = {
     "join": _of(expire=1, leave=1, lost=1, commit=1),
@@ -66,6 +72,13 @@ AS_WRITTEN: dict[str, Configuration] = {
     "lagging-steal": _of(**_TAKEOVER, lagging=True, commit=1, steal=1),
     "lagging-lost": _of(**_TAKEOVER, lagging=True, commit=1, steal=1, lost=1),
     "lagging-reset": _of(**_TAKEOVER, lagging=True, commit=1, steal=1, reset=1),
+    "static": _of(**_TWO, **_STATIC, crash=1, expire=1),
+    "static-lost": _of(**_TWO, partitions=1, static=(0,), crash=1, expire=1, lost=1),
+    "static-leave": _of(**_TWO, **_STATIC, crash=1, leave=1, resubscribe=1),
+    "static-three": _of(members=3, joined=(0, 1, 2), partitions=1, static=(0,), crash=2),
+    "static-sticky": _of(**_TWO, **_STATIC, sticky=True, crash=2),
+    "static-shared": _of(**_TWO, **_STATIC, clients=(0, 0), expire=1, leave=1, lost=1),
+    "static-old": _of(joined=(0, 1), **_OLD, crash=1),
     "jvm-gains": _beside_jvm(**_TAKEOVER, jvm=(0,), commit=1, jvm_commit=1, expire=1, lost=1),
     "jvm-loses": _beside_jvm(**_TAKEOVER, jvm=(1,), commit=2, jvm_commit=1, expire=1, lost=1),
     "jvm-reassert": _beside_jvm(**_TAKEOVER, jvm=(1,), policy="reassert", commit=2, jvm_commit=2, expire=1),
@@ -102,6 +115,10 @@ BROKEN: dict[str, Configuration] = {
     "freeze-in-transit": _broken("freeze transit", **_TAKEOVER, freeze=1),
     "freeze-unnoticed": _broken("freeze wake", **_TAKEOVER, freeze=1),
     "session-from-client": _broken("session read", expire=1, leave=1),
+    "away-not-counted": _broken("count away", **_TWO, **_STATIC, crash=1),
+    "away-ends-in-silence": _broken("touch ids", **_TWO, **_STATIC, crash=1),
+    "registration-first": _broken("entry first", **_TWO, **_STATIC, crash=1, expire=1),
+    "entry-deleted": _broken("empty entry", members=3, joined=(0, 1, 2), partitions=1, static=(2,), crash=2),
 }
 """Each rule is left out once."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tests.programs.model import static_members
 from tests.programs.model.jvm import jvm_steps
 from tests.programs.model.member import lost, member_steps
 from tests.programs.model.recipes import freeze_ops
@@ -27,6 +28,8 @@ from tests.programs.model.values import (
     swap,
 )
 from tests.programs.model.zookeeper import catch_up, end_session, multi
+
+_ENDED = (Pc.GONE, Pc.NOT_STARTED)
 
 
 class Successor(NamedTuple):
@@ -58,6 +61,8 @@ def successors(s: State, cfg: Configuration) -> Iterator[Successor]:
                 tree, _ = multi(cfg, s.tree, s.zxid, None, ops)
                 yield Successor(label, somebody, True, t._replace(tree=tree, zxid=s.zxid + 1))
     yield from _freezes(s, cfg, somebody)
+    for label, t in static_members.passes(s, cfg):
+        yield Successor(label, somebody, False, t)
     yield from _group_deletion(s, cfg, somebody)
 
 
@@ -75,6 +80,12 @@ def _sessions(s: State, cfg: Configuration, c: int) -> Iterator[Successor]:
     elif t := spend(s, "expire"):
         t = _ended(t, cfg, (c, serial), Client(serial, False, orphan))
         yield Successor(f"session of client {c} expires", actor, True, t)
+    mine = [m for m in range(cfg.members) if cfg.client[m] == c and s.members[m].pc not in _ENDED]
+    if alive and mine and (t := spend(s, "crash")):
+        t = _ended(t, cfg, (c, serial), Client(serial, False, orphan))
+        for m in mine:
+            t = static_members.crashed(t, cfg, m)
+        yield Successor(f"the process of client {c} crashes", actor, True, t)
     if alive and orphan is None and (t := spend(s, "abandon")):
         t = t._replace(clients=swap(s.clients, c, Client(serial + 1, True, serial)))
         for m in range(cfg.members):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tests.programs.model import recipes
+from tests.programs.model import recipes, static_members
 from tests.programs.model.plans import range_plan, registered, sticky_plan, subscribed
 from tests.programs.model.recipes import Batch, is_mine
 from tests.programs.model.values import (
@@ -86,7 +86,11 @@ def is_unregistered(cfg: Configuration, m: int, outcome: str | Refusal, ops: Seq
 def _unregistered(v: View) -> Iterator[Step]:
     s, cfg, m, me = v.s, v.cfg, v.m, v.me
     there = s.tree.nodes[cfg.at("ids", m)]
-    if there is None:
+    if there is None and m in cfg.static:
+        entry = v.up_to_date().node("static", m)
+        t = put(v.up_to_date().s, m, pc=Pc.REGISTER, todo=(entry and entry.version,))
+        yield Step("reads its static entry", False, t)
+    elif there is None:
         for note, t, out, bad in write(s, cfg, m, recipes.register_ops(m)):
             known = me.known if "session read" in cfg.without else t.clients[cfg.client[m]].serial
             yield Step(
@@ -96,11 +100,45 @@ def _unregistered(v: View) -> Iterator[Step]:
         yield Step("finds its registration (lost reply)", False, put(v.up_to_date().s, m, pc=Pc.IDLE))
 
 
+def _register(v: View) -> Iterator[Step]:
+    """Registration and entry in one transaction; after a refusal the entry is read again."""
+    s, cfg, m = v.s, v.cfg, v.m
+    ops = [*recipes.register_ops(m), *static_members.keep_ops(m, 1, v.me.todo[0])]
+    for note, t, out, bad in write(s, cfg, m, ops):
+        known, pc = t.clients[cfg.client[m]].serial, Pc.IDLE if out == "ok" else Pc.UNREGISTERED
+        known = known if out == "ok" else v.me.known
+        yield Step("registers" + note, False, put(t, m, pc=pc, known=known, todo=()), bad)
+
+
+def _attend(v: View) -> Iterator[Step]:
+    """Reads the other znode of an away member: its registration, after its entry."""
+    s, cfg, m, seen = v.s, v.cfg, v.m, v.me.todo[0]
+    if "entry first" in cfg.without:
+        node = v.node("static", seen.of)
+        seen = seen._replace(version=node.version, data=node.data) if node else seen
+        goes_on = static_members.must_write(cfg, v.me, node)
+    else:
+        goes_on = v.node("ids", seen.of) is None
+    t = put(s, m, pc=Pc.ATTEND_WRITE if goes_on else Pc.IDLE, todo=(seen,) if goes_on else ())
+    yield Step(f"reads on about m{seen.of}", False, t)
+
+
+def _attend_write(v: View) -> Iterator[Step]:
+    s, cfg, m, seen = v.s, v.cfg, v.m, v.me.todo[0]
+    ops = static_members.attend_ops(cfg, m, v.me, seen)
+    for note, t, out, bad in write(s, cfg, m, ops):
+        is_lost = is_unregistered(cfg, m, out, ops)
+        t = lost(t, cfg, m) if is_lost else put(t, m, pc=Pc.IDLE, todo=())
+        yield Step(f"writes about m{seen.of}, which was {seen.data[0]}" + note, False, t, bad)
+
+
 def snapshot(s: State, cfg: Configuration, m: int) -> State:
     """Reads a snapshot; then the marker of a freeze, where `owners` says that it may be another one."""
     tree, me = seen(s, cfg, m), s.members[m]
     contents = recipes.registrations_seen(cfg, me, tree)
-    s = put(s, m, gen=tree.pzxid, cache=(tree.czxid, tree.cversion, contents), blocked=())
+    counted = static_members.counted_by(cfg, m, tree.nodes, contents)
+    cache = (tree.czxid, tree.cversion, contents)
+    s = put(s, m, gen=tree.pzxid, cache=cache, counted=counted, blocked=())
     version = tree.nodes[cfg.at("root")].version
     if "freeze order" in cfg.without:
         marker = tree.nodes[cfg.at("frozen")]
@@ -132,14 +170,13 @@ def aim(s: State, cfg: Configuration, m: int) -> State:
     """What the member should own: in a frozen group what it has; range knows it, sticky reads the plan znode
     first."""
     me, tree = s.members[m], seen(s, cfg, m)
-    contents = me.cache[2]
     if me.freeze.kind == "frozen":
         return put(s, m, pc=Pc.IDLE, target=tuple(h is not None for h in me.held))
     if not cfg.sticky:
-        plan = range_plan(subscribed(contents), cfg.partitions)
+        plan = range_plan(subscribed(me.counted), cfg.partitions)
     elif "plan znode" in cfg.without:
         owners = [tree.nodes[cfg.at("owner", p)] for p in cfg.parts]
-        plan = sticky_plan(subscribed(contents), [o and o.data for o in owners])
+        plan = sticky_plan(subscribed(me.counted), [o and o.data for o in owners])
     else:
         return put(s, m, pc=Pc.PLAN)
     return put(s, m, pc=Pc.IDLE, target=_with_kept(me, m, plan))
@@ -169,7 +206,7 @@ def _plan(v: View) -> Iterator[Step]:
 def _plan_write(v: View) -> Iterator[Step]:
     s, cfg, m, me = v.s, v.cfg, v.m, v.me
     before = None if me.plan is None else Node(None, me.plan[0], 0, 0, None)
-    row = sticky_plan(subscribed(me.cache[2]), me.plan[1] if me.plan else cfg.blank)
+    row = sticky_plan(subscribed(me.counted), me.plan[1] if me.plan else cfg.blank)
     ops = recipes.plan_ops(cfg, m, before, me.gen, row)
     for note, t, out, bad in write(s, cfg, m, ops):
         if out == "ok" and s.tree.nodes[cfg.at("ids", m)] is None:
@@ -195,12 +232,16 @@ def _idle(v: View) -> Iterator[Step]:
         reads = tuple(v.node("offset", p) if p in want else None for p in cfg.parts)
         yield Step(f"reads offsets of {list(want)}", False, put(s, m, pc=Pc.CLAIM, todo=want, reads=reads))
     elif me.leaving:
-        for note, t, out, bad in write(s, cfg, m, recipes.leave_ops(m)):
+        leave = [*recipes.leave_ops(m), *static_members.kept_ops(cfg, s.tree.nodes, m, None)]
+        for note, t, out, bad in write(s, cfg, m, leave):
             done = put(t, m, pc=Pc.IDLE if out == "lost" else Pc.GONE)
             yield Step("deletes its registration" + note, False, done, bad)
     if me.freeze.kind and not me.leaving:
         yield from _touch(v)
     yield from _notices(v)
+    for seen_now in static_members.to_attend(s, cfg, m, v.nodes) if cfg.static else ():
+        t = put(s, m, pc=Pc.ATTEND, todo=(seen_now,))
+        yield Step(f"reads about m{seen_now.of}", False, t)
     if not me.leaving:
         yield from _requests(v)
 
@@ -271,7 +312,8 @@ def _requests(v: View) -> Iterator[Step]:
     if t := spend(s, "leave"):
         yield Step("begins to leave", True, put(t, m, leaving=True, target=(False,) * cfg.partitions))
     if me.gen is not None and registered(cfg, s.tree)[m] and (t := spend(s, "resubscribe")):
-        for note, after, _, bad in write(t, cfg, m, recipes.resubscribe_ops(m, 0)):
+        anew = [*recipes.resubscribe_ops(m, 0), *static_members.kept_ops(cfg, s.tree.nodes, m, 0)]
+        for note, after, _, bad in write(t, cfg, m, anew):
             yield Step("registers again, subscribed to nothing" + note, True, after, bad)
 
 
@@ -447,6 +489,9 @@ def _release_without_commit(v: View) -> Iterator[Step]:
 
 _AT: dict[str, Callable[[View], Iterator[Step]]] = {
     Pc.UNREGISTERED: _unregistered,
+    Pc.REGISTER: _register,
+    Pc.ATTEND: _attend,
+    Pc.ATTEND_WRITE: _attend_write,
     Pc.IDLE: _idle,
     Pc.FREEZE: _freeze,
     Pc.FREEZE_END: _freeze_end,

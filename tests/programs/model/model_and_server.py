@@ -10,6 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from tests.programs.model.static_members import AWAY, KEPT, NOTHING
 from tests.programs.model.values import Configuration, Node, Op, State, initial
 from tests.programs.model.zookeeper import multi
 from zkgroup.model import StaticSubscription, TopicPartition
@@ -30,7 +31,7 @@ from zkgroup.znodes.consumers import (
     resets_path,
     views_path,
 )
-from zkgroup.znodes.group_records import Freeze, Reset, StoredAssignment
+from zkgroup.znodes.group_records import Freeze, Reset, StaticMember, StoredAssignment
 from zkgroup.znodes.ids import split_thread_id, thread_id
 
 GROUP, TOPIC, OTHER_TOPIC = "g", "t", "unwanted"
@@ -88,6 +89,8 @@ class ModelAndServer:
             paths["marker", p] = Reset.path(GROUP, tp(p))
         paths["root", 0] = owners_path(GROUP)
         paths["frozen", 0] = Freeze.path(GROUP)
+        for m in self.cfg.static:
+            paths["static", m] = StaticMember.path(GROUP, member_id(m))
         paths["plan", 0] = StoredAssignment.path(GROUP)
         return paths
 
@@ -183,6 +186,11 @@ class ModelAndServer:
                 return "takeover" if Freeze.decode(path, data).allows_takeover else "frozen"
             case "marker":
                 return Reset.decode(path, data).offset
+            case "static" if data == StaticMember.NOTHING:
+                return (NOTHING, 0)
+            case "static":
+                kept = StaticMember.decode(path, data)
+                return (AWAY if kept.is_away else KEPT, int(TOPIC in kept.registration.subscription))
             case _:
                 plan = StoredAssignment.decode(path, data)
                 numbers = {real: zxid for zxid, real in self.zxids.items()}

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.programs.model.plans import range_plan, registered, subscribed
+from tests.programs.model.static_members import audit_static, counted, is_attended, is_away
 from tests.programs.model.values import ClientSession, Configuration, Held, Node, Op, Pc, State
 
 
 def audit(s: State, cfg: Configuration, m: int, session: ClientSession, ops: Sequence[Op]) -> str | None:
     """The violation, if any, by an accepted zkgroup write, decided by the tree just before it."""
+    if cfg.static and (bad := audit_static(s, cfg, m, ops, planned(s, cfg))):
+        return bad
     claimed = {op.key for op in ops if op.kind == "create" and op.where == "owner"}
     if bad := _audit_freeze(s, cfg, m, ops):
         return bad
@@ -115,13 +118,21 @@ def settled(s: State, cfg: Configuration) -> bool:
         return _is_at_rest(s, cfg, members)
     if not members:
         return not any(nodes[cfg.at("owner", p)] for p in cfg.parts)
+    if cfg.static and not is_attended(s, cfg):
+        return False
+    return all(_is_carried_out(s, cfg, p, m) for p, m in enumerate(planned(s, cfg)))
+
+
+def planned(s: State, cfg: Configuration) -> Sequence[int | None]:
+    """The member that each partition belongs to, by the tree."""
+    nodes, contents = s.tree.nodes, registered(cfg, s.tree)
+    members = subscribed(counted(cfg, nodes, contents))
+    plan = nodes[cfg.at("plan")]
     if cfg.sticky and "plan znode" not in cfg.without:
-        plan = nodes[cfg.at("plan")].data[1]
-    elif cfg.sticky:
-        plan = [next((m for m in members if s.members[m].held[p]), None) for p in cfg.parts]
-    else:
-        plan = range_plan(members, cfg.partitions)
-    return all(_is_carried_out(s, cfg, p, m) for p, m in enumerate(plan))
+        return plan.data[1] if plan is not None else cfg.blank
+    if cfg.sticky:
+        return [next((m for m in members if s.members[m].held[p]), None) for p in cfg.parts]
+    return range_plan(members, cfg.partitions)
 
 
 def _is_at_rest(s: State, cfg: Configuration, members: Sequence[int]) -> bool:
@@ -136,6 +147,8 @@ def _is_at_rest(s: State, cfg: Configuration, members: Sequence[int]) -> bool:
 
 def _is_carried_out(s: State, cfg: Configuration, p: int, m: int | None) -> bool:
     owner = s.tree.nodes[cfg.at("owner", p)]
+    if m is not None and owner is None and is_away(cfg, s.tree.nodes, m):
+        return True
     if m is None or owner is None or owner.data != m:
         return False
     held = s.members[m].held[p]

@@ -10,22 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
-Where = Literal["ids", "owner", "offset", "marker", "root", "frozen", "over", "plan"]
-"""Kinds of znodes. The key is a member for `ids`, a partition for the next three, 0 for the others: `owners`,
-the marker of a freeze, the plan. `over` is no znode: it is there if the time of the freeze is over."""
+Where = Literal["ids", "owner", "offset", "marker", "static", "root", "frozen", "over", "plan"]
+"""Kinds of znodes. The key is a member for `ids` and `static`, a partition for those between them, 0 for
+the others: `owners`, the marker of a freeze, the plan. `over` is no znode: it is there if the time of the
+freeze is over."""
 
 Fault = Literal[
     "commit", "expire", "abandon", "lost", "leave", "resubscribe", "steal", "write", "wipe", "reset", "guard",
-    "jvm_commit", "freeze", "takeover", "unfreeze", "early",
+    "jvm_commit", "freeze", "takeover", "unfreeze", "early", "crash",
 ]  # fmt: skip
 """Steps that need not happen, each with a budget: a commit as well as an expired session."""
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 Rule = Literal[
-    "adopt offset first", "bump", "create offset", "cversion", "deaf", "freeze bump", "freeze claim",
-    "freeze end", "freeze order", "freeze release", "freeze transit", "freeze wake", "ids check",
-    "life check", "lost on refusal", "marker by equality", "obey owner", "offset first", "owner check",
-    "plan by members", "plan znode", "release check", "session read", "text",
+    "adopt offset first", "bump", "count away", "create offset", "cversion", "deaf", "empty entry",
+    "entry first", "freeze bump", "freeze claim", "freeze end", "freeze order", "freeze release",
+    "freeze transit", "freeze wake", "ids check", "life check", "lost on refusal", "marker by equality",
+    "obey owner", "offset first", "owner check", "plan by members", "plan znode", "release check",
+    "session read", "text", "touch ids",
 ]  # fmt: skip
 """Rules of the recipes that a configuration can leave out, to show that each is needed."""
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -80,6 +82,9 @@ class Pc:
 
     NOT_STARTED = "not started"
     UNREGISTERED = "unregistered"
+    REGISTER = "register, its static entry read"
+    ATTEND = "away member: read the other znode"
+    ATTEND_WRITE = "away member: mark or end"
     IDLE = "idle"
     CLAIM = "claim"
     CLAIM_READS_OFFSETS = "claim: read back offsets"
@@ -123,6 +128,8 @@ class Member(NamedTuple):
     """The plan's version; while it is to be written, its version and owners as read."""
     leaving: bool
     freeze: Freeze
+    counted: tuple[int | None, ...] = ()
+    """Whether each member subscribes, of those that its last snapshot counts in the assignment."""
 
 
 class Client(NamedTuple):
@@ -191,6 +198,10 @@ class Configuration:
     late: frozenset[int] = frozenset()
     """Members that are started at any moment."""
     jvm: frozenset[int] = frozenset()
+    static: frozenset[int] = frozenset()
+    """Members with a restart grace."""
+    old: frozenset[int] = frozenset()
+    """Members that do not know static members."""
     sticky: bool = False
     policy: Literal["adopt", "reassert"] = "adopt"
     lagging: bool = False
@@ -217,6 +228,7 @@ class Configuration:
             "owner": self.partitions,
             "offset": self.partitions,
             "marker": self.partitions,
+            "static": self.members if self.static else 0,
             "root": 1,
             "frozen": 1,
             "over": 1,

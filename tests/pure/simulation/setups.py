@@ -87,6 +87,7 @@ SETUPS: dict[str, GroupSetup] = {
     ),
     "late-answers": group(weights={"late_answer": 4 * OFTEN}),
     "slow-callbacks": group(weights={"unregister": 2 * OFTEN, "slow_callback": 2 * OFTEN}, steps=800),
+    "static": group(3, 4, weights={"kill": OFTEN, **JOIN_LEAVE, **EXPIRE}, grace_ms=8000, static_members=9),
     "polls": group(weights={"poll_timeout": 12 * OFTEN}, poll_interval_ms=1000, steps=800),
     "growing": group(weights={**JOIN_LEAVE, "grow_at_claim": 20 * OFTEN}),
     "dead-partition": group(partitions=4, weights=EXPIRE, dead_partition=True),
