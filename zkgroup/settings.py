@@ -77,6 +77,14 @@ class GroupSettings:
         "Period of the auto-commit; the first comes one period after the start.",
         kafka="auto.commit.interval.ms",
     )
+    commit_rate_max: int | None = setting(
+        None,
+        "Most transactions of commits a second of the whole group: each zkgroup member has an equal share, "
+        "and commits that wait for it become one transaction. The lowest of the group's members counts. A "
+        "commit waits for two session timeouts at most, and not at all where partitions are given up. JVM "
+        "members are not limited. When absent: no limit.",
+        bounds=range(1, 1_000_001),
+    )
     auto_offset_reset: str | None = setting(
         None,
         "Where to start without a committed offset: `earliest`, `latest` or `error` (`smallest` and "

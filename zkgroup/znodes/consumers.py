@@ -125,6 +125,7 @@ FEATURES: Final = (STATIC_MEMBERS, NEGOTIATION, FREEZE)
 PID_KEY: Final = "pid"
 CAPACITY_KEY: Final = "capacity"
 RACK_KEY: Final = "rack"
+COMMIT_RATE_KEY: Final = "commit_rate_max"
 
 SubscriptionKind = Literal["zkgroup", "jvm", "unknown"]
 
@@ -147,7 +148,7 @@ class Registration:
     reads every registration at each rebalance; one that a JVM member cannot parse stops all of them.
     Every version of Kafka ignores unknown keys: zkgroup's are `zkgroup` (its version), `strategy`,
     `exclude_internal`, `features`, `pid`, unless the id contains it `host`, and where they are set
-    `capacity`, `rack` and `restart_grace_ms`, with text values.
+    `capacity`, `rack`, `restart_grace_ms` and `commit_rate_max`, with text values.
     """
 
     subscription: Mapping[str, int]
@@ -233,6 +234,11 @@ class Registration:
     def capacity(self) -> int | None:
         """The published `capacity`; None where it is not set."""
         return self._number(CAPACITY_KEY)
+
+    @property
+    def commit_rate_max(self) -> int | None:
+        """The published rate, in commits a second of the whole group; None where it is not set."""
+        return self._number(COMMIT_RATE_KEY) if COMMIT_RATE_KEY in self.extensions else None
 
     def _number(self, key: str) -> int | None:
         """A whole number above 0 as text; None for anything else, which only another program can write."""

@@ -162,7 +162,8 @@ def _traits(rng: random.Random, strategy: str) -> tuple[Mapping[str, Any], ...]:
         for each in found:
             names = rng.choice((strategy, "sticky,range", "range,sticky", "range"))
             each["partition_assignment_strategy"] = names
-    for name, values, chance in (("capacity", (1, 1, 2, 5), 0.2), ("client_rack", "ab", 0.2)):
+    drawn = ("capacity", (1, 1, 2, 5), 0.2), ("client_rack", "ab", 0.2), ("commit_rate_max", (1, 2, 20), 0.2)
+    for name, values, chance in drawn:
         if rng.random() < chance:
             for each in found[: rng.choice((7, 7, 6))]:
                 each[name] = rng.choice(values)

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkgroup.consumer.machine import transactions
+from zkgroup.consumer.machine.commit_rate import CommitRate
 from zkgroup.consumer.machine.events import CommitRequested, FinishCommit, SeekTo
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.machine_context import (
@@ -80,6 +81,7 @@ class Commits:
         self._paths = paths
         self._lease = lease
         self._snapshot = snapshot
+        self._rate = CommitRate(context, snapshot)
         self._queue: list[PendingCommit] = []
         self._current: CommitBatch | None = None
         """The batch that was sent and is not finished; it survives the connection that it was sent on."""
@@ -91,6 +93,11 @@ class Commits:
     @property
     def is_ready(self) -> bool:
         return bool(self._queue or self._current or self._unwritten)
+
+    @property
+    def is_due(self) -> bool:
+        """Returns whether a batch has begun, or may begin by the group's rate of commits."""
+        return self.is_ready and (self._current is not None or self._rate.has_turn)
 
     @property
     def has_unknown_outcome(self) -> bool:
@@ -224,6 +231,7 @@ class Commits:
             for packet in transactions.in_packets(groups, 0 if alone else context.request_bytes_max)
         ]
         ids = [self._invoke(batch, tps) for tps, _ in packets]
+        self._rate.sent(len(packets))
         batch.has_unknown_outcome, unknown_before = True, set(batch.unknown)
         batch.unknown.update(batch.values)
         outcomes = yield tuple(Query(Multi(tuple(operations))) for _, operations in packets)

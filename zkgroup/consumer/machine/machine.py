@@ -33,6 +33,7 @@ from zkgroup.assignment.wildcards import compile_java, normalise
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.assignment import PUBLISH_TIMER, GroupAssignment
 from zkgroup.consumer.machine.claim import AGAIN_TIMERS, CLAIM_TIMER, GAP_TIMER, READ_BACK_TIMER, VERIFY_TIMER
+from zkgroup.consumer.machine.commit_rate import COMMIT_RATE_TIMER
 from zkgroup.consumer.machine.events import Effect, MemberState
 from zkgroup.consumer.machine.freeze import FREEZE_TIMER
 from zkgroup.consumer.machine.group_snapshot import SNAPSHOT_TIMER, MembershipSnapshot
@@ -226,6 +227,7 @@ class MemberMachine:
             SNAPSHOT_TIMER: nothing,
             TURN_TIMER: nothing,
             CLAIM_TIMER: nothing,
+            COMMIT_RATE_TIMER: nothing,
             AWAY_TIMER: components.snapshot.away.timer_fired,
         }
         for name in (HEARTBEAT_TIMER, LEASE_TIMER, EXPIRY_TIMER):

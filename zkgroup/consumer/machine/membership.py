@@ -67,7 +67,13 @@ from zkgroup.runtime.procedures import (
     readable,
     write,
 )
-from zkgroup.znodes.consumers import FEATURES, FEATURES_KEY, RESTART_GRACE_KEY, Registration
+from zkgroup.znodes.consumers import (
+    COMMIT_RATE_KEY,
+    FEATURES,
+    FEATURES_KEY,
+    RESTART_GRACE_KEY,
+    Registration,
+)
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.ids import member_host
 from zkgroup.znodes.sessions import is_leftover
@@ -283,6 +289,7 @@ class Membership:
             "pid": self._context.config.pid,
             "capacity": settings.capacity,
             "rack": settings.client_rack,
+            COMMIT_RATE_KEY: settings.commit_rate_max,
         }
         extensions.update({key: str(value) for key, value in published.items() if value is not None})
         return Registration.of(self.subscription, self._context.now.wall_ms, extensions).encode()

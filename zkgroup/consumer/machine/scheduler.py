@@ -203,7 +203,7 @@ class Scheduler(ProcedureLoop[Effect]):
         return self._idle()
 
     def _committing(self) -> Work | None:
-        return ("commit", self._components.commits.commit) if self._components.commits.is_ready else None
+        return ("commit", self._components.commits.commit) if self._components.commits.is_due else None
 
     def _releasing(self) -> Work | None:
         is_due = self._components.releases.is_ready and not self.session_ends
