@@ -142,7 +142,7 @@ def assign(
 
 
 def agreed_strategy(published: Iterable[Preference]) -> str | None:
-    """The strategy of a group, by what each registration publishes.
+    """The strategy of a group, by what each registration publishes; a `Counter` has equal ones once.
 
     It is the one that most members prefer among those that all have, of equal ones the first by name; if
     there is none, `DEFAULT_STRATEGY` (assignments, recipes 4). None if no strategy is published.

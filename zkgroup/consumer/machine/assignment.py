@@ -16,6 +16,7 @@ ephemeral and is written only once the member is stable, only if it changed, and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,11 +25,17 @@ from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy
 from zkgroup.assignment.strategies import common_strategies, needs_previous
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader, MembershipSnapshot
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
-from zkgroup.consumer.machine.shared_results import assign, decoded_assignment, inputs_digest, result_digest
+from zkgroup.consumer.machine.shared_results import (
+    Terms,
+    assign,
+    decoded_assignment,
+    inputs_digest,
+    result_digest,
+)
 from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import AssignmentError, ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition
-from zkgroup.model.assignors import shared_traits, strategy_names
+from zkgroup.model.assignors import Preference, shared_traits, strategy_names
 from zkgroup.model.requests import (
     Check,
     Code,
@@ -151,19 +158,20 @@ class AssignmentComputer:
         """What the group agrees on; the default instead of one that needs the previous assignment while a
         member treats internal topics differently."""
         settings = self._context.config.settings
-        registrations = snapshot.registrations
-        preferences = {name: registration.preference for name, registration in registrations.items()}
-        strategy = agreed_strategy(preferences.values()) or DEFAULT_STRATEGY
+        preferences = Counter[Preference]()
+        for terms, count in snapshot.terms.items():
+            preferences[terms.preference] += count
+        strategy = agreed_strategy(preferences) or DEFAULT_STRATEGY
         own = strategy_names(settings.partition_assignment_strategy)
+        can_agree = bool(common_strategies(preferences))
         odd = {
-            name
-            for name, registration in registrations.items()
-            if registration.exclude_internal not in (None, settings.exclude_internal_topics)
+            terms
+            for terms in snapshot.terms
+            if terms.exclude_internal not in (None, settings.exclude_internal_topics)
+            or not (can_agree or terms.preference.names == own)
         }
-        if not common_strategies(preferences.values()):
-            odd |= {name for name, preference in preferences.items() if preference.names != own}
         if odd:
-            members = [name for name in registrations if name in odd]
+            members = [name for name, one in snapshot.registrations.items() if Terms.of(one) in odd]
             self._context.note("assignors_differ", own=",".join(own), members=members)
         return DEFAULT_STRATEGY if odd and needs_previous(strategy) else strategy
 

@@ -17,6 +17,7 @@ registration is `initial_rebalance_delay_ms` old, so that the members started wi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ from zkgroup.assignment.wildcards import evaluate
 from zkgroup.consumer.machine.freeze import GroupFreeze
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
 from zkgroup.consumer.machine.overload import REST_PASSES, PassPace
-from zkgroup.consumer.machine.shared_results import DecodedMember, decoded_member, member_of
+from zkgroup.consumer.machine.shared_results import DecodedMember, Terms, decoded_member, member_of
 from zkgroup.consumer.machine.static_members import AwayMembers
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError, UnsupportedRegexError
 from zkgroup.model import EvaluatedMember, Znode
@@ -188,11 +189,13 @@ class MembershipSnapshot:
     """The racks of the replicas of each partition; empty unless every member has a rack."""
     frozen: Freeze | None = None
     """The freeze of the group that stood when the pass ended."""
+    terms: Mapping[Terms, int] = field(default_factory=dict)
+    """The terms of the registrations, each with the number of registrations that have it."""
 
     @property
     def has_foreign_members(self) -> bool:
         """Returns whether a member without zkgroup's key is registered: probably a JVM member."""
-        return any(not registration.is_zkgroup for registration in self.registrations.values())
+        return any(not each.is_zkgroup for each in self.terms)
 
     def lacking(self, feature: str) -> tuple[str, ...]:
         """The members that do not publish this name of `FEATURES`: JVM members, and older ones of zkgroup."""
@@ -354,7 +357,7 @@ class GroupSnapshotReader:
             if self.away.must_list(static) or self.away.to_read(listing.children):
                 return None
         entries = dict(zip(away, found[len(unread) :], strict=False))
-        self.away.found({n: one for n, one in entries.items() if isinstance(one, Znode)}, self._readable())
+        self.away.found({n: one for n, one in entries.items() if isinstance(one, Znode)}, self._readable)
         yield from self.freeze.read(owners_root)
         return dict(zip(paths.owners(owned), owners, strict=True))
 
@@ -531,6 +534,7 @@ class GroupSnapshotReader:
         self.newest = MembershipSnapshot(
             generation=listing.stat.pzxid,
             registrations=self._readable(),
+            terms=Counter(peer.terms for peer in cache.registrations.values() if peer is not None),
             members=evaluation.members,
             partitions={name: tuple(sorted(topic.replicas)) for name, topic in topics.items()},
             topic_versions={name: topic.version for name, topic in topics.items()},

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from zkgroup import assignment
 from zkgroup.assignment import strategies
 from zkgroup.model import EvaluatedMember, StaticSubscription, Subscription
+from zkgroup.model.assignors import Preference
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
 
@@ -47,6 +48,18 @@ result_digest = remembered(strategies.result_digest)
 decoded_assignment = remembered(StoredAssignment.decode)
 
 
+class Terms(NamedTuple):
+    """What a registration says about how the group is shared out; most members of a group say the same."""
+
+    is_zkgroup: bool
+    preference: Preference
+    exclude_internal: bool | None
+
+    @classmethod
+    def of(cls, registration: Registration) -> Self:
+        return cls(registration.is_zkgroup, registration.preference, registration.exclude_internal)
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class DecodedMember:
     """A registration as read, with its subscription and, unless it is a wildcard, its topics."""
@@ -55,6 +68,7 @@ class DecodedMember:
     subscription: Subscription
     evaluated: EvaluatedMember | None
     """None for a wildcard, whose topics depend on those that exist."""
+    terms: Terms
 
 
 _decoded: WeakValueDictionary[tuple[str, bytes | None], DecodedMember] = WeakValueDictionary()
@@ -76,4 +90,4 @@ def member_of(name: str, registration: Registration) -> DecodedMember:
     evaluated = None
     if isinstance(subscription, StaticSubscription):
         evaluated = registration.evaluated(name, subscription.topics)
-    return DecodedMember(registration, subscription, evaluated)
+    return DecodedMember(registration, subscription, evaluated, Terms.of(registration))

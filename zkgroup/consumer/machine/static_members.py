@@ -132,10 +132,11 @@ class AwayMembers:
         self.names = tuple(sorted(listing.children))
         self._listed = (listing.stat.czxid, listing.stat.cversion) if listing.stat is not None else None
 
-    def found(self, entries: dict[str, Znode], registered: Mapping[str, Registration]) -> None:
+    def found(self, entries: dict[str, Znode], read: Callable[[], Mapping[str, Registration]]) -> None:
         """Takes the entries, and the registrations, that a pass has read."""
         if not entries and not self._away:
             return
+        registered = read()
         own = entries.pop(self._context.config.member_id, None)
         self._left_over = own if own is not None and own.data != StaticMember.NOTHING else None
         self.is_due = self.is_due or self._left_over is not None
