@@ -11,7 +11,9 @@ from tests.simulation.coordinator.zookeeper_member import ZooKeeperMember
 from zkgroup.coordinator.group import ConsumerGroupState
 from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.model import TopicPartition
+from zkgroup.model.requests import Create, Delete, MultiDone, SetData
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, SlotOwner
+from zkgroup.znodes.group_records import Freeze
 
 
 class MemberFaults:
@@ -142,6 +144,37 @@ class MemberFaults:
             return False
         self._world.server.put(SlotOwner.path(slot), SlotOwner(-1, 0).encode())
         return slot
+
+    def freeze_group(self) -> object:
+        """An operator freezes a stable group, for a short time."""
+        world, group = self._world, self._rng.choice(self._world.members_setup.groups)
+        stable = [
+            each
+            for process in world.brokers.values()
+            if process.coordinator is not None
+            for each in process.coordinator.stored.coordinator.groups()
+            if each.group_id == group and each.state is ConsumerGroupState.STABLE
+        ]
+        if not stable or world.server.find(Freeze.path(group)) is not None:
+            return False
+        for_ms = self._rng.choice((300, 2_000, 6_000))
+        freeze = Freeze(reason="a fault", by="operator", for_ms=for_ms, allows_takeover=False)
+        return self._with_slot(group, Create(Freeze.path(group), freeze.encode())) and for_ms
+
+    def unfreeze_group(self) -> object:
+        group = self._rng.choice(self._world.members_setup.groups)
+        if self._world.server.find(Freeze.path(group)) is None:
+            return False
+        return self._with_slot(group, Delete(Freeze.path(group), -1))
+
+    def _with_slot(self, group: str, change: Create | Delete) -> bool:
+        """Writes with the group's slot set, so that its coordinator loads it again."""
+        server, path = self._world.server, SlotOwner.path(slot_of(group, self._world.setup.slots))
+        owner = server.find(path)
+        if owner is None:
+            return False
+        set_again = SetData(path, owner.data or b"", owner.stat.version)
+        return isinstance(server.write(change, set_again), MultiDone)
 
     def depose_coordinator(self) -> object:
         """The coordinator ends, or loses its slot, between a generation and its assignment."""

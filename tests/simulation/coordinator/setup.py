@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tests.simulation.cluster.setup import AWAITED, ClusterSetup
@@ -51,6 +51,8 @@ GROUP_FAULTS: Final = (
     "lose_commit",
     "duplicate_static",
 )
+FREEZES: Final = ("freeze_group", "unfreeze_group")
+"""Drawn last, so that other draws of a seed stay as they were."""
 ADMINISTRATION: Final = (
     "delete_group",
     "delete_offsets",
@@ -97,7 +99,7 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
     weights["part"] = rng.choice((0.0, 10.0, 25.0))
     weights |= {name: weights[name] * times for name, times in AWAITED.items() if name in weights}
     clients = rng.choice((2, 2, 3))
-    return CoordinatorSetup(
+    setup = CoordinatorSetup(
         kind="zkgroup",
         brokers=brokers,
         electors=brokers[:2],
@@ -128,3 +130,5 @@ def draw_coordinator(seed: int, steps: int) -> CoordinatorSetup:
         ),
         ends_with_clients=rng.random() < 0.7,
     )
+    freezes = {"freeze_group": rng.choice((0.0, 0.0, 200.0)), "unfreeze_group": rng.choice((0.0, 30.0))}
+    return replace(setup, weights={**weights, **freezes})

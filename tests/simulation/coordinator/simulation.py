@@ -25,6 +25,7 @@ from tests.simulation.coordinator.faults import MemberFaults
 from tests.simulation.coordinator.history import check_coordinator
 from tests.simulation.coordinator.setup import (
     ADMINISTRATION,
+    FREEZES,
     GROUP_FAULTS,
     RARE,
     CoordinatorSetup,
@@ -33,7 +34,10 @@ from tests.simulation.coordinator.setup import (
 from tests.simulation.coordinator.world import CoordinatorWorld, is_settled
 from tests.simulation.group.simulation import members_log_nothing
 from tests.simulation.schedule import Action
+from zkgroup.coordinator.group_ids import slot_of
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
+from zkgroup.znodes.coordinated_groups import GroupHeader
+from zkgroup.znodes.group_records import Freeze
 
 CONVERGE_MS = 60_000
 ROUND_MS = 500
@@ -64,6 +68,8 @@ class CoordinatorSimulation(ClusterSimulation):
         super().__init__(seed, steps=steps, setup=setup)
         self._member_faults = MemberFaults(self.groups_world, self.rng, self._operations)
         self._administrators = Administrators(self.groups_world, self.rng)
+        self._frozen: dict[str, tuple[int, GroupHeader | None]] = {}
+        """Creation of the marker of each frozen group, and its header then, if it had members."""
 
     def _draw(self, seed: int, steps: int) -> ClusterSetup:
         return draw_coordinator(seed, steps)
@@ -92,7 +98,7 @@ class CoordinatorSimulation(ClusterSimulation):
                 world.start_zookeeper_member(group, index)
 
     def _happen(self, what: str) -> tuple[str, object]:
-        if what in GROUP_FAULTS:
+        if what in (*GROUP_FAULTS, *FREEZES):
             return "fault", self._member_faults.inject(what)
         if what in ADMINISTRATION:
             return "administration", self._administrators.inject(what)
@@ -101,8 +107,30 @@ class CoordinatorSimulation(ClusterSimulation):
     def step(self) -> None:
         """Perhaps a fault, then one of the possible events; members that have ended come back."""
         super().step()
+        self._check_freezes()
         if self.rng.random() < 0.03:
             self.inject("start_member")
+
+    def _check_freezes(self) -> None:
+        """A frozen group with members begins no generation with members (recipes 26)."""
+        server, slots = self.world.server, self.groups_world.setup.slots
+        for group in self.groups_world.members_setup.groups:
+            marker = server.find(Freeze.path(group))
+            found = server.find(GroupHeader.path(slot_of(group, slots), group))
+            if marker is None or found is None or not found.data:
+                self._frozen.pop(group, None)
+                continue
+            header = GroupHeader.decode(found.path, found.data)
+            czxid, kept = self._frozen.setdefault(
+                group, (marker.stat.czxid, header if header.chunks else None)
+            )
+            if czxid != marker.stat.czxid:
+                self._frozen[group] = (marker.stat.czxid, header if header.chunks else None)
+            elif kept is not None and header.chunks and header.generation != kept.generation:
+                self.report.figures["generations in a frozen group"] += 1
+                raise AssertionError(f"{group} is frozen in {kept.generation}, and began {header.generation}")
+            elif kept is not None:
+                self.report.figures["steps of a frozen group"] += 1
 
     def _choices(self) -> list[Action]:
         world, server = self.world, self.world.server

@@ -48,7 +48,7 @@ from zkgroup.znodes.consumers import (
 from zkgroup.znodes.coordinated_groups import OffsetAndMetadata, ProtocolMarker, meta_path
 from zkgroup.znodes.deletions import in_transactions
 from zkgroup.znodes.group_history import GroupHistory
-from zkgroup.znodes.group_records import StoredAssignment
+from zkgroup.znodes.group_records import Freeze, StoredAssignment
 
 PARTITIONS_AT_ONCE: Final = 500
 """Offsets of one transaction: 1.3 KB each, with metadata and the longest names of group and topic."""
@@ -214,7 +214,8 @@ class Deletions:
         root = group_path(group_id)
         below = yield from _children([root])
         of_members = [resets_path(group_id), views_path(group_id), static_path(group_id)]
-        known = [owners_path(group_id), ids_path(group_id), *of_members, StoredAssignment.path(group_id)]
+        leaves = [StoredAssignment.path(group_id), Freeze.path(group_id)]
+        known = [owners_path(group_id), ids_path(group_id), *of_members, *leaves]
         is_ours = {*known, offsets_path(group_id), ProtocolMarker.path(group_id)}
         ((found,),) = yield from read_many([root])
         if found is None or owners or not is_ours.issuperset(below):

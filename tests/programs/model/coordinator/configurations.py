@@ -50,9 +50,12 @@ AS_WRITTEN: Final[Mapping[str, Expected]] = {
         moves=1, joins=1, topics=1, members=False, goal="no offset", is_short=False
     ),
     "deleted-topic-and-loss": _of(moves=0, joins=1, losses=1, topics=1, members=False, goal="no offset"),
+    "freeze": _of(moves=0, joins=2, commits=0, freezes=2),
+    "freeze-and-move": _of(moves=1, joins=1, commits=0, freezes=1, members=False),
+    "freeze-and-crash": _of(moves=0, joins=2, commits=0, crashes=1, freezes=1, members=False, is_short=False),
     "two-moves": _of(moves=2, joins=1, is_short=False),
 }
-"""The recipes of part IV; every one holds."""
+"""The recipes of part IV, and of freezes; every one holds."""
 
 TWICE = "a generation is given twice"
 OLD = "a commit of an old generation is accepted"
@@ -61,6 +64,8 @@ BOTH = "both kinds of members at once"
 DELETED = "the offset of a ZooKeeper member is deleted"
 STALE = "an offset of a deleted topic is served for the new one"
 NEW = "the offset of a new topic is deleted"
+FROZEN = "a frozen group begins a generation"
+EARLY = "a freeze ends before its time"
 NOT_LEADING = "a broker that does not lead takes the slot"
 
 
@@ -100,6 +105,10 @@ BROKEN: Final[Mapping[str, Expected]] = {
         "load again when refused", None, moves=0, joins=1, commits=0, crashes=1, operators=1
     ),
     "members-not-watched": _without("watch of the members", BOTH, moves=0, joins=1, commits=0, unmarks=1),
+    "freeze-without-slot": _without("freeze sets the slot", FROZEN, moves=0, joins=2, commits=0, freezes=1),
+    "freeze-not-loaded": _without("load reads the freeze", FROZEN, moves=0, joins=2, commits=0, freezes=1),
+    "freeze-ended-unchecked": _without("end checks the slot", EARLY, moves=0, joins=2, commits=0, freezes=2),
+    "freeze-ended-unnoticed": _without("end loads again", None, moves=0, joins=1, commits=0, freezes=1),
     "slot-not-watched": _without(
         "watch of the slot", None, moves=0, joins=1, commits=0, crashes=1, operators=1
     ),

@@ -43,8 +43,12 @@ class Model:
         if self.cfg.goal == "no offset":
             return not (world.topic in "-n" and world.offset == "k")
         broker = world.brokers[world.leader]
+        if world.frozen == "f":
+            return True
         return (
-            broker.alive
+            world.frozen == ""
+            and not broker.is_frozen
+            and broker.alive
             and broker.phase == "O"
             and broker.is_slot_mine
             and not broker.queue
@@ -77,6 +81,8 @@ class Model:
                 yield from self._notices(world, number)
                 yield from self._checks(world, number)
                 yield from self._fetches(world, number)
+                yield from self._freeze_ends(world, number)
+        yield from self._freezes(world)
         yield from self._topic(world)
         yield from self._controller(world)
         yield from self._members(world)
@@ -171,6 +177,7 @@ class Model:
             skipped=reserved if self.has("skip the block") else 0,
             reserved=reserved,
             is_marked=client >= 0,
+            is_frozen=bool(world.frozen) and client >= 0 and self.has("load reads the freeze"),
             status="S" if client >= 0 else "E",
             client=client,
             early=None,
@@ -198,10 +205,14 @@ class Model:
                 with_broker(world, number, _sent(broker._replace(status="Y"), write)),
                 None,
             )
-        if broker.status in "JCYS" and broker.client >= 0:
+        is_kept = broker.is_frozen and broker.status == "S"
+        if is_kept and broker.client >= 0:
+            left_alone = broker._replace(client=-1)
+            yield f"{name} loses a frozen member", False, with_broker(world, number, left_alone), None
+        elif broker.status in "JCYS" and broker.client >= 0:
             yield f"{name} loses its member", False, with_broker(world, number, self._emptied(broker)), None
         for client in range(2):
-            if left.joins and broker.status != "J":
+            if left.joins and broker.status != "J" and not is_kept:
                 after = world._replace(left=left._replace(joins=left.joins - 1))
                 yield from self._joined(after, number, client)
             believed = world.clients[client]
@@ -252,6 +263,37 @@ class Model:
             with_broker(world, number, waiting),
             None,
         )
+
+    def _freezes(self, world: World) -> Iterator[Step]:
+        """Operators who freeze a stored group with members, and end that, and the time that it has."""
+        left = world.left
+        sets = self.has("freeze sets the slot")
+        if not world.frozen and left.freezes and world.header.client >= 0:
+            after = world._replace(frozen="f", left=left._replace(freezes=left.freezes - 1))
+            yield "an operator freezes the group", True, slot_set(after, None) if sets else after, None
+        elif world.frozen:
+            after = world._replace(frozen="")
+            yield "an operator ends the freeze", True, slot_set(after, None) if sets else after, None
+        if world.frozen == "f":
+            yield "the time of the freeze is over", True, world._replace(frozen="o"), None
+
+    def _freeze_ends(self, world: World, number: int) -> Iterator[Step]:
+        """The coordinator writes the marker, which tells the time, and then deletes it."""
+        broker, name = world.brokers[number], BROKERS[number]
+        if not (broker.is_frozen and broker.can_send and not broker.queue):
+            return
+        if not broker.is_ending:
+            if world.frozen == "o" and broker.is_slot_mine:
+                after = with_broker(world, number, broker._replace(is_ending=True))
+                yield f"{name} writes the marker of the freeze", False, after, None
+        elif broker.is_slot_mine or not self.has("end checks the slot"):
+            again = Broker(phase="N", epoch=broker.epoch) if self.has("end loads again") else broker
+            after = with_broker(world, number, again)._replace(frozen="")
+            bad = "a freeze ends before its time" if world.frozen == "f" else None
+            yield f"{name} deletes the marker of the freeze", False, after, bad
+        else:
+            again = Broker(phase="N", epoch=broker.epoch)
+            yield f"{name} is refused at the slot", False, with_broker(world, number, again), None
 
     def _notices(self, world: World, number: int) -> Iterator[Step]:
         """The watch of the registrations, and the read of the marker where there are any."""
@@ -360,7 +402,8 @@ class Model:
                     if world.member:
                         return world, "refused at the members", None
                     world = world._replace(marker=True)
-                return header_set(world, Header(write.generation, write.reserved, write.client)), "", None
+                bad = "a frozen group begins a generation" if world.frozen == "f" else None
+                return header_set(world, Header(write.generation, write.reserved, write.client)), "", bad
             case "empty":
                 marker = world.marker and not self.has("empty takes the marker off")
                 after = header_set(world, Header(write.generation, write.reserved, -1))

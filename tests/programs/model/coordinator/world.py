@@ -40,6 +40,10 @@ RULES = (
     "look at the slot at a new epoch",
     "watch of the slot",
     "watch of the members",
+    "freeze sets the slot",
+    "load reads the freeze",
+    "end checks the slot",
+    "end loads again",
 )
 """The rules that a configuration can leave out."""
 
@@ -64,6 +68,8 @@ class Configuration(NamedTuple):
     """Operators that take the marker off where the leader is not alive."""
     unmarks: int = 0
     """Programs that delete the marker, without a word to the coordinator."""
+    freezes: int = 0
+    """Freezes of the group by operators, who may end them."""
     members: bool = True
     """Whether ZooKeeper members register and leave."""
     jvm: bool = False
@@ -122,6 +128,10 @@ class Broker(NamedTuple):
     """What a fetch has read first: by whom the offset is; or the topic, if the rule `topic read last` is left
     out.
     """
+    is_frozen: bool = False
+    """Whether the load has found the group frozen."""
+    is_ending: bool = False
+    """Whether it has found that the time of the freeze is over."""
     early: tuple[int, int, int, bool] | None = None
     """The group as it was read before the fence, where the rule `fence first` is left out."""
 
@@ -154,6 +164,7 @@ class Left(NamedTuple):
     topics: int
     operators: int
     unmarks: int
+    freezes: int
 
 
 class World(NamedTuple):
@@ -183,6 +194,8 @@ class World(NamedTuple):
     operator: tuple[int, int] | None
     """The versions of state and header that an operator has read."""
     left: Left
+    frozen: str = ""
+    """f: the group is frozen; o: and the time of that is over."""
 
 
 def first(cfg: Configuration) -> World:
@@ -212,6 +225,7 @@ def first(cfg: Configuration) -> World:
             cfg.topics,
             cfg.operators,
             cfg.unmarks,
+            cfg.freezes,
         ),
     )
 
