@@ -14,7 +14,7 @@ from ..app import group as make_group
 from ..app import output, shared
 from ..context import connected, target
 from ..render import Cell, Output, echo_err
-from ..schema import Document, KeyColumn, Shape, given, nullable, word
+from ..schema import SECONDS, Document, KeyColumn, Shape, given, nullable, word
 
 cluster = make_group(
     "cluster",
@@ -31,7 +31,12 @@ def _formula(estimate: Estimate | None) -> Cell | None:
 
 
 COUNTS = Shape(Counts)
-SERVER = Shape(ServerStatus, "server", "by", "mode", "version", "connections", "watches", "znodes", "reason")
+SERVER = Shape(
+    ServerStatus,
+    *("server", "by", "mode", "version", "connections", "watches", "znodes", "data_bytes"),
+    given("average_latency_ms", nullable(SECONDS), "average_latency"),
+    *("synced_followers", "reason"),
+)
 USAGE = Shape(
     Usage,
     given("quantity", word("connections", "watches", "leaf_znodes", "znodes")),

@@ -18,7 +18,7 @@ from zkgroup import pages
 from zkgroup.errors import ZkGroupError
 from zkgroup.exporter.history import ReadingHistory
 from zkgroup.exporter.metrics import CONTENT_TYPE, render
-from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings
+from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings, ask_servers
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.lag_verdict import LagWindows
 from zkgroup.groups.reads import LogEndReader
@@ -79,7 +79,8 @@ class ExporterSettings:
 class Exporter:
     """Reads on a thread of its own, whatever happens; serves until it is closed.
 
-    A failed read makes everything unknown until the next one succeeds. An error that ends the client of
+    A failed read makes everything unknown until the next one succeeds, but for what the servers of ZooKeeper
+    say of themselves. An error that ends the client of
     ZooKeeper for good, as refused credentials, ends only that client: the next read makes another.
     """
 
@@ -211,8 +212,11 @@ class Exporter:
         reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
         if self._reading is None or self._reading.unknown != (reason,):
             _log.warning("nothing is known: %s", reason, exc_info=None if is_ours else error)
+        servers = () if self._stopped else ask_servers(self._settings.reading)
         took_s = (self._clock.now_ms() - began_ms) / 1000
-        reading = EnsembleReading(time_ms=self._clock.wall_ms(), took_s=took_s, unknown=(reason,))
+        reading = EnsembleReading(
+            time_ms=self._clock.wall_ms(), took_s=took_s, servers=servers, unknown=(reason,)
+        )
         self._publish(reading, 1, began_ms)
 
     def _publish(self, reading: EnsembleReading, errors: int, began_ms: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -181,7 +182,7 @@ class Reader:
         as_of, ended = self._ensemble.as_of(), self._count()
         partitions = sorted({tp for group in groups.values() for tp in group.snapshot.offsets})
         log_ends = _tried(lambda: self._read_ends(cluster, partitions, unknown), unknown) or {}
-        servers = self._ask_servers()
+        servers = ask_servers(self._settings)
         rows = self._judge(groups, log_ends)
         return EnsembleReading(
             time_ms=clock.wall_ms(),
@@ -236,10 +237,18 @@ class Reader:
             for name, group in groups.items()
         }
 
-    def _ask_servers(self) -> tuple[ServerStatus, ...]:
-        hosts = self._settings.servers.hosts if self._settings.servers else ()
-        words = self._settings.words
-        return tuple(ask_server(*host, words=words, timeout_s=SERVER_TIMEOUT_S) for host in hosts)
+
+def ask_servers(settings: ReadingSettings) -> tuple[ServerStatus, ...]:
+    """The status of each ZooKeeper server, all asked at the same time."""
+    if settings.servers is None:
+        return ()
+    hosts = settings.servers.hosts
+    with ThreadPoolExecutor(len(hosts)) as threads:
+        return tuple(
+            threads.map(
+                lambda host: ask_server(*host, words=settings.words, timeout_s=SERVER_TIMEOUT_S), hosts
+            )
+        )
 
 
 def _rows(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kafka import KafkaConsumer
 from zkgroup_cli.commands.live import LIVE, live
 
@@ -24,7 +25,9 @@ from tests.worlds.stores import ServerlessStore
 from tests.worlds.unhurried import unhurried
 from zkgroup import Admin
 from zkgroup.errors import StoreUnavailableError
+from zkgroup.exporter import reading as readings
 from zkgroup.exporter.exporter import EnsembleConnection, Exporter, ExporterSettings
+from zkgroup.exporter.reading import ReadingSettings
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.metrics.probes import not_healthy, not_ready
 from zkgroup.model import TopicPartition
@@ -33,6 +36,8 @@ from zkgroup.testing import ClusterSecurity, KafkaCluster, MemoryZooKeeper
 from zkgroup.znodes.consumers import Offset
 from zkgroup.zookeeper.blocking import Blocking
 from zkgroup.zookeeper.client import SystemClock
+from zkgroup.zookeeper.four_letter_words import ServerStatus
+from zkgroup.zookeeper.settings import Address
 
 OFTEN_MS = 20
 SOON_S = 0.5
@@ -55,8 +60,10 @@ def ensemble_on(store: Any) -> Ensemble:
 
 
 @contextmanager
-def exporting(connect: Callable[[], EnsembleConnection], **options: Any) -> Iterator[Exporter]:
-    settings = ExporterSettings(interval_ms=OFTEN_MS)
+def exporting(
+    connect: Callable[[], EnsembleConnection], reading: ReadingSettings | None = None, **options: Any
+) -> Iterator[Exporter]:
+    settings = ExporterSettings(interval_ms=OFTEN_MS, reading=reading or ReadingSettings())
     with Exporter(connect, settings, live, **options) as exporter:
         yield exporter
 
@@ -116,8 +123,14 @@ def test_a_dead_leader_costs_only_its_partitions(kafka_cluster: KafkaCluster) ->
         eventually(lambda: lags.items() <= metrics(exporter).items())
 
 
-def test_an_ensemble_that_is_away_makes_everything_unknown_until_it_is_back() -> None:
-    """The exporter neither ends nor shows what was; it stays healthy, as to restart it mends nothing."""
+def test_an_ensemble_that_is_away_makes_everything_unknown_until_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The exporter neither ends nor shows what was; it stays healthy, as to restart it mends nothing. What
+    servers say of themselves is shown."""
+    silent = ServerStatus(server="a:1", by=None, reason="not currently serving requests")
+    monkeypatch.setattr(readings, "ask_server", lambda *server, **options: silent)
+    asked = ReadingSettings(servers=Address.parse("a:1,b:1"))
     world = MemoryGroups()
     world.commit("g", "orders", 0, 5)
     offset = ("zkgroup_group_committed_offset", ("g", "orders", "0"))
@@ -130,7 +143,7 @@ def test_an_ensemble_that_is_away_makes_everything_unknown_until_it_is_back() ->
             else reached()
         )
 
-    with exporting(connect) as exporter:
+    with exporting(connect, reading=asked) as exporter:
         eventually(lambda: metrics(exporter).get(offset) == 5)
         is_away = True
         world.server.cut("exporter-0")
@@ -140,7 +153,10 @@ def test_an_ensemble_that_is_away_makes_everything_unknown_until_it_is_back() ->
         assert {name for name, _ in found} == {
             "zkgroup_exporter_errors_total",
             "zkgroup_exporter_read_seconds",
+            "zkgroup_zookeeper_servers",
+            "zkgroup_zookeeper_serving",
         }
+        assert (found["zkgroup_zookeeper_servers", ()], found["zkgroup_zookeeper_serving", ()]) == (2, 0)
         status, body = get(exporter, "/healthz")
         assert (status, json.loads(body)["ok"], json.loads(body)["is_known"]) == (200, True, False)
         document = json.loads(get(exporter, "/api/snapshot")[1])

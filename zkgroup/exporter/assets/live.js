@@ -133,9 +133,10 @@ function partitionHealth(body, key, caption, rows, total) {
 function ensembleSection(body) {
   if (!live.servers.length) body.append(empty("Not known."));
   else body.append(kept("servers", counted(live.servers.length, "server"), [
-    { title: "Server", name: true }, { title: "Mode", nowrap: true }, { title: "Version", nowrap: true }, { title: "Connections", num: true }, { title: "Watches", num: true }, { title: "Znodes", num: true }, { title: "Not known because", wide: true },
+    { title: "Server", name: true }, { title: "Mode", nowrap: true }, { title: "Version", nowrap: true }, { title: "Connections", num: true }, { title: "Watches", num: true }, { title: "Latency", num: true }, { title: "Znodes", num: true }, { title: "Data", num: true }, { title: "Not known because", wide: true },
   ], live.servers, (one) => [
-    one.server, one.mode || el("span", { class: "caution" }, "not known"), one.version || "–", numberOf(one.connections), numberOf(one.watches), numberOf(one.znodes), one.reason || "",
+    one.server, one.mode || el("span", { class: "caution" }, "not known"), one.version || "–", numberOf(one.connections), numberOf(one.watches),
+    one.average_latency_ms === null ? "–" : `${one.average_latency_ms.toFixed(1)} ms`, numberOf(one.znodes), one.data_bytes === null ? "–" : sizeOf(one.data_bytes), one.reason || "",
   ]));
   const coordinator = live.coordinator;
   if (!coordinator) return;
