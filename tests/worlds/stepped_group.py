@@ -201,6 +201,7 @@ class SteppedGroup:
         settings: GroupSettings | None = None,
         jitter: Callable[[], float] = lambda: 0.5,
         request_bytes_max: int = 800_000,
+        creates_parents: bool = True,
     ) -> Member:
         """Starts member `g_<name>`, by default on a client of its own, and lets time pass."""
         if not isinstance(wanted, Subscription):
@@ -214,6 +215,7 @@ class SteppedGroup:
             jitter=jitter,
             owns_client=client is None,
             request_bytes_max=request_bytes_max,
+            creates_parents=creates_parents,
         )
         store = self.client(client or f"client-{name}")
         actor = Member(config, self, store, len(self.actors))

@@ -197,6 +197,13 @@ class MemberOptions:
         """Raises `ConfigError` if the listener is not an instance of this class."""
         check_kind("listener", self.listener, kind)
 
+    @property
+    def is_authenticated(self) -> bool:
+        """True if the member's client has credentials."""
+        if self.client is None:
+            return self.client_settings().is_authenticated
+        return isinstance(self.client, ZooKeeperClient) and self.client.is_authenticated
+
     def client_settings(self) -> ClientSettings:
         """The settings of the member's own client."""
         settings = self.settings
@@ -287,6 +294,7 @@ def open_engine(
         pid=os.getpid(),
         jitter=random.Random().random,  # noqa: S311 - its own generator: no other code seeds it
         owns_client=options.client is None,
+        creates_parents=not options.is_authenticated,
     )
     machine = MemberMachine(config)
     if isinstance(options.history, NamedHistorySink):

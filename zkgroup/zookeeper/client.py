@@ -285,6 +285,11 @@ class ZooKeeperClient:
                 return SyncCall(request, paths, on_outcome)
 
     @property
+    def is_authenticated(self) -> bool:
+        """Whether it has credentials."""
+        return self._settings.is_authenticated
+
+    @property
     def opened(self) -> str | None:
         """The first path that it has created with the open ACL although it has credentials; of what is in
         `/consumers`, and of secrets, none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from tests.simulation.schedule import ScheduleRecording
 from zkgroup.consumer.machine import events as ef
@@ -19,6 +20,7 @@ from zkgroup.testing.memory_zookeeper.leader import LoggedTransaction
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper.tree import AnyOperation, CreatedNode, DataSet, DataTree, Deleted
 from zkgroup.znodes.brokers import Topic
+from zkgroup.znodes.group_history import GroupHistory
 from zkgroup.znodes.group_records import Freeze
 from zkgroup.znodes.ids import split_thread_id
 
@@ -36,11 +38,20 @@ class GroupAudit:
         group: str,
         recording: ScheduleRecording,
         has_let_go: Callable[[str, TopicPartition], bool] = lambda member, tp: True,
+        *,
+        keeps_history: bool = True,
     ) -> None:
-        """has_let_go: whether a member may release a partition of a frozen group."""
+        """Takes the group and what to check in it.
+
+        Args:
+            has_let_go: whether a member may release a partition of a frozen group.
+            keeps_history: whether all rows of the history fit into a packet.
+        """
+        self._keeps_history = keeps_history
         self._server = server
         self._has_let_go = has_let_go
         self._frozen = Freeze.path(group)
+        self._history = GroupHistory.path(group)
         self._recording = recording
         self._records_seen = 0
         self._applied: set[tuple[str, str, int]] = set()
@@ -99,6 +110,7 @@ class GroupAudit:
         created = {o.path for o in entry.operations if isinstance(o, Create) and self._is_owner(o.path)}
         self.figures["ownership changes"] += len(created)
         self._check_freeze(entry, member, created)
+        self._check_history(entry)
         for operation in entry.operations:
             self._check_operation(entry, operation, member, created)
 
@@ -119,6 +131,27 @@ class GroupAudit:
             topic, number = path.split("/")[4:]
             if not self._has_let_go(member, TopicPartition(topic, int(number))):
                 self._fail(entry, f"{member} released {path} for a rebalance of a frozen group")
+
+    def _check_history(self, entry: LoggedTransaction) -> None:
+        """The rows of the history stay, and lead from the members before to those after (recipes 25)."""
+        written = next((o for o in entry.operations if o.path == self._history), None)
+        if not isinstance(written, (SetData, Create)) or not self._keeps_history:
+            return
+        znode, after = self._tree.read(self._history), GroupHistory.decode(self._history, written.data)
+        before = GroupHistory.decode(self._history, znode.data) if znode is not None else None
+        rows = before.rebalances if before is not None else ()
+        kept = [replace(row, took_ms=None) for row in after.rebalances[: len(rows)]]
+        if kept != [replace(row, took_ms=None) for row in rows]:
+            self._fail(entry, "rows of the history are lost")
+        members = set(before.members) if before is not None else set()
+        for row in after.rebalances[len(rows) :]:
+            gone, came = set(row.left), set(row.joined)
+            if gone - members or came & (members - gone):
+                self._fail(entry, f"the history has {row} after {sorted(members)}")
+            members = (members - gone) | came
+        if members != set(after.members):
+            self._fail(entry, f"the history leads to {sorted(members)}, and has {sorted(after.members)}")
+        self.figures["rebalances in the history"] += len(after.rebalances) - len(rows)
 
     def _check_operation(
         self, entry: LoggedTransaction, operation: AnyOperation, member: str | None, created: set[str]

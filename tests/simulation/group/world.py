@@ -20,6 +20,9 @@ BROKER = "/brokers/ids/0"
 IN_RACK_A = b'{"version":3,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"],"rack":"a"}'
 FOR_EVER = 10**12
 
+LARGE_BYTES = 100_000
+"""A packet that holds the whole history of a schedule."""
+
 
 class GroupWorld:
     """The state of one schedule: server, clock, members, sources and figures."""
@@ -31,7 +34,8 @@ class GroupWorld:
         self.server.bulk_paths = setup.bulk_paths
         self.recording = ScheduleRecording(self.clock)
         self.log = Log(self.clock)
-        self.audit = GroupAudit(self.server, GROUP, self.recording, self._has_let_go)
+        is_whole = setup.request_bytes_max >= LARGE_BYTES
+        self.audit = GroupAudit(self.server, GROUP, self.recording, self._has_let_go, keeps_history=is_whole)
         self.actors: list[ConsumingActor] = []
         self.jvm: list[JvmConsumer] = []
         self.killed: list[ConsumingActor] = []

@@ -164,6 +164,9 @@ class HistoryWriter:
         assert not isinstance(znode, Code)
         self._is_read, self._stored, self._version = True, None, znode.stat.version if znode else None
         self._missing = tuple(path for path in self._parents if found[path] is None)
+        if self._missing and not self._context.config.creates_parents:
+            self._deny(self._missing[0])
+            return
         if znode is None:
             return
         try:
@@ -225,7 +228,7 @@ class HistoryWriter:
             self._deny(path)
 
     def _deny(self, path: str) -> None:
-        """Ends the history of this member: an ACL or a quota forbids it."""
+        """Ends the history of this member: an ACL or a quota forbids it, or it may not create the parents."""
         self._is_denied = True
         self._pending.clear()
         self._context.note("history_denied", path=path)

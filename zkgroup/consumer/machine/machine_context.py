@@ -268,6 +268,8 @@ class MemberConfig:
     """Returns a random number in [0, 1). The only source of randomness of the machine."""
     owns_client: bool = True
     """True if the client belongs to this member alone: a machine that fails may close its session."""
+    creates_parents: bool = True
+    """False for a client with credentials: whoever creates `/zkgroup` decides who may use it."""
     request_bytes_max: int = 800_000
     """Most bytes of one multi, well below the server's default `jute.maxbuffer` of 1,048,575 bytes."""
 

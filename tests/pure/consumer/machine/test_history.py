@@ -213,6 +213,18 @@ def test_newest_rebalances_that_fit_are_kept() -> None:
     assert long.encode_newest(2000) is not None
 
 
+def test_member_with_credentials_does_not_create_what_others_need() -> None:
+    """`/zkgroup` would be its own in a cluster that is closed later; where the parents are, it writes."""
+    stage = SteppedGroup()
+    first = stage.join("a", run_ms=PUBLISHED_MS, creates_parents=False)
+    assert stage.server.find("/zkgroup") is None
+    assert len(stage.notes("history_denied")) == 1
+    close(stage, first)
+    stage.foreign_write(Create("/zkgroup", None), Create("/zkgroup/group_history", None))
+    stage.join("b", run_ms=PUBLISHED_MS, creates_parents=False)
+    assert rows(stage) == [("started", ["b"], [], 0)]
+
+
 def test_history_that_does_not_fit_is_left_out() -> None:
     """The transaction of the view would be too large for the server: the view is published alone."""
     stage = SteppedGroup()
