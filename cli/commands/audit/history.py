@@ -271,8 +271,8 @@ def offsets(
 
     Also whether the writer was the owner. `claim` writes what was there, to fence others off; `reset` is an
     operator's; `snapshot` is what existed before the first transaction or in the first of several snapshots.
-    `write` stands for all writes between two snapshots, by the growth of the version, also for operators';
-    `audit findings` names these by their markers. Exit code 5 where the files show no such group, or no such
+    `write` stands for all writes between two snapshots, by the growth of the version, and `reset` where their
+    last one was an operator's, by its marker. Exit code 5 where the files show no such group, or no such
     partition.
 
     \b

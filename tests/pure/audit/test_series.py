@@ -70,6 +70,25 @@ def test_the_answers_of_a_series_are_those_of_the_log(seed: int, tmp_path: Path)
     }
 
 
+def test_a_reset_is_known_by_the_marker_of_its_transaction(tmp_path: Path) -> None:
+    """The last write between two snapshots is the operator's then; another group's marker proves none."""
+    world = history_of(1)
+    for group in GROUPS:
+        world.create(f"/consumers/{group}/resets", None)
+        world.create(f"/consumers/{group}/offsets/t/7", b"5")
+    world.snapshot(tmp_path, world.zxid)
+    world.multi(
+        world.change("/consumers/g/offsets/t/7", b"3"),
+        world.creation("/consumers/g/resets/t-7", b'{"version":1,"offset":"3"}'),
+    )
+    world.set("/consumers/h/offsets/t/7", b"4")
+    world.snapshot(tmp_path, world.zxid)
+
+    rows = _offsets(open_source([tmp_path]))
+    kinds = {of.group: some[-1].kind for of, some in rows.items() if of.topic_partition.partition == 7}
+    assert kinds == {"g": "reset", "h": "write"}
+
+
 def _outline(life: OwnerLife) -> tuple[object, ...]:
     session = life.session if life.is_ephemeral else 0
     return life.thread, session, life.from_ms, life.to_zxid, life.ended_by, life.is_ephemeral

@@ -232,7 +232,7 @@ class OffsetRow(NamedTuple):
     """The members of the group in this session."""
     kind: OffsetKind
     """`claim`: a claim by zkgroup, which writes the same offset. `reset`: an operator's, by its marker.
-    `write`: all writes between two snapshots."""
+    `write`: all writes between two snapshots; then `reset` is that of the last one."""
     offset: int | None
     """The offset; None where it is no number, and for a deletion; a negative one means "none"."""
     previous: int | None

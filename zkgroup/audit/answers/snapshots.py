@@ -174,8 +174,11 @@ def offsets_in(source: Source, asked: OfPartitions) -> tuple[Facts, list[tuple[G
     return facts, sorted(found, key=lambda each: each[1].zxid)
 
 
-def offsets_seen(states: events.States, series: Series, _group: str = "") -> Iterator[OffsetRow]:
-    """What changed in the offset of a partition from one snapshot to the next that tells of it."""
+def offsets_seen(states: events.States, series: Series, group: str = "") -> Iterator[OffsetRow]:
+    """What changed in the offset of a partition from one snapshot to the next that tells of it.
+
+    A marker of the same transaction proves a reset.
+    """
     runs = [each for path, seen in states.items() if path_kind(path).kind == "offset" for each in seen]
     before: events.Seen | None = None
     value: int | None = None
@@ -188,6 +191,8 @@ def offsets_seen(states: events.States, series: Series, _group: str = "") -> Ite
                 previous = previous if same else None
                 falls = value is not None and previous is not None and value < previous >= 0
                 kind: partitions.OffsetKind = "write" if before else "snapshot"
+                if before and stat.mzxid in series.operator_acts.get(group, ()):
+                    kind = "reset"
                 writes = stat.version - (same.stat.version if same else -1) if before else None
                 known = stat.mzxid, stat.mtime, 0, (), kind, value, previous, None, None, falls, writes
                 yield OffsetRow(*known, series.snapshots[now.last])

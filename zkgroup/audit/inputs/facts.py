@@ -143,7 +143,7 @@ def facts_of(events: Iterable[Event]) -> Facts:
 @lru_cache(maxsize=1 << 18)
 def is_fact_path(path: str) -> bool:
     """True if operations on a path change facts. Results are cached: logs repeat their paths."""
-    return _kept(path) is not None or _acted_on(path) is not None
+    return _kept(path) is not None or acted_on(path) is not None
 
 
 def _kept(path: str) -> PathKind | None:
@@ -159,7 +159,7 @@ def _kept(path: str) -> PathKind | None:
     return place if path in (_MOVES, _SLOTS) else None
 
 
-def _acted_on(path: str) -> str | None:
+def acted_on(path: str) -> str | None:
     """The group whose offsets an operator set, if the path is a reset marker or an audit record."""
     if path_kind(path).kind in ("owner", "offset", "partition_state"):
         return None
@@ -197,7 +197,7 @@ class _FactRows:
         if event.applied and event.op in ("create", "set", "delete"):
             place = _kept(event.path)
             if place is None:
-                if not event.seed and (group := _acted_on(event.path)) is not None:
+                if not event.seed and (group := acted_on(event.path)) is not None:
                     self._acts[group].add(event.zxid)
             elif place.kind in ("member", "broker", "controller"):
                 self._life(event, self._lives[place.kind, place.name])

@@ -12,11 +12,12 @@ import numpy as np
 
 from zkgroup import errors
 from zkgroup.audit.inputs.events import SINGLE, Event, Key, Keys, Seen, States
+from zkgroup.audit.inputs.facts import acted_on
 from zkgroup.audit.inputs.found_files import SkippedFile, SnapshotFile, reason_of
 from zkgroup.zkfiles.arrow import Numbers
 from zkgroup.zkfiles.records import StoredZnode
 from zkgroup.zkfiles.snapshots import TreeSnapshot
-from zkgroup.zkfiles.states import ABSENT, OWNER, Runs, StatesReader, runs_of, why_apart
+from zkgroup.zkfiles.states import ABSENT, OWNER, STAT, Runs, StatesReader, runs_of, why_apart
 from zkgroup.zkfiles.states import States as Table
 from zkgroup.znodes.cluster import ClusterId
 from zkgroup.znodes.paths import path_kind
@@ -56,6 +57,16 @@ class Series:
     def facts(self) -> States:
         """The members, brokers, topics and controllers."""
         return self.seen([code for code in self._codes if is_fact(self.table.paths[code])])
+
+    @cached_property
+    def operator_acts(self) -> Mapping[str, set[int]]:
+        """The zxids of transactions with a reset marker or an audit record of an operator, by group."""
+        acts: dict[str, set[int]] = {}
+        for code in self._codes:
+            if (group := acted_on(self.table.paths[code])) is not None:
+                states = self.runs.state[(self.runs.path == code) & (self.runs.state >= 0)]
+                acts.setdefault(group, set()).update(self.table.stats[states, STAT.index("mzxid")].tolist())
+        return acts
 
     @cached_property
     def _codes(self) -> Sequence[int]:

@@ -212,7 +212,7 @@ class ColumnsDrawing:
             owners = (runs for path, runs in states.items() if path_kind(path).kind == "owner")
             owned = lives(series, times, *owners)
             self._owners.draw((row, timelines.span_of(life, thread_of(life), facts)) for life in owned)
-            self._offsets.add_seen(row, offsets_seen(states, series), times)
+            self._offsets.add_seen(row, offsets_seen(states, series, at.group), times)
         controllers, brokers = self._registered.controllers, dict(self._registered.brokers)
         for path, runs in series.facts.items():
             kind, name, *_ = path_kind(path)
