@@ -263,6 +263,8 @@ def test_consume_refuses_what_it_cannot_do(lone_shell: Shell, tmp_path: Path) ->
         ("consume", "g", "--topic", "t", "--topic", "t:2"): "twice",
         ("consume", "g", "--topic", "t", "--max-messages", "5"): "--source",
         ("consume", "g", "--topic", "t", "--exit-at-end"): "--source",
+        ("consume", "g", "--topic", "t", "--no-leave"): "--restart-grace",
+        ("consume", "g", "--topic", "t", "--restart-grace", "60s"): "consumer_id",
         ("consume", "g", "--topic", "t", "--output-format", "raw"): "--source",
         ("consume", "g", "--topic", "t", "--output-format", "raw", "--format", "ndjson"): "give one",
         ("consume", "g", "--topic", "t", "--format", "csv"): "ndjson",

@@ -20,10 +20,11 @@ from zkgroup.consumer.callbacks import AsyncRebalanceListener
 from zkgroup.consumer.lease import Lease
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sync import Consumer, GroupMember
-from zkgroup.errors import ForkedClientError, MemberClosedError
+from zkgroup.errors import ConfigError, ForkedClientError, MemberClosedError
 from zkgroup.model import TopicPartition
 from zkgroup.runtime.loop import MachineLoop
 from zkgroup.sources.memory import MemorySource
+from zkgroup.znodes.group_records import StaticMember
 
 
 def test_close_is_idempotent_and_ends_every_call(api: Api, world: MemberWorld) -> None:
@@ -436,3 +437,29 @@ def test_a_stuck_coroutine_is_cancelled_when_the_member_has_ended(world: MemberW
     asyncio.run(main())
 
     assert ends == ["cancelled"]
+
+
+def test_close_keeps_the_partitions_of_a_static_member_or_gives_them_up(api: Api, world: MemberWorld) -> None:
+    """`leave=False` and an exception keep them for the grace, a leave does not, and only a static one can."""
+    client, static = world.client("a"), settings(consumer_id="a", restart_grace_ms=60_000)
+
+    def kept() -> bool:
+        return bool((world.server.find(StaticMember.path("g", "g_a")) or pytest.fail("no entry")).data)
+
+    def fail() -> None:
+        with api.member(client=client, settings=static) as member:
+            member.wait_until_assigned(PATIENCE_S)
+            raise KeyError
+
+    with api.member(client=client, settings=static) as member:
+        member.wait_until_assigned(PATIENCE_S)
+        member.close(leave=False)
+    assert (kept(), world.owners()) == (True, {})
+    with api.member(client=client, settings=static) as member:
+        member.wait_until_assigned(PATIENCE_S)
+    assert not kept()
+    with pytest.raises(KeyError):
+        fail()
+    assert kept()
+    with api.member(client=world.client("b")) as other, pytest.raises(ConfigError, match="restart_grace_ms"):
+        other.close(leave=False)
