@@ -225,8 +225,8 @@ class SharedOption(click.Option):
     """An option that every command has; listed apart in the help."""
 
 
-def shared_options() -> list[click.Option]:
-    """Fresh copies of the shared options, for one command."""
+def shared_options(formats: Sequence[str] = FORMATS) -> list[click.Option]:
+    """Fresh copies of the shared options, for one command that prints data in these formats."""
     return [
         _option(
             "-z",
@@ -252,7 +252,7 @@ def shared_options() -> list[click.Option]:
             metavar="DURATION",
             help="Longest wait for a connection and for each answer.  [default: 10s]",
         ),
-        _option("--format", type=click.Choice(FORMATS), help="How to print data.  [default: table]"),
+        _option("--format", type=click.Choice(formats), help="How to print data.  [default: table]"),
         _option("-v", "--verbose", count=True, help="Print more on stderr; -vv: also tracebacks."),
     ]
 
@@ -264,9 +264,11 @@ HELP_NAMES = ["-h", "--help"]
 class _SharingOptions(click.Command):
     """A command or group that takes the shared options and lists them apart in its help."""
 
+    formats: Sequence[str] = FORMATS
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.extend(shared_options())
+        self.params.extend(shared_options(self.formats))
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         return HELP_NAMES

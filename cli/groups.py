@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from zkgroup.admin.change import ChangeResult
 from zkgroup.admin.files import SavedOffset
 from zkgroup.admin.freezes import FreezePlan, UnfreezePlan
+from zkgroup.admin.group_copies import RenamePlan
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
 from zkgroup.admin.offsets.changes import OffsetsResult
 from zkgroup.admin.offsets.planning import AffectedMember, OffsetChange, OffsetPlan
@@ -32,9 +33,10 @@ from zkgroup.groups.descriptions import (
     Verification,
 )
 from zkgroup.groups.history import RebalanceDescription
+from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model.text import counted, duration_text, iso_time
 
-from .render import Cell, Output, short_name
+from .render import Cell, Output, echo_err, short_name
 from .schema import (
     COUNT,
     SECONDS,
@@ -234,6 +236,8 @@ OFFSET = Shape(
     ),
 )
 OFFSETS = Document("offsets", NamedKeys(group=str, offsets=Sequence[OffsetDescription]), rows="offsets")
+OFFSETS_LIST = Document("offsets_list", NamedKeys(groups=list_of(OFFSETS.schema)))
+"""The same for several groups: each is a whole document of its own."""
 SAVED_OFFSET = Shape(SavedOffset)
 _PAST = Shape(AsOf, "zxid", JsonKey("time", nullable(TIME), lambda moment: iso_time(moment.time_ms)))
 """Of offsets out of files, whose time is not always known."""
@@ -278,6 +282,18 @@ GROUP_DELETION = Document(
         *("plan.group", "executed", "undo=undo_id", "plan.members"),
         JsonKey("offsets", COUNT, lambda result: len(result.plan.offsets)),
         JsonKey("znodes", COUNT, lambda one: one.plan.count if one.written is None else one.written),
+        JsonKey("last_commit_at", nullable(TIME), lambda result: iso_time(result.plan.last_commit_ms)),
+    ),
+)
+GROUP_DELETIONS = Document("group_deletions", NamedKeys(groups=list_of(GROUP_DELETION.schema)), rows="groups")
+"""Deletions of several groups: each is a whole document of its own."""
+Renaming = ChangeResult[RenamePlan, int, None]
+RENAMING = Document(
+    "group_rename",
+    Shape(
+        Renaming,
+        *("plan.group", "plan.to", "executed", "undo=undo_id"),
+        JsonKey("offsets", COUNT, lambda result: len(result.plan.offsets)),
     ),
 )
 
@@ -309,6 +325,22 @@ def deletion(out: Output, result: Deletion) -> None:
     plan, verb = result.plan, "deleted" if result.executed else "would delete"
     offsets, members = counted(len(plan.offsets), "committed offset"), counted(len(plan.members), "member")
     out.line(f"{verb} group {plan.group}: {counted(plan.count, 'znode')}, {offsets}, {members}")
+
+
+def deletions(out: Output, results: Sequence[Deletion]) -> None:
+    """A line a group, with the age of its newest commit."""
+    for result in results:
+        plan, verb = result.plan, "deleted" if result.executed else "would delete"
+        offsets, since = counted(len(plan.offsets), "committed offset"), "never committed"
+        if plan.last_commit_ms is not None:
+            since = f"last commit {age(plan.last_commit_ms, plan.as_of.time_ms)} ago"
+        out.line(f"{verb} group {plan.group}: {counted(plan.count, 'znode')}, {offsets}, {since}")
+
+
+def renaming(out: Output, result: Renaming) -> None:
+    """The group, its new name, and how many offsets go with it."""
+    plan, verb = result.plan, "renamed" if result.executed else "would rename"
+    out.line(f"{verb} group {plan.group} to {plan.to}, with {counted(len(plan.offsets), 'offset')}")
 
 
 def print_groups(out: Output, described: Sequence[GroupDescription]) -> bool:
@@ -435,6 +467,43 @@ def preview(out: Output, shown: Preview) -> None:
     ]
     whole = counted(len(shown.partitions), "partition")
     out.line(", ".join([f"{shown.moves} of {whole} would move", *more]) + f" ({shown.assignor})")
+
+
+class _GroupOffset(NamedTuple):
+    """An offset, and the group that has committed it."""
+
+    group: str
+    offset: OffsetDescription
+
+
+_GROUP_OFFSET = Shape(
+    _GroupOffset,
+    *("group", Inline("offset", OFFSET)),
+    columns=(
+        KeyColumn("group", shorten="middle", least=8),
+        *_PLACE,
+        "offset",
+        KeyColumn("log_end_offset", "END", when=_has_ends),
+        KeyColumn("lag", when=_has_ends),
+    ),
+)
+
+
+def all_offsets(
+    out: Output, as_of: AsOf, found: Sequence[tuple[GroupSnapshot, Sequence[OffsetDescription]]]
+) -> None:
+    """The offsets of several groups: a document a group, or one row an offset."""
+    rows = [_GroupOffset(one.group, row) for one, offsets in found for row in offsets]
+    if out.is_table:
+        _GROUP_OFFSET.table(out, rows)
+        if not rows:
+            echo_err("no group has committed anything")
+    elif out.format == "json":
+        documents = [OFFSETS.json(one.as_of, {"group": one.group, "offsets": rows}) for one, rows in found]
+        OFFSETS_LIST.print(out, as_of, groups=documents)
+    else:
+        lines = [_GROUP_OFFSET.json(row) for row in rows]
+        out.document({"offsets": lines}, "offsets", ("group", *OFFSET.keys))
 
 
 class _GroupChange(NamedTuple):

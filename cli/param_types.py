@@ -106,6 +106,8 @@ def topic_and_partitions(text: str) -> tuple[str, tuple[int, ...]]:
 DURATION = duration()
 SOME_TIME = duration(least_ms=1)
 """A duration that cannot be nothing."""
+AGE = duration(least_ms=1, most_ms=36_500 * 86_400_000)
+"""The age of something in the ensemble: up to a hundred years."""
 SIZE = size()
 REPLICA_LISTS = Parsed("b:b,b:b...", _replica_lists)
 """`0:1,1:2`: broker ids by partition."""

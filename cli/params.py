@@ -233,7 +233,7 @@ def group_argument(many: bool = False, required: bool = True) -> Decorator:
         return click.argument(
             "groups", metavar="GROUP...", nargs=-1, required=required, shell_complete=complete_groups
         )
-    return click.argument("group", metavar="GROUP", shell_complete=complete_groups)
+    return click.argument("group", metavar="GROUP", required=required, shell_complete=complete_groups)
 
 
 def topic_argument(many: bool = False) -> Decorator:

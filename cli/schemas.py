@@ -40,8 +40,10 @@ from .schema import Document, JsonEvent, Schema, list_of, object_of
 _DOCUMENTS: tuple[Document[Any], ...] = (
     *(demo.GROUP_DEMO, demo.BROKERS_DEMO, demo.COORDINATOR_DEMO, demo.AUDIT_DEMO),
     *(group.GROUPS, group.GROUP, group.CHECK, group.HISTORY, group.VERIFICATION, group.PREVIEW),
-    *(group.NUDGE, group.FREEZE, group.UNFREEZE, group.GROUP_DELETION),
-    *(group.OFFSETS, group.OFFSET_EXPORT, group.OFFSET_CHANGES, group.OFFSET_CHANGES_LIST),
+    *(group.NUDGE, group.FREEZE, group.UNFREEZE, group.RENAMING),
+    *(group.GROUP_DELETION, group.GROUP_DELETIONS),
+    *(group.OFFSETS, group.OFFSETS_LIST, group.OFFSET_EXPORT),
+    *(group.OFFSET_CHANGES, group.OFFSET_CHANGES_LIST),
     *(zookeeper.CHROOT, zookeeper.ACCESS, undo.RESTORATION, undo.UNDO_LIST),
     *(topic.TOPICS, replicas.TOPIC_REPLICAS, topic.TOPIC_LIST, PRODUCE, topic.TOPIC_CREATION),
     *(topic.TOPIC_DELETION, topic.TOPIC_ALTERATION, broker.BROKERS, replicas.BROKER_DOCUMENT),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import IO, Any
 
 import click
@@ -15,15 +16,17 @@ from zkgroup.admin.offsets.changes import (
     OffsetsResult,
     delete_offsets_change,
     import_offsets_changes,
+    reset_all_groups_changes,
     reset_offsets_change,
     saved_offsets,
     set_offsets_change,
 )
 from zkgroup.admin.offsets.positions import positions_for
 from zkgroup.audit.inputs.source import PointInTime
-from zkgroup.errors import AccessDeniedError, PartlyDoneError
+from zkgroup.errors import AccessDeniedError, NotFoundError, PartlyDoneError
 from zkgroup.groups.as_of import AsOf
-from zkgroup.groups.reader import past_offsets, read_offsets
+from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.reader import group_names, past_offsets, read_offsets, read_permitted_snapshots
 from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offsets
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition, Znode
@@ -35,7 +38,7 @@ from ..app import group as make_group
 from ..audit_rows import LastTransaction
 from ..confirm import run_changes
 from ..context import connected
-from ..param_types import PARTITION_OFFSET, TEXT_FILE, TOPIC_AND_PARTITIONS, named_text
+from ..param_types import AGE, PARTITION_OFFSET, TEXT_FILE, TOPIC_AND_PARTITIONS, named_text
 from ..params import (
     Consent,
     allow_missing_option,
@@ -47,7 +50,7 @@ from ..params import (
     topics_option,
     wait_options,
 )
-from ..render import Output, echo_err
+from ..render import FORMATS, Output, echo_err
 from ..schema import SnapshotMoment
 from ..sources import log_ends, log_positions
 from ..units import parse_iso_duration_ms, parse_time_ms
@@ -82,11 +85,31 @@ def _write_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _all_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--all-groups` in place of GROUP, as `every`, and `--all-topics`, which is the default."""
+
+    @wraps(function)
+    def checked(*args: Any, group: str | None, every: bool, all_topics: bool, **values: Any) -> Any:
+        if every == (group is not None):
+            raise click.UsageError("expected GROUP, or --all-groups: give one of them")
+        if all_topics and values.get("topics"):
+            raise click.UsageError("--all-topics and --topic contradict each other")
+        return function(*args, group=group, **values)
+
+    decorated = click.option(
+        "--all-topics", is_flag=True, help="All topics that the group has offsets of (the default)."
+    )(checked)
+    decorated = click.option("--all-groups", "every", is_flag=True, help="All groups that have offsets.")(
+        decorated
+    )
+    return group_argument(required=False)(decorated)
+
+
 @offsets.command()
-@group_argument()
+@_all_options
 @source_option
 @broker_options
-def show(group: str, source: str | None) -> None:
+def show(group: str | None, source: str | None) -> None:
     """Show the committed offsets of GROUP, with its lag.
 
     The lag of a partition is its log end offset less the committed offset: the records not committed yet.
@@ -98,18 +121,39 @@ def show(group: str, source: str | None) -> None:
     """
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:
-        snapshot = read_offsets(ensemble, group)
-        known = known_ends(ends, snapshot.offsets)
-    rows = describe_offsets(snapshot, known)
-    if not shown.OFFSETS.print(out, snapshot.as_of, group=group, offsets=rows):
-        shown.OFFSET.table(out, rows, snapshot.as_of.time_ms)
-        if not rows:
-            echo_err(f"group {group} has committed nothing")
-    for error in unreadable_offsets(snapshot):
+        snapshots, denied = _shown(ensemble, group)
+        known = known_ends(ends, sorted({tp for one in snapshots for tp in one.offsets}))
+        as_of = ensemble.as_of()
+    found = [(one, describe_offsets(one, known)) for one in snapshots]
+    if group is not None:
+        ((snapshot, rows),) = found
+        if not shown.OFFSETS.print(out, snapshot.as_of, group=group, offsets=rows):
+            shown.OFFSET.table(out, rows, snapshot.as_of.time_ms)
+            if not rows:
+                echo_err(f"group {group} has committed nothing")
+    else:
+        shown.all_offsets(out, as_of, found)
+    for error in (error for snapshot in snapshots for error in unreadable_offsets(snapshot)):
         echo_err(f"note: {error}")
+    check_read("shown", denied, rows=found)
 
 
-@offsets.command(cls=InputCommand)
+def _shown(ensemble: Ensemble, group: str | None) -> tuple[list[GroupSnapshot], list[AccessDeniedError]]:
+    """The group, or all that have offsets, and why others cannot be read."""
+    if group is not None:
+        return [read_offsets(ensemble, group)], []
+    snapshots, denied = read_permitted_snapshots(ensemble, group_names(ensemble))
+    found = [one for _, one in sorted(snapshots.items()) if one is not None and one.offsets]
+    return found, list(denied.values())
+
+
+class _ExportCommand(InputCommand):
+    """`offsets export`, which has one format more."""
+
+    formats = (*FORMATS, "kafka-csv")
+
+
+@offsets.command(cls=_ExportCommand)
 @input_options(more=False, needs_trees=True)
 @click.option(
     "--at",
@@ -122,7 +166,8 @@ def show(group: str, source: str | None) -> None:
 def export(inputs: Inputs, at: PointInTime | None, also: tuple[str, ...], groups: tuple[str, ...]) -> None:
     """Write the offsets of GROUP to stdout.
 
-    In the line format of Kafka 0.8.2 unless --format says otherwise. Partitions without a committed offset
+    In the line format of Kafka 0.8.2 unless --format says otherwise; `kafka-csv` is what
+    `kafka-consumer-groups --reset-offsets --from-file` reads. Partitions without a committed offset
     are left out; an offset that cannot be read is an error. With --input they are those of a moment of the
     past, which is on stderr, with what keeps it from being exact; exit code 3 where something on the way is
     missing or wrong, 4 where an export could not read all.
@@ -146,7 +191,10 @@ def export(inputs: Inputs, at: PointInTime | None, also: tuple[str, ...], groups
             snapshots = [read_offsets(ensemble, name) for name in names]
             as_of = ensemble.as_of()
     saved = [one for snapshot in snapshots for one in saved_offsets(snapshot)]
-    if not shown.OFFSET_EXPORT.print(out, as_of, offsets=saved):
+    if out.format == "kafka-csv":
+        for line in files.kafka_csv(saved).splitlines():
+            out.line(line)
+    elif not shown.OFFSET_EXPORT.print(out, as_of, offsets=saved):
         for line in files.offset_lines(saved):
             out.line(line)
     unreadable = [error for snapshot in snapshots for error in unreadable_offsets(snapshot)]
@@ -182,12 +230,12 @@ def _of_past(
 
 @offsets.command("import")
 @click.argument("file", type=TEXT_FILE)
-@click.option("--group", metavar="GROUP", help="Only the offsets of this group.")
+@click.option("--group", metavar="GROUP", help="Only the offsets of this group; that of rows without one.")
 @_write_options
 def import_(file: IO[str], group: str | None, allow_missing: bool, force: bool, **confirm: Any) -> None:
     """Write the offsets in FILE, in any format that `export` writes.
 
-    `-` is standard input. A group that does not exist yet is created.
+    `-` is standard input. A group that does not exist yet is created. Rows that name no group need --group.
 
     \b
     Example:
@@ -223,7 +271,7 @@ def set_(
 
 
 @offsets.command()
-@group_argument()
+@_all_options
 @click.option("--to", "to", metavar="TARGET", help="earliest, latest, N, +N, -N or an ISO-8601 time.")
 @click.option("--to-earliest", is_flag=True, help="Same as --to earliest.")
 @click.option("--to-latest", is_flag=True, help="Same as --to latest.")
@@ -237,7 +285,7 @@ def set_(
 @_write_options
 @broker_options
 def reset(
-    group: str,
+    group: str | None,
     topics: Sequence[tuple[str, tuple[int, ...]]],
     source: str | None,
     allow_missing: bool,
@@ -248,7 +296,8 @@ def reset(
 ) -> None:
     """Reset the offsets of GROUP to a target.
 
-    With --topic or --from-file a group that does not exist yet is created.
+    With --topic or --from-file a group that does not exist yet is created. With --all-groups those that have
+    members are left out, without --force, and the exit code is 4.
     Without --source, the registered brokers are asked where earliest, latest and times are. Kafka's before
     0.10.1 know the times of segments, not of records: a note says how exact the offsets are.
 
@@ -259,27 +308,48 @@ def reset(
     chosen = {name: value for name, value in targets.items() if value is not None and value is not False}
     if len(chosen) != 1:
         raise click.UsageError("give exactly one target: --to, --to-earliest, --shift-by, ...")
+    if group is None and (allow_missing or "from_file" in chosen):
+        raise click.UsageError("--all-groups excludes --from-file and --allow-missing")
     file: IO[str] | None = chosen.get("from_file")
     rows = files.parse_topic_rows(*named_text(file), "OFFSET") if file else None
     with connected() as ensemble, log_positions(source or "none", ensemble) as log:
         options = {"allow_missing": allow_missing, "force": force}
-        if rows is not None:
-            change = set_offsets_change(ensemble, group, rows, **options)
-        else:
-            target = _target(chosen, ensemble.clock.wall_ms())
-            if source is None:
-                log = positions_for(ensemble, target)
+        if rows is not None and group is not None:
+            run_offset_changes([set_offsets_change(ensemble, group, rows, **options)], consent, wait_s)
+            return
+        target = _target(chosen, ensemble.clock.wall_ms())
+        if source is None:
+            log = positions_for(ensemble, target)
+        if group is not None:
             change = reset_offsets_change(ensemble, group, target, topics, log, **options)
-        run_offset_changes([change], consent, wait_s)
+            run_offset_changes([change], consent, wait_s)
+            return
+        changes, refused = reset_all_groups_changes(ensemble, target, topics, log, force=force)
+        if not changes and not refused:
+            raise NotFoundError(
+                "no group has an offset to reset; `zkgroup offsets show --all-groups` shows them"
+            )
+        if changes:
+            run_offset_changes(changes, consent, wait_s)
+        check_read("reset", refused, rows=changes)
 
 
 @offsets.command()
 @group_argument()
 @click.argument(
-    "topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=True, type=TOPIC_AND_PARTITIONS
+    "topics", metavar="TOPIC[:PARTITION,...]...", nargs=-1, required=False, type=TOPIC_AND_PARTITIONS
+)
+@click.option(
+    "--older-than",
+    "older_than_ms",
+    type=AGE,
+    metavar="DURATION",
+    help="Only those that were last committed before; without a TOPIC of all topics.",
 )
 @confirm_options
-def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], consent: Consent) -> None:
+def delete(
+    group: str, topics: Sequence[tuple[str, tuple[int, ...]]], older_than_ms: int | None, consent: Consent
+) -> None:
     """Delete offsets of GROUP. Refused while it has members.
 
     Topics that are gone can be named too. Members start at these partitions as if they were new.
@@ -288,8 +358,11 @@ def delete(group: str, topics: Sequence[tuple[str, tuple[int, ...]]], consent: C
     Example:
       zkgroup offsets delete billing orders:0,3 --execute
     """
+    if not topics and older_than_ms is None:
+        raise click.UsageError("expected TOPIC[:PARTITION,...]..., or --older-than")
     with connected() as ensemble:
-        run_offset_changes([delete_offsets_change(ensemble, group, topics)], consent)
+        change = delete_offsets_change(ensemble, group, topics, older_than_ms=older_than_ms)
+        run_offset_changes([change], consent)
 
 
 def _target(chosen: dict[str, Any], now_ms: int) -> planning.Target:

@@ -4,7 +4,10 @@ The JSON files of moves and elections go into `kafka-reassign-partitions` and in
 (kafka/admin/ReassignPartitionsCommand.scala@0.8.2.2 and @2.8.2).
 
 Offsets: the line format is that of `kafka.tools.ExportZkOffsets` and `ImportZkOffsets` (0.8.2.2):
-`/consumers/<group>/offsets/<topic>/<partition>:<offset>`; JSON lines, JSON and CSV are zkgroup's own.
+`/consumers/<group>/offsets/<topic>/<partition>:<offset>`; JSON lines, JSON and CSV with a header are
+zkgroup's own. CSV without a header is that of `kafka-consumer-groups --reset-offsets --from-file`
+(`parseResetPlan` of kafka/admin/ConsumerGroupCommand.scala@2.8.2): `topic,partition,offset` of one group,
+from 2.4 on also `group,topic,partition,offset`.
 Kafka's tool stops at an empty line, and says nothing of what follows; here blank lines are passed over, and
 every other line is an offset or an error that names it.
 """
@@ -138,6 +141,7 @@ CSV_COLUMNS = ("group", "topic", "partition", "offset")
 _LINE = re.compile(
     rf"{consumers_path()}/(?P<group>[^/]+)/offsets/(?P<topic>[^/]+)/(?P<partition>[^/:]+):(?P<offset>[^/:]+)"
 )
+_KAFKA_ROW = re.compile(r"(?!/).*,\s*[0-9]+\s*,\s*[0-9]+")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -157,6 +161,17 @@ def offset_lines(offsets: Iterable[SavedOffset]) -> Iterator[str]:
             yield f"{Offset.path(saved.group, saved.topic_partition)}:{saved.offset}"
 
 
+def kafka_csv(offsets: Sequence[SavedOffset]) -> str:
+    """The rows that `kafka-consumer-groups --from-file` reads, with the group where there are several."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    several = len({saved.group for saved in offsets}) > 1
+    for saved in offsets:
+        row = (*saved.topic_partition, saved.offset)
+        writer.writerow((saved.group, *row) if several else row)
+    return text.getvalue()
+
+
 def parse_offsets(where: str, text: str, *, group: str | None = None) -> tuple[SavedOffset, ...]:
     """Offsets from any of the formats that `export` writes, recognised by how they begin.
 
@@ -166,6 +181,8 @@ def parse_offsets(where: str, text: str, *, group: str | None = None) -> tuple[S
     first = next((line for line in text.split("\n") if line.strip()), "").strip()
     if first.startswith("{"):
         found = (_from_json_lines if _is_row(first) else _from_json)(where, text)
+    elif _KAFKA_ROW.fullmatch(first):
+        found = _from_kafka_csv(where, text, group)
     elif first.startswith("group,"):
         found = _from_csv(where, text)
     else:
@@ -221,6 +238,20 @@ def _from_csv(where: str, text: str) -> Iterator[SavedOffset]:
         if len(row) != len(columns):
             raise ConfigError(f"{place}: expected {','.join(columns)}, found {','.join(row)!r}")
         yield _saved(place, dict(zip(columns, row, strict=True)))
+
+
+def _from_kafka_csv(where: str, text: str, group: str | None) -> Iterator[SavedOffset]:
+    for place, row in _csv_rows(where, text):
+        fields = [field.strip() for field in row]
+        if len(fields) == 3 and group is None:
+            raise ConfigError(
+                f"{place}: expected GROUP,TOPIC,PARTITION,OFFSET, found no group: name it by --group"
+            )
+        if len(fields) == 3:
+            fields = [str(group), *fields]
+        if len(fields) != len(CSV_COLUMNS):
+            raise ConfigError(f"{place}: expected TOPIC,PARTITION,OFFSET, found {','.join(row)!r}")
+        yield _saved(place, dict(zip(CSV_COLUMNS, fields, strict=True)))
 
 
 def _from_json(where: str, text: str) -> Iterator[SavedOffset]:

@@ -33,9 +33,10 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.freezes import describe_freeze, freeze_text
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
-from zkgroup.groups.snapshot import decode_or_error
+from zkgroup.groups.snapshot import GroupSnapshot, decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Create, Delete, Operation, SetData
 from zkgroup.model.text import counted, hex_session
@@ -80,6 +81,10 @@ class DeletionPlan(ChangePlan):
     """True if the group has a znode below `/consumers`."""
     has_history: bool = False
     """True if its members have kept a history of its rebalances."""
+    frozen: RefusedError | None = None
+    """The refusal as long as a freeze of it stands."""
+    last_commit_ms: int | None = None
+    """Time of the newest write of an offset, in epoch milliseconds; None without offsets."""
 
     @property
     def count(self) -> int:
@@ -91,7 +96,9 @@ class DeletionPlan(ChangePlan):
         """The reason why the group cannot be deleted; None where it can."""
         if self.is_marked:
             return clients_error(self.group, self.members)
-        return living_group_error(self.group, self.members, self.persistent) if self.members else None
+        if self.members:
+            return living_group_error(self.group, self.members, self.persistent)
+        return self.frozen
 
 
 def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
@@ -116,14 +123,32 @@ def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
         stored=stored_znodes(ensemble, group),
         has_znode=ensemble.zk.exists(group_path(group)) is not None,
         has_history=ensemble.zk.exists(GroupHistory.path(group)) is not None,
+        frozen=frozen_error(ensemble, snapshot),
+        last_commit_ms=max((entry.stat.mtime for entry in snapshot.offsets.values()), default=None),
         offsets=tuple((tp, offset) for tp, (offset, _) in offsets.items() if offset >= 0),
         originals={tp: data for tp, (offset, data) in offsets.items() if data != Offset(offset).encode()},
         znodes=znodes,
     )
 
 
+def frozen_error(ensemble: Ensemble, snapshot: GroupSnapshot) -> RefusedError | None:
+    """The refusal of a change of a frozen group; None where it is not frozen, or the time is over.
+
+    Without members nobody removes the marker at the end.
+    """
+    marker, frozen = snapshot.frozen, describe_freeze(snapshot.frozen)
+    if marker is None or frozen is None:
+        return None
+    if frozen.until_ms is not None and frozen.until_ms <= ensemble.clock.wall_ms():
+        return None
+    return RefusedError(
+        f"{marker.znode.path}: {freeze_text(marker)}; "
+        f"`zkgroup group unfreeze {shlex.quote(snapshot.group)}` ends it"
+    )
+
+
 def check_deletion(ensemble: Ensemble, plan: DeletionPlan) -> None:
-    """Raises RefusedError where the group has a member, or still owns a partition."""
+    """Raises RefusedError where the group has a member, is frozen, or still owns a partition."""
     if plan.refusal is not None:
         raise plan.refusal
     for znode in plan.znodes:

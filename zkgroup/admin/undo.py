@@ -15,6 +15,7 @@ from zkgroup.admin.cluster.controller import has_controller
 from zkgroup.admin.configs import ConfigPlan, alter_config_change, entity_named, plan_config
 from zkgroup.admin.files import parse_reassignment
 from zkgroup.admin.group_access import GroupRights, group_access_change, plan_group_access
+from zkgroup.admin.group_copies import plan_rename, rename_group_change
 from zkgroup.admin.offsets.changes import OffsetsChange, offset_change
 from zkgroup.admin.offsets.planning import NONE, OffsetChange, OffsetPlan, plan_values
 from zkgroup.admin.persistent import plan_removal, remove_persistent_change
@@ -339,6 +340,8 @@ def _moves_of(file: str) -> Sequence[Move]:
 def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[Any, Any, Any]:
     """The change that the command of an undo record makes; records hold no other commands."""
     match list(words):
+        case ["group", "rename", group, to]:
+            return rename_group_change(ensemble, plan_rename(ensemble, group, to))
         case ["topic", "delete", topic]:
             return delete_topic_change(ensemble, plan_topic_deletion(ensemble, topic))
         case ["reassign", "execute", "--reassignment-json-file", file]:

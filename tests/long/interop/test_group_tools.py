@@ -22,6 +22,7 @@ from tests.long.interop.toolbox import Toolbox
 from tests.long.interop.tooled import OurBrokers
 from tests.waiting import becomes, eventually
 from tests.worlds.kafka_clients import CLIENTS, KafkaRecord
+from zkgroup.admin.files import SavedOffset, kafka_csv, parse_offsets
 from zkgroup.model import TopicPartition
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -150,10 +151,12 @@ def test_offsets_of_a_group_are_reset(group_tools: ServedTools) -> None:
     assert new_offsets(planned, topic) == {0: 0, 1: 0}, planned
     assert tools.cluster.committed(group, topic) == {0: 10, 1: 10}
     exported = tools.run("groups", *reset, "--to-current", "--export", "--dry-run").text
-    csv = [line.replace('"', "") for line in exported.splitlines() if line.count(",") in (2, 3)]
-    assert sorted(line.split(",")[-3:] for line in csv) == [[topic, "0", "10"], [topic, "1", "10"]]
+    csv = "\n".join(line for line in exported.splitlines() if line.count(",") in (2, 3))
+    read = parse_offsets("exported", csv, group=group)
+    assert {one.topic_partition.partition: one.offset for one in read} == {0: 10, 1: 10}
+    ours = [SavedOffset(group, TopicPartition(topic, number), number + 1) for number in range(2)]
     from_file = tools.folder / "offsets.csv"
-    from_file.write_text(f"{topic},0,1\n{topic},1,2\n")
+    from_file.write_text(kafka_csv(ours))
     for ways, expected in (
         (("--to-earliest",), [0, 0]),
         (("--to-latest",), [10, 10]),
@@ -171,6 +174,11 @@ def test_offsets_of_a_group_are_reset(group_tools: ServedTools) -> None:
     assert tools.cluster.committed(group, topic) == {0: 10, 1: 7}
     file = ("--reset-offsets", "--group", group, "--from-file", str(from_file))
     tools.run("groups", *file, "--execute")
+    assert tools.cluster.committed(group, topic) == {0: 1, 1: 2}
+    other = tools.name("other-resetters")
+    from_file.write_text(kafka_csv([*ours, SavedOffset(other, TopicPartition(topic, 0), 5)]))
+    tools.run("groups", *file, "--group", other, "--execute")
+    assert tools.cluster.committed(other, topic) == {0: 5}
     assert tools.cluster.committed(group, topic) == {0: 1, 1: 2}
 
     with KafkaPythonReader(tools.bootstrap, group, [topic]) as member:

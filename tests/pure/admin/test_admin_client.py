@@ -182,6 +182,10 @@ def _frozen(admin: Admin, cluster: MemoryCluster) -> None:
     admin.freeze_group("live", reason="deploy", for_ms=60_000)
 
 
+def _old(admin: Admin, cluster: MemoryCluster) -> None:
+    cluster.world.pass_time(60)
+
+
 def _restored(admin: Admin, cluster: MemoryCluster) -> None:
     cluster.world.server.put("/consumers/live/ids/live_a", b"{}")
 
@@ -218,6 +222,9 @@ CHANGES: dict[str, tuple[Given, Call]] = {
     "unfreeze_group": (_frozen, lambda admin, **how: admin.unfreeze_group("live", **how)),
     "nudge_group": (_member, lambda admin, **how: admin.nudge_group("live", **how)),
     "delete_group": (_nothing, lambda admin, **how: admin.delete_group("idle", **how)),
+    "prune_groups": (_old, lambda admin, **how: admin.prune_groups(60, ["idle"], **how)[0]),
+    "copy_group": (_nothing, lambda admin, **how: admin.copy_group("idle", "other", **how)),
+    "rename_group": (_nothing, lambda admin, **how: admin.rename_group("idle", "other", **how)),
     "set_offsets": (_nothing, lambda admin, **how: admin.set_offsets("idle", {ORDERS_0: 5}, **how)),
     "reset_offsets": (_nothing, lambda admin, **how: admin.reset_offsets("idle", "-5", ["orders"], **how)),
     "delete_offsets": (_nothing, lambda admin, **how: admin.delete_offsets("idle", [ORDERS_1], **how)),
@@ -268,6 +275,9 @@ CHANGES: dict[str, tuple[Given, Call]] = {
 }
 UNDOABLE = {
     "delete_group",
+    "prune_groups",
+    "copy_group",
+    "rename_group",
     "set_offsets",
     "reset_offsets",
     "delete_offsets",
@@ -353,7 +363,18 @@ def test_a_throttle_stays_while_something_moves(
 
 
 @pytest.mark.parametrize(
-    "name", ["delete_group", "set_offsets", "reset_offsets", "delete_offsets", "import_offsets", "undo"]
+    "name",
+    [
+        "delete_group",
+        "prune_groups",
+        "copy_group",
+        "rename_group",
+        "set_offsets",
+        "reset_offsets",
+        "delete_offsets",
+        "import_offsets",
+        "undo",
+    ],
 )
 def test_offsets_are_undone(admin: Admin, world: MemoryGroups, cluster: MemoryCluster, name: str) -> None:
     """The last change, by the record that its call has saved."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkgroup.admin.files import SavedOffset, offset_lines, parse_offsets, parse_topic_rows
+from zkgroup.admin.files import SavedOffset, kafka_csv, offset_lines, parse_offsets, parse_topic_rows
 from zkgroup.errors import ConfigError
 from zkgroup.model import TopicPartition
 from zkgroup.model.text import csv_cell
@@ -108,6 +108,20 @@ def test_what_cannot_be_read_says_where_and_what_was_expected(text: str, told: s
         parse_offsets("f", text)
 
     assert told in str(refused.value)
+
+
+def test_rows_of_kafkas_tool_have_a_group_where_there_are_several() -> None:
+    """Both forms are read; rows without a group are of the one that is named."""
+    one = _saved(("g", "orders", 0, 42), ("g", "orders", 1, 0))
+    two = (*one, *_saved(("con,ma", "orders", 0, 7), ("group", "orders", 0, 8)))
+
+    assert kafka_csv(one) == "orders,0,42\norders,1,0\n"
+    assert kafka_csv(two) == 'g,orders,0,42\ng,orders,1,0\n"con,ma",orders,0,7\ngroup,orders,0,8\n'
+    assert parse_offsets("it", kafka_csv(two)) == two
+    assert parse_offsets("it", kafka_csv(two[::-1])) == two[::-1]
+    assert parse_offsets("it", kafka_csv(one), group="g") == one
+    with pytest.raises(ConfigError, match=r"it:1: expected GROUP,.*--group"):
+        parse_offsets("it", kafka_csv(one))
 
 
 def test_one_group_can_be_picked() -> None:

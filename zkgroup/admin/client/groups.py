@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from zkgroup.admin import files, freezes
+from zkgroup.admin import files, freezes, group_copies
 from zkgroup.admin import groups as group_changes
 from zkgroup.admin.change import ChangeResult, apply_changes
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, selection_of, target_of
@@ -18,6 +18,8 @@ from zkgroup.admin.group_access import (
     group_access_change,
     plan_group_access,
 )
+from zkgroup.admin.group_copies import RenamePlan
+from zkgroup.admin.group_pruning import plan_pruning
 from zkgroup.admin.groups import DeletionPlan, NudgePlan
 from zkgroup.admin.offsets import changes as offset_changes
 from zkgroup.admin.offsets.planning import LogPositions, OffsetPlan, Target
@@ -191,6 +193,61 @@ class GroupMethods(AdminBase):
         plan = group_changes.plan_deletion(self._ensemble, group)
         return self._run(group_changes.delete_group_change(self._ensemble, plan), dry_run)
 
+    def prune_groups(
+        self, idle_s: float, groups: Iterable[str] = (), *, dry_run: bool = False
+    ) -> tuple[ChangeResult[DeletionPlan, int, None], ...]:
+        """Deletes the groups without members that have committed nothing for so long; one result a group.
+
+        Groups that are frozen, or that an ACL hides, are left out. Each has its own undo record.
+
+        Args:
+            idle_s: the shortest time since the newest commit, in seconds.
+            groups: only these; by default all.
+
+        Raises:
+            NotFoundError: one of the groups does not exist.
+            PartlyDoneError: a group failed after others were deleted.
+        """
+        _, plans, _ = plan_pruning(self._ensemble, round(idle_s * 1000), groups)
+        changes = [group_changes.delete_group_change(self._ensemble, plan) for plan in plans]
+        if dry_run:
+            return tuple(change.preview() for change in changes)
+        return apply_changes(changes, self._recorder)
+
+    def copy_group(
+        self, group: str, to: str, *, dry_run: bool = False
+    ) -> ChangeResult[OffsetPlan, Applied, tuple[OffsetStanding, ...]]:
+        """Gives a group the committed offsets of another one, and makes it where it does not exist.
+
+        Args:
+            group: the group whose offsets are copied; it may have members.
+            to: the group that gets them; offsets of other partitions that it has stay.
+
+        Raises:
+            NotFoundError: the first group does not exist, or has committed nothing.
+            RefusedError: the second has members, or is frozen.
+        """
+        return self._run(group_copies.copy_group_change(self._ensemble, group, to), dry_run)
+
+    def rename_group(
+        self, group: str, to: str, *, dry_run: bool = False
+    ) -> ChangeResult[RenamePlan, int, None]:
+        """Moves the offsets of a group to another name in one transaction, and deletes what is left of it.
+
+        `written` is the number of offsets. The history of its rebalances goes.
+
+        Args:
+            group: the group; it has no members.
+            to: its new name; a group of this name has neither members nor offsets.
+
+        Raises:
+            NotFoundError: the group does not exist, or has no offsets.
+            RefusedError: one of the groups has members or is frozen, or the second has offsets.
+            PartlyDoneError: the offsets are moved, and the former group is not deleted.
+        """
+        plan = group_copies.plan_rename(self._ensemble, group, to)
+        return self._run(group_copies.rename_group_change(self._ensemble, plan), dry_run)
+
     def set_group_rights(
         self, group: str, rights: GroupRights | None = None, *, dry_run: bool = False
     ) -> ChangeResult[GroupAccessPlan, int, None]:
@@ -299,17 +356,26 @@ class GroupMethods(AdminBase):
         return self._run(change, dry_run, wait_s)
 
     def delete_offsets(
-        self, group: str, partitions: Partitions, *, dry_run: bool = False
+        self,
+        group: str,
+        partitions: Partitions = (),
+        *,
+        older_than_s: float | None = None,
+        dry_run: bool = False,
     ) -> ChangeResult[OffsetPlan, Applied, tuple[OffsetStanding, ...]]:
         """Deletes offsets, of topics that are gone too.
 
         Args:
-            partitions: topics and partitions; a topic means all of its partitions.
+            partitions: topics and partitions; a topic means all of its partitions. None only with an age.
+            older_than_s: only offsets that were last written longer ago, in seconds.
 
         Raises:
+            ConfigError: neither partitions nor an age.
             RefusedError: the group has members.
         """
-        change = offset_changes.delete_offsets_change(self._ensemble, group, selection_of(partitions))
+        change = offset_changes.delete_offsets_change(
+            self._ensemble, group, selection_of(partitions), older_than_ms=_ms(older_than_s)
+        )
         return self._run(change, dry_run)
 
     def export_offsets(self, *groups: str) -> str:

@@ -20,9 +20,9 @@ from zkgroup.admin.offsets.planning import (
 from zkgroup.admin.offsets.standing import OffsetStanding, wait_until_standing
 from zkgroup.admin.offsets.writes import Applied, apply_plan, missing_parents
 from zkgroup.admin.undo_records import ChangeRecord
-from zkgroup.errors import PersistentZnodeError
+from zkgroup.errors import ConfigError, PersistentZnodeError, RefusedError, ZkGroupError
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.reader import read_snapshot, snapshot_to_change
+from zkgroup.groups.reader import group_names, read_permitted_snapshots, read_snapshot, snapshot_to_change
 from zkgroup.groups.reads import describe_offsets
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
@@ -176,7 +176,54 @@ def reset_offsets_change(
     return offset_change(ensemble, plan, subject=f"offsets reset {group}", force=force)
 
 
-def delete_offsets_change(ensemble: Ensemble, group: str, topics: Selection) -> OffsetsChange:
-    """Deletes offsets. Raises NotFoundError where there are none, RefusedError for a group with members."""
-    plan = plan_removal(read_snapshot(ensemble, group), topics)
+def reset_all_groups_changes(
+    ensemble: Ensemble,
+    target: Target,
+    topics: Selection = (),
+    log: LogPositions | None = None,
+    *,
+    force: bool = False,
+) -> tuple[list[OffsetsChange], list[ZkGroupError]]:
+    """The change of each group that has offsets of these topics, or any, by group; and why others have none.
+
+    Only offsets that there are of partitions that exist move. A group that has members, without `force`, or
+    that an ACL hides, is left out with its error. Raises what `plan_reset` raises.
+    """
+    snapshots, denied = read_permitted_snapshots(ensemble, group_names(ensemble))
+    changes: list[OffsetsChange] = []
+    refused: list[ZkGroupError] = list(denied.values())
+    wanted = dict(topics)
+    for name, snapshot in sorted(snapshots.items()):
+        partitions = [
+            tp
+            for tp in sorted(snapshot.offsets if snapshot else ())
+            if snapshot and tp.partition in snapshot.partitions(tp.topic)
+            if not topics or (tp.topic in wanted and tp.partition in (wanted[tp.topic] or [tp.partition]))
+        ]
+        if snapshot is None or not partitions:
+            continue
+        plan = plan_reset(snapshot, target, partitions, log)
+        try:
+            changes.append(offset_change(ensemble, plan, subject=f"offsets reset {name}", force=force))
+        except RefusedError as error:
+            refused.append(error)
+    return changes, refused
+
+
+def delete_offsets_change(
+    ensemble: Ensemble, group: str, topics: Selection, *, older_than_ms: int | None = None
+) -> OffsetsChange:
+    """Deletes offsets; with an age only those that were last written longer ago, of these topics or of all.
+
+    Raises NotFoundError where there are none, RefusedError for a group with members, ConfigError without
+    topics and age.
+    """
+    snapshot = read_snapshot(ensemble, group)
+    if older_than_ms is not None:
+        before_ms = ensemble.clock.wall_ms() - older_than_ms
+        plan = plan_removal(snapshot, topics, written_before_ms=before_ms)
+    elif not topics:
+        raise ConfigError("expected topics whose offsets are deleted, or an age, found neither")
+    else:
+        plan = plan_removal(snapshot, topics)
     return offset_change(ensemble, plan, subject=f"offsets delete {group}")

@@ -316,13 +316,19 @@ def plan_reset(
     return replace(plan, notes=notes + plan.notes)
 
 
-def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[int]]]) -> OffsetPlan:
+def plan_removal(
+    snapshot: GroupSnapshot,
+    wanted: Sequence[tuple[str, Sequence[int]]],
+    *,
+    written_before_ms: int | None = None,
+) -> OffsetPlan:
     """A plan that deletes the offsets of these topics (no partition named: of all that have one).
 
-    Whether they exist does not matter: what is left of a deleted topic goes as well. Raises NotFoundError
-    where the group has no such offset.
+    Whether they exist does not matter: what is left of a deleted topic goes as well. With a time only those
+    that were last written before it, by ZooKeeper's clock; without topics then of all. Raises NotFoundError
+    where the group has no offset of one that is named.
     """
-    chosen: set[TopicPartition] = set()
+    chosen: set[TopicPartition] = set() if wanted else set(snapshot.offsets)
     for topic, numbers in wanted:
         asked = {TopicPartition(topic, p) for p in numbers}
         asked = asked or {tp for tp in snapshot.offsets if tp.topic == topic}
@@ -334,6 +340,8 @@ def plan_removal(snapshot: GroupSnapshot, wanted: Sequence[tuple[str, Sequence[i
                 f"`zkgroup offsets show {shlex.quote(snapshot.group)}` shows those there are"
             )
         chosen |= asked
+    if written_before_ms is not None:
+        chosen = {tp for tp in chosen if snapshot.offsets[tp].stat.mtime < written_before_ms}
     changes = tuple(replace(_change(snapshot, tp, NONE, None), removes=True) for tp in sorted(chosen))
     topics = sorted({tp.topic for tp in chosen})
     sweep = tuple(offsets_topic_path(snapshot.group, topic) for topic in topics)
