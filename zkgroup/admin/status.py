@@ -38,7 +38,7 @@ from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.reads import LogEndReader, list_groups
-from zkgroup.model.text import iso_time, named
+from zkgroup.model.text import counted, iso_time, named
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, topics_path
 from zkgroup.znodes.config import TopicConfig
@@ -317,6 +317,10 @@ def diagnose_groups(
             yield DoctorFinding("warning" if group.unowned else "info", subject, detail, command)
         elif group.state is GroupState.REBALANCING:
             yield DoctorFinding("info", subject, "is rebalancing", f"{verify} --wait")
+        elif group.away:
+            until = iso_time(group.away_until_ms) or "their grace ends"
+            detail = f"{counted(group.away, 'partition')} without owner, away until {until}"
+            yield DoctorFinding("info", subject, detail, f"zkgroup group describe {shlex.quote(group.group)}")
         elif group.members and not group.partitions:
             wanted = ", ".join(group.topics) or "no topic that exists"
             create = f"zkgroup topic create {group.topics[0]} --partitions N" if group.topics else None

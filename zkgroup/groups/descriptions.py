@@ -260,6 +260,10 @@ class GroupSummary:
     """The worst verdict of its partitions; None if that of one is unknown and none is worse than `ok`."""
     frozen: FreezeDescription | None = None
     """The freeze that stands; None for none."""
+    away: int = 0
+    """Number of partitions of subscribed topics that have no owner and wait for members that are away."""
+    away_until_ms: int | None = None
+    """The latest end of a grace, in epoch milliseconds; None as long as no absence has been noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -258,6 +258,8 @@ def summarise_group(
         topics=tuple(sorted({tp.topic for tp in known} | set(expected.topics))),
         partitions=len(known),
         unowned=unowned(snapshot, expected),
+        away=sum(_ownerless(snapshot, expected)),
+        away_until_ms=max(filter(None, map(snapshot.away_until_ms, snapshot.away)), default=None),
         lag=_sum_of_known(lags),
         verdict=worst_verdict(map(verdict_of_one_read, lags)),
         persistent=snapshot.persistent_paths,
@@ -267,10 +269,15 @@ def summarise_group(
 
 def unowned(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> int:
     """Number of partitions of subscribed topics that have no owner, and wait for no member that is away."""
+    return sum(not waits for waits in _ownerless(snapshot, expected))
+
+
+def _ownerless(snapshot: GroupSnapshot, expected: ExpectedOwnership) -> list[bool]:
+    """Whether each partition of a subscribed topic without an owner waits for a member that is away."""
     wanted = {
         TopicPartition(topic, number) for topic in expected.topics for number in snapshot.partitions(topic)
     }
-    return sum(not waits_for_away(snapshot, expected, tp) for tp in wanted - snapshot.owners.keys())
+    return [waits_for_away(snapshot, expected, tp) for tp in wanted - snapshot.owners.keys()]
 
 
 def describe_coordinated(

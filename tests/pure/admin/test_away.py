@@ -10,6 +10,7 @@ import pytest
 from tests.worlds.memory_groups import OURS, MemoryGroups
 from zkgroup.admin.change import UndoRecorder
 from zkgroup.admin.groups import delete_group_change, plan_deletion
+from zkgroup.admin.status import diagnose_groups
 from zkgroup.admin.undo_records import UndoFolder
 from zkgroup.exporter.group_cache import GroupCache
 from zkgroup.groups.check import CheckLimits, check_groups
@@ -50,6 +51,9 @@ def test_an_away_member_is_described_with_the_end_of_its_grace(world: MemoryGrou
     assert (found.state, waiting) == (GroupState.STABLE, [2, 3])
     _, (summary,), _ = list_groups(world.ensemble)
     assert (summary.unowned, summary.members) == (0, 2)
+    assert (summary.away, summary.away_until_ms) == (2, until_ms)
+    (told,) = diagnose_groups([summary], None, {})
+    assert told.detail == f"2 partitions without owner, away until {iso_time(until_ms)}"
 
 
 def test_verify_check_and_exporter_say_away_until(world: MemoryGroups) -> None:
