@@ -266,7 +266,7 @@ FREEZE = Document(
     "freeze",
     Shape(
         Freezing,
-        *("plan.group", "executed", "plan.reason", "plan.allow_takeover", "plan.members"),
+        *("plan.group", "executed", "undo=undo_id", "plan.reason", "plan.allow_takeover", "plan.members"),
         JsonKey("until", nullable(TIME), lambda result: iso_time(result.written)),
         JsonKey("owned", COUNT, lambda result: len(result.plan.owned)),
         JsonKey("unowned", COUNT, lambda result: len(result.plan.unowned)),
@@ -365,11 +365,7 @@ def group(out: Output, described: GroupDescription) -> None:
         out.paint(f"zxid 0x{described.as_of.zxid:x}", "dim"),
     ]
     out.line("  ".join(parts))
-    if described.frozen is not None:
-        until = iso_time(described.frozen.until_ms) or "an operator removes its marker"
-        out.line(
-            f"{out.paint('frozen', 'warn')} until {until} by {described.frozen.by}: {described.frozen.reason}"
-        )
+    _freeze_line(out, described.frozen)
     clients = [member for member in described.members if member.kind == "client"]
     registered = [member for member in described.members if member.kind != "client"]
     if clients:
@@ -385,6 +381,13 @@ def group(out: Output, described: GroupDescription) -> None:
         text = "owners are in another client's format: the id of a member, without a thread"
         out.line(out.paint(text, "dim"))
     _problems(out, described)
+
+
+def _freeze_line(out: Output, frozen: FreezeDescription | None) -> None:
+    """Until when a group is frozen, by whom and why; nothing where it is not."""
+    if frozen is not None:
+        until = iso_time(frozen.until_ms) or "an operator removes its marker"
+        out.line(f"{out.paint('frozen', 'warn')} until {until} by {frozen.by}: {frozen.reason}")
 
 
 def _problems(out: Output, described: GroupDescription) -> None:
@@ -423,9 +426,12 @@ def _lag_cell(row: PartitionDescription) -> Cell | None:
 def verification(out: Output, found: Verification) -> None:
     """`converged`, or one line a problem: its kind, and path, expected and found."""
     if found.converged:
-        out.line(f"{out.paint('converged', 'good')}  {found.group}: every partition is where it belongs")
+        what = "every partition is where it belongs" if found.frozen is None else "every partition is owned"
+        out.line(f"{out.paint('converged', 'good')}  {found.group}: {what}")
+        _freeze_line(out, found.frozen)
         return
     out.line(f"{out.paint('not converged', 'bad')}  {found.group}: {counted(len(found.problems), 'problem')}")
+    _freeze_line(out, found.frozen)
     out.line()
     width = max(len(problem.kind.value) for problem in found.problems)
     for problem in found.problems:

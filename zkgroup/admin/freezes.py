@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from zkgroup.admin.change import AdminChange, ChangePlan
+from zkgroup.admin.change import AdminChange, ChangePlan, undo_record
 from zkgroup.admin.guards import are_gone, changed_error, transact, write
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, OperationRefusedError, RefusedError
 from zkgroup.groups.coordinated import CoordinatedView
@@ -211,7 +211,8 @@ def freeze_group_change(ensemble: Ensemble, plan: FreezePlan) -> AdminChange[Fre
         question=f"Freeze {plan.group} for {duration_text(plan.for_ms)}?",
         plan=plan,
         notes=tuple(notes),
-        no_undo=f"`zkgroup group unfreeze {shlex.quote(plan.group)}` ends it",
+        undo=undo_record(group=plan.group, undo_command=("group", "unfreeze", plan.group)),
+        undo_is_required=False,
         check=lambda: check_freeze(plan),
         write=lambda by: freeze_group(ensemble, plan, by.user),
     )

@@ -14,6 +14,7 @@ from zkgroup.admin.change import AdminChange, undo_record
 from zkgroup.admin.cluster.controller import has_controller
 from zkgroup.admin.configs import ConfigPlan, alter_config_change, entity_named, plan_config
 from zkgroup.admin.files import parse_reassignment
+from zkgroup.admin.freezes import plan_unfreeze, unfreeze_group_change
 from zkgroup.admin.group_access import GroupRights, group_access_change, plan_group_access
 from zkgroup.admin.group_copies import plan_rename, rename_group_change
 from zkgroup.admin.offsets.changes import OffsetsChange, offset_change
@@ -337,7 +338,7 @@ def _moves_of(file: str) -> Sequence[Move]:
         raise ConfigError(f"{file}: the rollback file cannot be read: {error}") from error
 
 
-def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[Any, Any, Any]:
+def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[Any, Any, Any]:  # noqa: C901 - one case a command
     """The change that the command of an undo record makes; records hold no other commands."""
     match list(words):
         case ["group", "rename", group, to]:
@@ -346,6 +347,8 @@ def _change_of_command(ensemble: Ensemble, words: Sequence[str]) -> AdminChange[
             return delete_topic_change(ensemble, plan_topic_deletion(ensemble, topic))
         case ["reassign", "execute", "--reassignment-json-file", file]:
             return reassign_change(ensemble, plan_reassignment(ensemble, _moves_of(file)))
+        case ["group", "unfreeze", group]:
+            return unfreeze_group_change(ensemble, plan_unfreeze(ensemble, group))
         case ["doctor", "--fix"]:
             return remove_persistent_change(ensemble, plan_removal(ensemble))
         case ["reassign", "cancel"]:

@@ -296,6 +296,7 @@ UNDOABLE = {
     "pause_plan",
     "remove_persistent_znodes",
     "set_group_rights",
+    "freeze_group",
     "secure_znodes",
     "open_znodes",
     "undo",

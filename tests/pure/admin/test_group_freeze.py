@@ -6,7 +6,15 @@ import pytest
 
 from tests.worlds.coordinated_groups import CoordinatedGroups, stored_member
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.admin.freezes import freeze_group, plan_freeze, plan_unfreeze, unfreeze_group
+from zkgroup.admin.freezes import (
+    freeze_group,
+    freeze_group_change,
+    plan_freeze,
+    plan_unfreeze,
+    unfreeze_group,
+)
+from zkgroup.admin.undo import undo_change
+from zkgroup.admin.undo_records import ChangeRecord, UndoRecord
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.groups.check import CheckLimits, check_groups
 from zkgroup.groups.descriptions import FreezeDescription, GroupState, ProblemKind
@@ -218,3 +226,16 @@ def test_clients_that_left_a_frozen_group_leave_what_is_frozen(
     problems = verify(world.ensemble, "g", live=lambda leaders: {"g": live}).problems
 
     assert [(each.kind, each.partition) for each in problems] == [(ProblemKind.FROZEN, 0)]
+
+
+def test_undo_of_a_freeze_ends_it(group: MemoryGroups) -> None:
+    """By the command in its record."""
+    change = freeze_group_change(group.ensemble, plan_freeze(group.ensemble, "g", reason="r", for_ms=FOR_MS))
+    assert isinstance(change.undo, UndoRecord)
+    change.write(ChangeRecord(undo_id="1", command="freeze", user="me"))
+    assert verify(group.ensemble, "g").frozen is not None
+
+    undo_change(group.ensemble, change.undo, force=True).write(
+        ChangeRecord(undo_id="2", command="undo", user="me")
+    )
+    assert verify(group.ensemble, "g").frozen is None

@@ -29,7 +29,7 @@ from zkgroup.model.assignors import racks_of_replicas
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, Registration
+from zkgroup.znodes.consumers import Offset, Registration, ids_path
 from zkgroup.znodes.group_records import Freeze, StoredAssignment
 
 
@@ -60,6 +60,10 @@ class Goal:
         tree = self._server.tree()
         if actors and Freeze.path(self._group) in tree:  # a member ends it
             return "the group is frozen"
+        ids = tree.get(ids_path(self._group))
+        late = [each.member_id for each in actors if ids and each.describe().generation != ids.stat.pzxid]
+        if late:  # the next assignment may claim what was handed back before it
+            return f"{late} have not read the newest generation"
         members = self._members(tree)
         if {m.member for m in members} != registered:
             return f"registered are {sorted(m.member for m in members)}, running {sorted(registered)}"
@@ -137,6 +141,8 @@ def _text(owners: Mapping[TopicPartition, tuple[str, int]]) -> str:
 CONVERGE_MS = 60_000
 STAY_MS = 15_000
 ROUNDS_MAX = 10_000
+COMMIT_TURNS_MAX = 10
+"""Seconds in which a member has its turn to commit, by the lowest rate that is drawn."""
 
 
 class GroupConvergence:
@@ -242,6 +248,9 @@ class GroupConvergence:
                 before = len(actor.application.results)
                 actor.application.commit()
                 self.drain()
+                for _ in range(COMMIT_TURNS_MAX):  # a group's rate of commits makes them wait
+                    if actor.application.open_commits:
+                        self._pass(1000)
                 actor.application.check_ended()
                 for result in actor.application.results[before:]:
                     assert not (is_second and result.refused), f"refused after convergence: {result.refused}"
