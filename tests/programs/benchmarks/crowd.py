@@ -2,6 +2,7 @@
 
     python -m tests.programs.benchmarks.crowd                          300 members, a session each
     python -m tests.programs.benchmarks.crowd --members 1000 --shared 50 --partitions 2000
+    python -m tests.programs.benchmarks.crowd --members 50 --shared 50 --processes 20 --partitions 2000
 
 One line every few seconds, and a last one: packets, claims, releases and expiries so far, the states of the
 members, and how many partitions none of them owns. Exit code 3 when the group has not converged in time.
@@ -14,11 +15,13 @@ import argparse
 import json
 import logging
 import resource
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from tests.programs.benchmarks.scenarios import lay_out
 from zkgroup.consumer.machine.events import MemberState
@@ -38,6 +41,8 @@ COUNTED = {
     "rebalance.begin": "rebalances",
 }
 CONNECT_MS = 300_000
+PASSED_ON = ("members", "shared", "partitions", "session-ms", "seconds", "every")
+"""The options of one of several processes."""
 
 
 class Counting:
@@ -122,7 +127,47 @@ class Crowd:
             client.close(0)
 
 
-def watched(crowd: Crowd, options: argparse.Namespace) -> bool:
+class Crowds:
+    """Processes with a crowd each; what they have printed last, added up."""
+
+    def __init__(self, address: str, options: argparse.Namespace) -> None:
+        self.partitions: int = options.partitions
+        self._latest: dict[int, dict[str, Any]] = {}
+        own = [f"--{name}={getattr(options, name.replace('-', '_'))}" for name in PASSED_ON]
+        command = [sys.executable, "-m", __spec__.name, f"--address={address}", *own]
+        self._children = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(options.processes)
+        ]
+
+    def start(self) -> None:
+        for number, child in enumerate(self._children):
+            threading.Thread(target=self._read, args=(number, child), daemon=True).start()
+
+    def _read(self, number: int, child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            self._latest[number] = json.loads(line)
+
+    def line(self, began: float) -> dict[str, object]:
+        found: Counter[str] = Counter()
+        states: Counter[str] = Counter()
+        for latest in list(self._latest.values()):
+            states.update(latest["states"])
+            found.update({name: value for name, value in latest.items() if isinstance(value, int)})
+        unowned = self.partitions * (1 - len(self._latest)) + found.pop("unowned", 0)
+        return {"s": round(time.monotonic() - began, 1), **found, "states": dict(states), "unowned": unowned}
+
+    def has_converged(self) -> bool:
+        line = self.line(0.0)
+        return line["unowned"] == 0 and set(line["states"]) == {"stable"}  # type: ignore[call-overload]
+
+    def close(self) -> None:
+        for child in self._children:
+            child.kill()
+            child.wait()
+
+
+def watched(crowd: Crowd | Crowds, options: argparse.Namespace) -> bool:
     """Prints what happens until the group has converged, or the time is over; whether it has."""
     began = time.monotonic()
     threading.Thread(target=crowd.start, daemon=True).start()
@@ -151,15 +196,19 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="most time to converge in")
     parser.add_argument("--calm", type=float, default=3.0, help="seconds for which it must stay converged")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two lines")
+    parser.add_argument("--processes", type=int, default=0, help="so many processes, each with all members")
+    parser.add_argument("--address", default=None, help="of a server that runs; for --processes")
     parser.add_argument("--port", type=int, default=None, help="client port of the server")
     options = parser.parse_args()
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     logging.getLogger("zkgroup").setLevel(logging.ERROR)
+    if options.address is not None:
+        return 0 if watched(Crowd(options.address, options), options) else 3
     config = {"maxClientCnxns": "0", "maxSessionTimeout": "60000"}
     with EmbeddedZooKeeper(1, options.port, config=config, fsync=False) as server:
         (topic,) = lay_out(server.address, 1, options.partitions)
         assert topic == TOPIC
-        crowd = Crowd(server.address, options)
+        crowd = (Crowds if options.processes else Crowd)(server.address, options)
         try:
             return 0 if watched(crowd, options) else 3
         finally:

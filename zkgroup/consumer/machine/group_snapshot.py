@@ -91,6 +91,11 @@ class SnapshotTiming:
         self._due_ms = self._context.now.ms
         self._context.cancel_timer(SNAPSHOT_TIMER)
 
+    @property
+    def is_slow(self) -> bool:
+        """Returns whether a pass that was due has not succeeded for `settle_max_ms`."""
+        return self._context.now.ms - self._due_ms > self._context.config.settings.settle_max_ms
+
     def pause(self) -> None:
         """Pauses after passes that the group changed in: other work and other members get their turn."""
         took_ms = min(self._context.now.ms - self._due_ms, self._rest_ms_max())
@@ -294,6 +299,8 @@ class GroupSnapshotReader:
                     assert self.newest is not None
                     self.settling.done(marks, has_foreign_members=self.newest.has_foreign_members)
                     return owned
+            if self.settling.is_slow:
+                break  # the group is likely to change in the next pass as well
         self.settling.pause()
         return None
 

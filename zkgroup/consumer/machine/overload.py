@@ -47,7 +47,12 @@ class Turn(Protocol):
 class MemberTurns:
     """When this member may begin the work that is done in turns."""
 
-    WORK = frozenset({"register", "snapshot", "plan", "claim", "verify"})
+    WORK = frozenset(
+        {
+            *("register", "snapshot", "plan", "claim", "verify"),
+            *("find orphaned claims", "read back blocked"),
+        }
+    )
 
     def __init__(self, context: MemberContext) -> None:
         self._context = context

@@ -225,12 +225,15 @@ class Scheduler(ProcedureLoop[Effect]):
         p = self._components
         if self.is_leaving:
             return None
-        if p.membership.may_have_orphans and p.assignments.planned is not None:
+        seeks_orphans = p.membership.may_have_orphans and p.assignments.planned is not None
+        may_claim = p.claims.is_ready and not p.lease.is_late
+        if not (seeks_orphans or p.claims.read_back_is_due or may_claim) or not p.turns.has_turn():
+            return None
+        if seeks_orphans:
             return "find orphaned claims", self._find_orphans
         if p.claims.read_back_is_due:
             return "read back blocked", p.claims.read_back_blocked
-        may_claim = p.claims.is_ready and not p.lease.is_late and p.turns.has_turn()
-        return ("claim", p.claims.claim) if may_claim else None
+        return "claim", p.claims.claim
 
     def _idle(self) -> Work | None:
         p = self._components
