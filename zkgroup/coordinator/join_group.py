@@ -174,7 +174,8 @@ def _replace_static(context: CoordinatorContext, group: GroupMetadata, join: Joi
     group.update(member, join.protocols)
     _take_timeouts(member, join)
     _park(context, group, member, join)
-    if group.state is ConsumerGroupState.STABLE and group.select_protocol() == group.protocol:
+    is_kept = group.state is ConsumerGroupState.STABLE and not member.is_new
+    if is_kept and group.select_protocol() == group.protocol:
         assignments = {each.member_id: each.assignment for each in group.members.values()}
         store_group(
             context, group, assignments, partial(_replacement_written, context, group, member, new_id, former)

@@ -58,6 +58,7 @@ def group_record(group: GroupMetadata, assignments: Mapping[str, bytes], now_ms:
                 assignment=assignments[member.member_id],
             )
             for member in group.members.values()
+            if not (group.is_frozen and member.is_new)  # it is in no generation
         ),
     )
 

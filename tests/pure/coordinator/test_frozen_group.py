@@ -8,6 +8,7 @@ import pytest
 
 from tests.worlds.coordinators import RANGE, SETTINGS, TIMEOUT_MS, Coordinator
 from tests.worlds.stepped_stores import member, record
+from zkgroup.coordinator.effects import WriteGroup
 from zkgroup.coordinator.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from zkgroup.model.error_codes import ErrorCode
 
@@ -52,6 +53,24 @@ def test_a_leader_that_joins_again_gets_the_generation_it_has(coordinator: Coord
     assert (join.generation, join.leader, join.member_id) == (3, "m1", "m1")
     assert sync.assignment == b"m1"
     assert coordinator.join("m1", protocols=(("range", b"another subscription"),)) is None
+
+
+def test_a_static_member_that_comes_back_is_stored_without_those_that_wait() -> None:
+    """Past bug: new static members were stored without an assignment, so that they joined a stable group when
+    the freeze was over, and nothing was ever assigned to them."""
+    static = [replace(each, group_instance_id=each.member_id) for each in STORED.members]
+    coordinator = Coordinator()
+    coordinator.load(replace(STORED, members=tuple(static), is_frozen=True), epoch=1)
+    waiting = coordinator.send_join(instance="m3")
+    waiting_again = coordinator.send_join(instance="m3")
+    back = coordinator.joined(coordinator.send_join(instance="m2"))
+
+    assert coordinator.error(waiting) is ErrorCode.FENCED_INSTANCE_ID
+    assert coordinator.error(waiting_again) is None
+    assert back.generation == 3
+    (written,) = coordinator.written
+    assert isinstance(written, WriteGroup)
+    assert [each.group_instance_id for each in written.record.members] == ["m1", "m2"]
 
 
 def test_a_new_member_is_not_taken_for_one_of_the_generation(coordinator: Coordinator) -> None:
