@@ -43,6 +43,8 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "persistent": [],
             "verdict": None,
             "frozen": None,
+            "away": 0,
+            "away_until": None,
         },
         {
             "group": "idle",
@@ -57,6 +59,8 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
             "persistent": [],
             "verdict": None,
             "frozen": None,
+            "away": 0,
+            "away_until": None,
         },
     ]
     assert [line.split()[:2] for line in table.lines] == [
@@ -64,7 +68,7 @@ def test_list_shows_every_group_with_its_state(shell: Shell, groups: ServerGroup
         ["billing", "stable"],
         ["idle", "empty"],
     ]
-    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,,[],,'
+    assert csv.lines[1] == 'billing,stable,2,"[""orders""]",4,0,,zookeeper,,[],,,0,'
     assert [json.loads(line) for line in ndjson.lines] == document["groups"]
 
 
@@ -124,6 +128,7 @@ def test_describe_shows_members_and_partitions(shell: Shell, groups: ServerGroup
         "agrees",
         "client_id",
         "instance_id",
+        "away_until",
         "pid",
         "version",
         "capacity",
