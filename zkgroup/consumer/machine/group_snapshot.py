@@ -272,7 +272,8 @@ class GroupSnapshotReader:
         self.newest, self.is_new = None, False
         if self.away.names:
             self.away.forget()
-        self.freeze.forget()
+        if self.freeze.newest is not None or not self._context.is_leaving:
+            self.freeze.forget()  # after a leave a member forgets it when it registers again
 
     def _watch(self) -> Watch:
         return Watch(self.settling.mark_changed)

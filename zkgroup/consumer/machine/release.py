@@ -123,7 +123,7 @@ class Releases:
 
     def _may_send(self, tp: TopicPartition) -> bool:
         """Returns whether no freeze forbids the release, as far as this member has read."""
-        return self._snapshot.freeze.allows_moves or not self._is_move(tp)
+        return not self._is_move(tp) or self._snapshot.freeze.allows_moves
 
     def _is_move(self, tp: TopicPartition) -> bool:
         """Returns whether it is released for a rebalance: not by a leave, nor as the application asked."""

@@ -534,6 +534,7 @@ class GroupLeave:
         else:
             self._leaving, self._components.context.is_leaving = None, False
             self._components.context.reason = leaving.reason
+            self._components.snapshot.freeze.forget()
 
     def deadline(self) -> None:
         """Ends the leave at its deadline. In a session that goes on, cleaning up takes one timeout more."""
